@@ -1,1 +1,1 @@
-"""The kernel's side: compile, attach, hand over and read probes; the only package that uses bcc."""
+"""BPF: compile, attach, pass on and read probes; the only package that uses bcc."""

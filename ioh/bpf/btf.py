@@ -48,18 +48,18 @@ class Btf:
     """The kernel's own description of its types.
 
     Args:
-        modules: Kernel modules whose types are wanted, too; one that is built into the kernel
-            has its types among the kernel's own.
-        welcome: The same, and no error where one has no types.
+        modules: Kernel modules whose types are needed; a built-in one has its types among the
+            kernel's own.
+        welcome: The same, but without an error if one has no types.
 
     Raises:
-        OSError: libbpf is missing, or the kernel carries no BTF (CONFIG_DEBUG_INFO_BTF), or a
-            module is loaded and has none (before 5.11).
+        OSError: libbpf is missing, the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), or a loaded
+            module has none (before 5.11).
     """
 
     def __init__(self, modules: tuple[str, ...] = (), welcome: tuple[str, ...] = ()) -> None:
         self._lib = lib = libbpf()
-        # libbpf 0.3 (Debian 11) knows the same function by its older name.
+        # The older name, in libbpf 0.3 (Debian 11).
         load = getattr(lib, "btf__load_vmlinux_btf", None) or lib.libbpf_find_kernel_btf
         load.restype = ctypes.c_void_p
         self._parts = [_checked(load(), "/sys/kernel/btf/vmlinux")]
@@ -70,16 +70,16 @@ class Btf:
                 self._add(name)
 
     def _add(self, module: str) -> None:
-        """Know a module's types, too, unless it is no module here."""
+        """Add a module's types, unless it is built in or not loaded."""
         path = BTF_DIR / module
         if path.exists():
-            # btf__load_module_btf() came with libbpf 0.7; this is what it does, and in 0.3.
+            # This is what btf__load_module_btf() of libbpf 0.7 does; libbpf 0.3 has it.
             parse = self._lib.btf__parse_split
             parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
             parse.restype = ctypes.c_void_p
             self._parts.append(_checked(parse(str(path).encode(), self._parts[0]), str(path)))
         elif (SYS_MODULE / module / "initstate").exists():
-            msg = f"this kernel gives no BTF of its module {module} (5.11 and later do)"
+            msg = f"this kernel has no BTF of its module {module} (needs 5.11)"
             raise OSError(msg)
 
     def _type(self, part: ctypes.c_void_p, type_id: int) -> _Type:
@@ -115,12 +115,12 @@ class Btf:
         return found
 
     def _rest(self, found: _Type, layout: struct.Struct) -> list[tuple[int, ...]]:
-        """What follows a type: one of ``layout`` for each of its members."""
+        """The data after a type: one ``layout`` for each of its members."""
         raw = ctypes.string_at(found.address + _TYPE.size, found.members * layout.size)
         return list(layout.iter_unpack(raw))
 
     def _member(self, owner: _Type, name: str) -> tuple[int, int] | None:
-        """Byte offset and type of a member, looking through unnamed structs and unions."""
+        """Byte offset and type of a member; searches unnamed structs and unions."""
         for name_at, type_id, bits in self._rest(owner, _MEMBER):
             start = (bits & 0xFFFFFF if owner.has_bitfields else bits) // 8
             if name_at:
@@ -134,9 +134,9 @@ class Btf:
                     return start + found[0], found[1]
         return None
 
-    @cache  # noqa: B019 (there is one for all of a process' time)
+    @cache  # noqa: B019 (one instance for the life of the process)
     def offset(self, owner: str, path: str) -> int | None:
-        """Byte offset of a member, ``"f_path.dentry"`` for a nested one; None if there is none."""
+        """Byte offset of a member, ``"f_path.dentry"`` for a nested one; None if missing."""
         found = self._find(owner, _KIND_STRUCT, _KIND_UNION)
         total = 0
         for name in path.split("."):
@@ -148,12 +148,12 @@ class Btf:
         return total
 
     def size(self, name: str) -> int | None:
-        """Bytes of a struct or union; None when this kernel has no such one."""
+        """Size of a struct or union in bytes; None if missing."""
         found = self._find(name, _KIND_STRUCT, _KIND_UNION)
         return None if found is None else found.size_or_type
 
     def enumerators(self, name: str) -> dict[str, int]:
-        """Values of an enum by name; empty when this kernel has no such enum."""
+        """Values of an enum by name; empty if the kernel has no such enum."""
         found = self._find(name, _KIND_ENUM, _KIND_ENUM64)
         if found is None:
             return {}
@@ -163,28 +163,28 @@ class Btf:
         return {self._name(found.part, at): n for at, n in self._rest(found, _ENUMERATOR)}
 
     def enumerator(self, name: str) -> int | None:
-        """Value of one enumerator, of an enum without a name, too; None where there is none."""
+        """Value of an enumerator of any enum, also an unnamed one; None if missing."""
         try:
             return find_enumerator((BTF_DIR / "vmlinux").read_bytes(), name)
         except OSError:
             return None
 
     def struct_id(self, name: str) -> int | None:
-        """BTF id of one of the kernel's structs; None when it has no such one."""
+        """BTF id of a kernel struct; None if missing."""
         return self._id(name, _KIND_STRUCT)
 
     def function_id(self, name: str) -> int | None:
-        """BTF id of one of the kernel's functions; None when it has no such one."""
+        """BTF id of a kernel function; None if missing."""
         return self._id(name, _KIND_FUNC)
 
     def tracepoint_id(self, name: str) -> int | None:
-        """BTF id of a raw tracepoint's prototype; None when this kernel has no such one."""
+        """BTF id of a raw tracepoint's prototype; None if missing."""
         return self._id(f"btf_trace_{name}", _KIND_TYPEDEF)
 
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
-        """Argument types of a raw tracepoint: the struct's name, or "" for anything else.
+        """Argument types of a raw tracepoint: the struct's name, "" for anything else.
 
-        Returns None when this kernel has no such tracepoint.  This needs no tracefs.
+        None if the kernel has no such tracepoint.  Needs no tracefs.
         """
         typedef = self._find(f"btf_trace_{name}", _KIND_TYPEDEF)
         if typedef is None:
@@ -211,15 +211,15 @@ def _checked(handle: int | None, path: str) -> ctypes.c_void_p:
 
 
 def find_enumerator(raw: bytes, name: str) -> int | None:
-    """Value of an enumerator of whatever enum, in the bytes of BTF; None where there is none.
+    """Value of an enumerator in raw BTF; None if missing.
 
-    libbpf cannot find those of enums that have no name.
+    libbpf does not find enumerators of unnamed enums.
     """
     if len(raw) < _HEADER.size:
         return None
     _, _, _, header, types_at, types, strings_at, strings = _HEADER.unpack_from(raw)
     strings_at += header
-    # Most kernels do not have it; going through their types takes a tenth of a second.
+    # Most kernels do not have it, and reading all types takes 0.1 s.
     found = raw.find(f"\0{name}\0".encode(), strings_at, strings_at + strings)
     if found < 0:
         return None

@@ -1,6 +1,6 @@
-"""bpf(2) itself: create maps, load programs, attach them; what the loader needs of it.
+"""The bpf(2) calls that the loader needs: create maps, load and attach programs.
 
-What the kernel refuses is an OSError, unless a function says otherwise.
+Functions raise OSError if the kernel refuses, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import MapSpec
 
 Kind = Literal["map", "program", "link"]
-# By the kernel's number, which is never given to two of a kind.
+# Kind and the kernel's id, which is unique within a kind.
 Object = tuple[Kind, int]
 
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
@@ -30,16 +30,16 @@ _BPF_OBJ_GET_INFO_BY_FD = 15
 _BPF_RAW_TRACEPOINT_OPEN = 17
 _BPF_ENABLE_STATS = 32
 _FD_BY_ID: dict[Kind, int] = {"map": 14, "program": 13, "link": 30}
-_PROG_TYPE_KPROBE = 2  # of functions in user space, too
+_PROG_TYPE_KPROBE = 2  # also for functions in user space
 _PROG_TYPE_RAW_TRACEPOINT = 17
 _PROG_TYPE_TRACING = 26
 _ATTACH_RAW_TRACEPOINT = 23
 ATTACH_UPROBE_MULTI = 48
 _LOG_BYTES = 1 << 24
 _NAME_CHARS = 15
-# union bpf_attr of each command (uapi, never changed).
+# union bpf_attr of each command (uapi, stable).
 _MAP = struct.Struct("=IIIIIII16s")  # type, key, value, entries, flags, inner map, node, name
-# Type, instructions and where, licence; level, bytes and place of the log; kernel version, flags,
+# Type, instructions (count, address), licence; log (level, bytes, address); kernel version, flags,
 # name, interface, attach type; BTF id.
 _LOAD = struct.Struct("=IIQQIIQII16sII36xI16x")
 _ELEMENT = struct.Struct("=IxxxxQQQ")  # map, key, value, flags
@@ -47,7 +47,7 @@ _INFO = struct.Struct("=IIQ")
 _OPEN = struct.Struct("=QII")
 _MAP_INFO = struct.Struct("=I4xIIII64x")  # type, key, value, entries, flags
 _ID_INFO = struct.Struct("=4xI")  # of maps, programs and links alike
-# run_time_ns (Linux 5.1) and recursion_misses (5.12), which is 0 before.
+# run_time_ns (Linux 5.1) and recursion_misses (5.12; 0 before).
 _PROGRAM_COUNTS = struct.Struct("=192xQ8xQ16x")
 _BY_ID = struct.Struct("=III")
 _LICENCE = b"Dual MIT/GPL"
@@ -56,11 +56,11 @@ _machine = os.uname().machine
 
 
 class Made(NamedTuple):
-    """What attaching has made.
+    """The kernel objects of an attached probe.
 
-    ``live`` objects are gone once it is detached; ``late`` are those that a layer's late part is
-    attached by: its map of offsets, then a program for each point.  ``handed_on``: a tracepoint,
-    and the number of the program array by which its events are handed on.
+    ``live`` objects are gone once it is detached.  ``late`` objects are used to attach the layer's
+    late part: its map of offsets, then a program for each point.  ``handed_on``: a tracepoint, and
+    the id of the program array that passes its events on.
     """
 
     live: tuple[Object, ...] = ()
@@ -68,18 +68,18 @@ class Made(NamedTuple):
     handed_on: tuple[tuple[str, int], ...] = ()
 
 
-# Of attaching: what to tell ioh, the descriptors for it, and what they are.
+# The result of attaching: the answer for ioh, its descriptors, and their objects.
 Outcome = tuple[dict[str, Any], list[int], Made]
 
 
 def bpf_call(command: int, attr: bytes) -> int:
-    """bpf(2): a descriptor."""
+    """Call bpf(2); return a descriptor."""
     buffer = ctypes.create_string_buffer(attr, len(attr))
     return system_call(_BPF_SYSCALL, command, buffer, len(attr))
 
 
 def system_call(numbers: Mapping[str, int], *args: object) -> int:
-    """A system call by its number on each machine: a descriptor."""
+    """Make a system call, given its number on each machine; return a descriptor."""
     number = numbers.get(_machine)
     if number is None:
         raise OSError(0, f"unknown machine {_machine}")
@@ -90,15 +90,15 @@ def system_call(numbers: Mapping[str, int], *args: object) -> int:
 
 
 def lift_memory_limit() -> None:
-    """Let maps be as large as they need: before 5.11 they count as locked memory."""
+    """Allow large maps: before 5.11 they count as locked memory."""
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    # Where it is too little, the kernel says so itself.
+    # If the limit is too low, creating a map fails with a reason.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
 
 
 def create_map(spec: MapSpec) -> int:
-    """The descriptor of a new, empty map."""
+    """Create an empty map; return its descriptor."""
     sizes = (spec.kind, spec.key_size, spec.value_size, spec.max_entries, spec.flags)
     try:
         return bpf_call(_BPF_MAP_CREATE, _MAP.pack(*sizes, 0, 0, _short(spec.name)))
@@ -111,7 +111,7 @@ def _short(name: str) -> bytes:
 
 
 def set_element(array: int, index: int, value: int | bytes) -> None:
-    """Set one element of an array; an int is 32 bits, or a program's descriptor."""
+    """Set an element of an array; an int is 32 bits: a number or a program's descriptor."""
     raw = value if isinstance(value, bytes) else value.to_bytes(4, sys.byteorder)
     key, cell = ctypes.c_uint32(index), ctypes.create_string_buffer(raw, len(raw))
     at = (ctypes.addressof(key), ctypes.addressof(cell))
@@ -119,12 +119,12 @@ def set_element(array: int, index: int, value: int | bytes) -> None:
 
 
 def map_shape(fd: int) -> tuple[int, ...]:
-    """What a map was created with: type, bytes of key and value, entries, flags."""
+    """The parameters of a map: type, bytes of key and value, entries, flags."""
     return _info(fd, _MAP_INFO)
 
 
 def program_counts(fds: Iterable[int]) -> list[tuple[int, ...]]:
-    """Of each program: CPU time in ns, while that is counted, and runs that the kernel skipped."""
+    """CPU time in ns (while it is counted) and skipped runs of each program."""
     counts: list[tuple[int, ...]] = []
     for fd in fds:
         with suppress(OSError):
@@ -139,7 +139,7 @@ def _info(fd: int, layout: struct.Struct) -> tuple[int, ...]:
 
 
 def object_ids(kind: Kind, fds: Iterable[int]) -> tuple[Object, ...]:
-    """What descriptors stand for, as far as the kernel tells."""
+    """The objects of descriptors, as far as the kernel reports their ids."""
     found: list[Object] = []
     for fd in fds:
         with suppress(OSError):
@@ -148,13 +148,13 @@ def object_ids(kind: Kind, fds: Iterable[int]) -> tuple[Object, ...]:
 
 
 def open_object(made: Object) -> int:
-    """A descriptor of a map, program or link; takes CAP_SYS_ADMIN."""
+    """Open a map, program or link; needs CAP_SYS_ADMIN."""
     kind, number = made
     return bpf_call(_FD_BY_ID[kind], _BY_ID.pack(number, 0, 0))
 
 
 def is_gone(made: Object) -> bool:
-    """Whether nothing holds it any more; False where the kernel does not say."""
+    """Whether the object is gone; False if unknown."""
     try:
         os.close(open_object(made))
     except OSError as error:
@@ -163,28 +163,27 @@ def is_gone(made: Object) -> bool:
 
 
 def count_run_time() -> int:
-    """A descriptor that makes the kernel count BPF run time for as long as it is open."""
+    """A descriptor: while it is open, the kernel counts BPF run time."""
     return bpf_call(_BPF_ENABLE_STATS, bytes(4))
 
 
 def load_program(
     name: str, instructions: bytes, btf_id: int | None, *, of_user_space: bool = False
 ) -> int:
-    """Load a raw tracepoint's program, or one of functions in user space: its descriptor.
+    """Load a program for a raw tracepoint or for user space functions; return its descriptor.
 
     Args:
-        name: Of the function, for error messages and for who lists programs.
+        name: The function's name, for error messages and program lists.
         instructions: Eight bytes each, maps by descriptor.
-        btf_id: Of the tracepoint's prototype, for a program whose arguments carry their BTF
-            types; None for a plain one.
-        of_user_space: Whether it is of functions there.
+        btf_id: The tracepoint's prototype, for a BTF-typed program; None for a plain one.
+        of_user_space: Whether it is for user space functions.
 
     Raises:
-        OSError: The kernel refused; its message ends with the verifier's last line.
+        OSError: The kernel refused; the message ends with the verifier's last line.
     """
     code = ctypes.create_string_buffer(instructions, len(instructions))
     licence = ctypes.create_string_buffer(_LICENCE)
-    if of_user_space:  # kernels that do not know this attach type do not look at it
+    if of_user_space:  # kernels without this attach type ignore it
         kind, attach_type = _PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI
     elif btf_id is None:
         kind, attach_type = _PROG_TYPE_RAW_TRACEPOINT, 0
@@ -196,17 +195,17 @@ def load_program(
         return bpf_call(_BPF_PROG_LOAD, _LOAD.pack(*head, 0, 0, 0, *tail))
     except OSError as error:
         log = ctypes.create_string_buffer(_LOG_BYTES)
-        told_at = (1, _LOG_BYTES, ctypes.addressof(log))
+        logged = (1, _LOG_BYTES, ctypes.addressof(log))
         try:
-            return bpf_call(_BPF_PROG_LOAD, _LOAD.pack(*head, *told_at, *tail))
+            return bpf_call(_BPF_PROG_LOAD, _LOAD.pack(*head, *logged, *tail))
         except OSError:
-            lines = log.value.decode(errors="replace").splitlines()
-        told = [line for line in lines if line and not line.startswith("processed")]
-        raise OSError(error.errno, f"{name}: {told[-1] if told else error.strerror}") from error
+            text = log.value.decode(errors="replace").splitlines()
+        lines = [line for line in text if line and not line.startswith("processed")]
+        raise OSError(error.errno, f"{name}: {lines[-1] if lines else error.strerror}") from error
 
 
 def attach_plain(program_fd: int, tracepoint: str) -> int:
-    """Attach a plain program to a raw tracepoint; the descriptor returned keeps it attached."""
+    """Attach a plain program to a raw tracepoint, for as long as the descriptor is open."""
     name = ctypes.create_string_buffer(tracepoint.encode())
     try:
         return bpf_call(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(ctypes.addressof(name), program_fd, 0))
@@ -215,5 +214,5 @@ def attach_plain(program_fd: int, tracepoint: str) -> int:
 
 
 def attach_typed(program_fd: int) -> int:
-    """Attach a BTF-typed program to what it was loaded for; keeps it as attach_plain() does."""
+    """Attach a BTF-typed program to its tracepoint; otherwise like attach_plain()."""
     return bpf_call(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(0, program_fd, 0))

@@ -1,4 +1,4 @@
-"""ioh's end of the channel to its privileged loader; no wait here is without a limit."""
+"""ioh's end of the channel to its privileged loader; every wait has a time limit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _END_CHECK_S = 0.005
 
 _PR_SET_DUMPABLE = 4
 
-# What the loader says, and the descriptors that came with it.
+# The loader's answer, and the descriptors that came with it.
 Answer = tuple[dict[str, Any], list[int]]
 
 
 def receive(end: socket.socket) -> Answer | None:
-    """One message with its descriptors; None when the other end is gone.
+    """Receive one message with its descriptors; None if the other end is gone.
 
-    Where this process may not hold as many as came, and some more to go on with, it gets none of
-    them, and a reason instead.
+    If this process cannot hold that many descriptors plus some spare ones, it gets none of them,
+    and a reason instead.
     """
     data, fds, flags, _ = socket.recv_fds(end, MAX_MESSAGE_BYTES, MAX_FDS)
     if not data:
@@ -49,7 +49,7 @@ def receive(end: socket.socket) -> Answer | None:
 
 
 def hide_process() -> None:
-    """Let no other process of this user trace this one, which cannot open all of its /proc then."""
+    """Keep the user's other processes from tracing this one; also hides part of its own /proc."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
@@ -64,25 +64,25 @@ class Loader:
     """The socket to the privileged child, and its process id.
 
     Raises:
-        ConnectionError: From every method but close(): the loader is gone, or does not listen.
+        ConnectionError: From every method except close(): the loader is gone or does not respond.
     """
 
     socket: socket.socket
     pid: int
 
     def request(self, message: dict[str, Any]) -> None:
-        """Send one request; answers come in any order, each with its layer's name."""
+        """Send a request; answers come in any order, each with its layer's name."""
         self.socket.settimeout(_SEND_TIMEOUT_S)
         try:
             self.socket.send(json.dumps(message).encode())
         except TimeoutError as error:
-            msg = "the privileged loader does not listen"
+            msg = "the privileged loader does not respond"
             raise ConnectionError(msg) from error
         except OSError as error:
             raise _ended() from error
 
     def answer(self, timeout_s: float) -> Answer | None:
-        """Wait for one answer; None when nothing came within ``timeout_s``."""
+        """Wait for an answer; None if none comes within ``timeout_s``."""
         self.socket.settimeout(timeout_s)
         try:
             got = receive(self.socket)
@@ -100,9 +100,9 @@ class Loader:
         timeout_s: float,
         others: Callable[[dict[str, Any], list[int]], None],
     ) -> Answer | None:
-        """Send one request and wait for its answer, None when none came within ``timeout_s``.
+        """Send a request and wait for its answer; None if none comes within ``timeout_s``.
 
-        ``others`` takes the answers to other requests that come meanwhile.
+        ``others`` is called with answers to other requests.
         """
         while (late := self.answer(0.0)) is not None:
             others(*late)
@@ -119,14 +119,14 @@ class Loader:
     def close(self) -> None:
         """End the loader.
 
-        One that is stopped does not hear of it, and is not waited for: it ends when it goes on.
+        A stopped loader is not waited for; it ends when it continues.
         """
         self.socket.close()
         deadline = time.monotonic() + _END_TIMEOUT_S
         try:
             while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
                 time.sleep(_END_CHECK_S)
-        except ChildProcessError:  # reaped by somebody else
+        except ChildProcessError:  # already reaped
             return
 
 

@@ -1,4 +1,4 @@
-"""What BPF has and lacks on this host, one fact at a time, for ``ioh doctor``."""
+"""Facts about BPF on this host, for ``ioh doctor``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from ioh.bpf.privileges import is_privileged
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.model.limits import lack_behind
 
-BTF_PATH = "/sys/kernel/btf/vmlinux"
 _BCC_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class BpfFacts:
-    """What was found; what follows from it is said elsewhere.
+    """The facts, without any verdict.
 
-    ``bcc`` is the distribution's version; None when it cannot be imported, with the reason in
-    ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the kernel has none.
+    ``bcc`` is the distribution's version; None if it cannot be imported, with the reason in
+    ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None if the kernel has none.
     """
 
     machine: str
@@ -47,9 +46,9 @@ def _lockdown() -> str | None:
 
 
 def _find_bcc() -> tuple[str | None, str]:
-    """Import bcc in a process of its own: it brings 100 MB of LLVM.
+    """Import bcc in a separate process: it loads 100 MB of LLVM.
 
-    Isolated and without our environment: root imports no ``bcc.py`` that happens to lie about.
+    Isolated and without our environment, so root does not import a stray ``bcc.py``.
     """
     script = "import bcc; bcc.BPF; print(getattr(bcc, '__version__', '?'))"
     try:
@@ -82,10 +81,10 @@ def _has_libbpf() -> bool:
 
 
 def read_bpf_facts() -> BpfFacts:
-    """Look at this host."""
+    """Collect the facts."""
     version, error = _find_bcc()
     try:
-        btf_bytes = Path(BTF_PATH).stat().st_size
+        btf_bytes = Path("/sys/kernel/btf/vmlinux").stat().st_size
     except OSError:
         btf_bytes = None
     machine = os.uname().machine

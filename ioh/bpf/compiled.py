@@ -1,7 +1,7 @@
-"""One probe compiled, and kept between runs: compiling is 1 to 2 s of CPU time, loading 0.2 s.
+"""A cache of compiled probes: compiling takes 1 to 2 s of CPU time, loading 0.2 s.
 
-A probe's code follows from its source, its flags and the compiler alone, and they are its key;
-the kernel verifies it each time.  What cannot be read or written is compiled instead.
+A probe's code depends only on its source, its flags and the compiler; together they are its key.
+The kernel verifies the code each time.  If the cache cannot be read or written, ioh compiles.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from ioh.bpf.maps import MapSpec
 
 CACHE_DIR = Path("/var/cache/ioh")
-_KEPT = 32  # each set of filters has its own probes
+_KEPT = 32  # each set of filters has different probes
 _MAX_BYTES = 8 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = ".probe"
 _INSTRUCTION = struct.Struct("=BBhi")
-_LOAD_64 = 0x18  # takes two instructions; the upper half of a constant is in the second
-_IS_MAP = 1  # BPF_PSEUDO_MAP_FD, in place of the source register
+_LOAD_64 = 0x18  # two instructions; the second has the constant's upper half
+_IS_MAP = 1  # BPF_PSEUDO_MAP_FD instead of the source register
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What compiling a probe gives; nothing in it belongs to a process.
+    """A compiled probe, independent of any process.
 
-    In ``functions``, by name, an instruction that loads a map holds its index into ``maps``.
+    ``functions``: code by name; instructions that load a map hold its index in ``maps``.
     """
 
     maps: tuple[MapSpec, ...]
@@ -40,7 +40,7 @@ class Compiled:
 
 
 def renumber(code: bytes, numbers: Mapping[int, int]) -> bytes:
-    """Instructions whose maps go by other numbers; ValueError where they make no sense."""
+    """Replace the map numbers in instructions; ValueError if the code is malformed."""
     out, at = bytearray(code), 0
     try:
         while at < len(code):
@@ -49,16 +49,16 @@ def renumber(code: bytes, numbers: Mapping[int, int]) -> bytes:
                 struct.pack_into("=i", out, at + 4, numbers[number])
             at += 16 if opcode == _LOAD_64 else 8
     except (KeyError, struct.error) as error:
-        msg = f"instructions that make no sense: {error}"
+        msg = f"malformed instructions: {error}"
         raise ValueError(msg) from error
     if at != len(code):
-        msg = "instructions that make no sense: they end amid one"
+        msg = "malformed instructions: the last one is cut off"
         raise ValueError(msg)
     return bytes(out)
 
 
 def key_of(source: str, flags: Iterable[str], functions: Iterable[str]) -> str | None:
-    """What names a compiled probe; None where bcc is not installed, and nothing compiles."""
+    """The key of a compiled probe; None if bcc is not installed."""
     try:
         spec = importlib.util.find_spec("bcc")
     except (ImportError, ValueError):
@@ -72,7 +72,7 @@ def key_of(source: str, flags: Iterable[str], functions: Iterable[str]) -> str |
 
 
 def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
-    """The probe of that key; None where it is not kept, damaged, or of anybody else's making."""
+    """Find a cached probe; None if missing, damaged, or writable by somebody else."""
     import msgspec
 
     try:
@@ -92,7 +92,7 @@ def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
 
 
 def keep(key: str, compiled: Compiled, directory: Path = CACHE_DIR) -> None:
-    """Keep a probe under its key, and forget the oldest where there are too many."""
+    """Store a probe under its key; delete the oldest if there are too many."""
     import msgspec
 
     body = msgspec.msgpack.encode(compiled)
@@ -105,14 +105,14 @@ def keep(key: str, compiled: Compiled, directory: Path = CACHE_DIR) -> None:
                 with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
                     file.write(hashlib.sha256(body).digest() + body)
                 os.rename(name, key + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:  # a full disk
+            except OSError:  # e.g. the disk is full
                 os.unlink(name, dir_fd=folder)
             _forget_oldest(folder)
 
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """The directory's descriptor, unless somebody else could have written into it."""
+    """Open the directory; refuse one that somebody else can write to."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _refuse_others(os.fstat(folder))
@@ -123,7 +123,7 @@ def _opened(directory: Path) -> Iterator[int]:
 
 def _refuse_others(found: os.stat_result) -> None:
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-        msg = "somebody else could have written it"
+        msg = "another user can write to it"
         raise PermissionError(msg)
 
 

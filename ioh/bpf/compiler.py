@@ -1,4 +1,4 @@
-"""Compiles one layer's probe with bcc, which is used for nothing else."""
+"""Compiles a layer's probe with bcc; nothing else uses bcc."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def probes_dir() -> Path:
-    """The directory of ``<layer>.c`` and ``ioh.h``, in a checkout or inside the package."""
+    """The directory of ``<layer>.c`` and ``ioh.h``, in a checkout or in the package."""
     for candidate in (_PACKAGE.parent / "probes", _PACKAGE / "probes"):
         if (candidate / "ioh.h").is_file():
             return candidate
-    msg = f"no probes directory beside or inside {_PACKAGE}"
+    msg = f"no probes directory next to or inside {_PACKAGE}"
     raise FileNotFoundError(msg)
 
 
 def probe_source(name: str) -> str:
-    """One probe's C with our own headers in place: bcc rewrites map accesses in the main file."""
+    """A probe's C with our headers inlined: bcc rewrites map accesses in the main file only."""
     folder = probes_dir()
     return re.sub(
         r'^#include "([a-z_]+\.h)"$',
@@ -43,11 +43,11 @@ def probe_source(name: str) -> str:
 def compile_probe(
     source: str, flags: Sequence[str], functions: Iterable[str]
 ) -> Compiled | Unavailable:
-    """Compile some functions of a probe; the maps that bcc makes meanwhile go with it.
+    """Compile functions of a probe; the maps that bcc creates for it are closed again.
 
-    Unavailable, with the compiler's own last line, when bcc is missing or refuses.
+    Unavailable, with the compiler's last line, if bcc is missing or fails.
     """
-    # bcc insists on a kernel source tree and needs these few stand-in headers of it.
+    # bcc requires a kernel source tree; these few headers stand in for it.
     os.environ["BCC_KERNEL_SOURCE"] = str(probes_dir())
     try:
         import bcc
@@ -62,7 +62,7 @@ def compile_probe(
         bpf = bcc.BPF(text=source, cflags=[*flags, f"-I{probes_dir()}", "-Wno-everything"])
         return _described(bpf, bcc.lib, functions)
     except Exception as error:  # noqa: BLE001 (bcc raises bare Exception)
-        return Unavailable(f"BPF refused: {error}", "ioh doctor says what this kernel allows")
+        return Unavailable(f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
 
 
 def _described(bpf: BPF, lib: ctypes.CDLL, functions: Iterable[str]) -> Compiled:

@@ -1,7 +1,7 @@
-"""64-bit counters of per-CPU values, added up over the CPUs.
+"""Sums of 64-bit per-CPU counters over the CPUs.
 
-numpy is worth its 12 MB of memory where CPUs are many: the histograms of one busy operation take it
-0.05 ms with 256 of them, and Python's own integers 3 ms; with 2 it is 0.01 and 0.02 ms.
+With many CPUs numpy is worth its 12 MB of memory: the histograms of one busy operation take it
+0.05 ms for 256 CPUs; Python integers take 3 ms.  For 2 CPUs it is 0.01 and 0.02 ms.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MASK = (1 << 64) - 1
 
 @cache
 def import_numpy() -> ModuleType:
-    """numpy, imported late: /proc sources, replay and small machines do without."""
-    # Its BLAS would start a thread, with megabytes of buffers, for each CPU.
+    """Import numpy; /proc sources, replay and small machines do not need it."""
+    # Otherwise its BLAS starts a thread with megabytes of buffers per CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np
 
@@ -34,7 +34,7 @@ Bytes = bytes | memoryview
 
 
 def sum_columns(raw: Bytes, words: int, columns: int) -> list[int]:
-    """The first ``columns`` counters of one value, modulo 2^64, of which each CPU has ``words``."""
+    """Sum the first ``columns`` counters of one value modulo 2^64; each CPU has ``words``."""
     if len(raw) > _WORD * words * FEW_CPUS:
         rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
         found: list[int] = rows[:, :columns].sum(0).tolist()
@@ -47,12 +47,12 @@ def sum_columns(raw: Bytes, words: int, columns: int) -> list[int]:
 
 
 def sum_counts(raw: Bytes, words: int, begin: int) -> Sequence[int]:
-    """One value's counters from ``begin`` on, all of which count events: sums stay below 2^64."""
+    """Sum one value's counters from ``begin`` on, all of events: sums stay below 2^64."""
     if len(raw) > _WORD * words * FEW_CPUS:
         rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
         found: list[int] = rows[:, begin:].sum(0).tolist()
         return found
-    # Each CPU's as one long integer: nothing is carried from one counter to the next.
+    # Add each CPU's counters as one long integer: no counter overflows into the next.
     size, skipped = _WORD * words, _WORD * begin
     starts = range(0, len(raw), size)
     total = sum(int.from_bytes(raw[at + skipped : at + size], sys.byteorder) for at in starts)
@@ -60,7 +60,7 @@ def sum_counts(raw: Bytes, words: int, begin: int) -> Sequence[int]:
 
 
 def sum_entries(values: Bytes, words: int, cpus: int, columns: int) -> list[tuple[int, ...]]:
-    """The first counters of each of many values that lie end to end; sums stay below 2^64."""
+    """Sum the first counters of each of many adjacent values; sums stay below 2^64."""
     if cpus > FEW_CPUS:
         rows = import_numpy().frombuffer(values, "u8").reshape(-1, cpus, words)
         return [tuple(row) for row in rows[:, :, :columns].sum(1).tolist()]

@@ -1,7 +1,7 @@
-"""Reads what is wanted of a program's file: where functions are, and its USDT probe points.
+"""Finds functions and USDT probe points in a program's file.
 
-The file may be anybody's and is read by root: every size and place in it is checked against the
-file, and what is not as it should be is one ValueError.  64-bit little-endian ELF alone.
+Root reads files that may belong to anybody.  So every size and offset is checked against the file;
+any error is a ValueError.  Only 64-bit little-endian ELF.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, NoReturn
 
 _MOST_SECTIONS = 4096
-_MOST_BYTES = 96 << 20  # of all that is read of a file: MariaDB's symbols are 4 MB
+_MOST_BYTES = 96 << 20  # read from a file in total; MariaDB's symbols are 4 MB
 _MOST_NOTES = 10_000
-_MOST_ALIKE = 100  # names that end in the one that is wanted
-_MOST_COUNTER = 0xFFFF_FFFF  # its place in the file, in perf_event_attr's 32 bits
+_MOST_ALIKE = 100  # names that end in the wanted one
+_MOST_COUNTER = 0xFFFF_FFFF  # perf_event_attr has 32 bits for its file offset
 _HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -26,14 +26,14 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
 _PT_LOAD, _EXECUTABLE, _WRITABLE = 1, 1, 2
 _SYMBOL_TABLES = (11, 2)  # SHT_DYNSYM, SHT_SYMTAB
-_STT_FUNC = 2  # of STT_GNU_IFUNC the symbol is what chooses the function, once
+_STT_FUNC = 2  # not STT_GNU_IFUNC: that symbol is the resolver
 _NT_STAPSDT = 3
-_OUTSIDE = "a symbol or a probe lies outside of it"
-_ARGUMENT = re.compile(r"(?:\[[^\]]*\]|\S)+")  # ARM's have a space: 8@[sp, 16]
+_OUTSIDE = "a symbol or a probe lies outside the file"
+_ARGUMENT = re.compile(r"(?:\[[^\]]*\]|\S)+")  # ARM's contain a space: 8@[sp, 16]
 
 
 class Segment(NamedTuple):
-    """A part of the file that is mapped."""
+    """A mapped part of the file."""
 
     flags: int
     offset: int
@@ -42,7 +42,7 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of the file with a name."""
+    """A named part of the file."""
 
     name: str
     kind: int
@@ -54,7 +54,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbePoint:
-    """One place of a USDT probe, by addresses; ``arguments`` are as the note spells them."""
+    """One place of a USDT probe, as addresses; ``arguments`` as in the note."""
 
     address: int
     semaphore: int
@@ -62,7 +62,7 @@ class ProbePoint:
 
 
 class Elf:
-    """A program or a library; ValueError, from every method, where it is none or damaged."""
+    """A program or library; every method raises ValueError if the file is not one or is damaged."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -71,7 +71,7 @@ class Elf:
         head = _HEADER.unpack(self._read(0, _HEADER.size))
         magic, bits, order, _, _, machine, _, _, segments_at, sections_at, *_ = head
         if magic != b"\x7fELF" or (bits, order) != (2, 1):
-            _refuse("it is no 64-bit program")
+            _refuse("it is not a 64-bit program")
         self.machine: int = machine
         segment_bytes, segments, section_bytes, sections, names_at = head[-5:]
         if (
@@ -94,21 +94,21 @@ class Elf:
 
     def _read(self, offset: int, size: int) -> bytes:
         if offset + size > self._size:
-            _refuse("it is cut off, or damaged")
+            _refuse("it is truncated or damaged")
         self._left -= size
         if self._left < 0:
-            _refuse("its tables are larger than those of any server")
+            _refuse("its tables are too large")
         return os.pread(self._file.fileno(), size, offset)
 
     def _data(self, section: Section) -> bytes:
         return self._read(section.offset, section.size)
 
     def code_at(self, address: int) -> int:
-        """The place in the file of an instruction."""
+        """The file offset of an instruction."""
         return self._place(address, _EXECUTABLE)
 
     def variable_at(self, address: int) -> int:
-        """The place in the file of a variable, in 32 bits."""
+        """The file offset of a variable, in 32 bits."""
         place = self._place(address, _WRITABLE)
         return place if place <= _MOST_COUNTER else _refuse(_OUTSIDE)
 
@@ -120,7 +120,7 @@ class Elf:
         return _refuse(_OUTSIDE)
 
     def functions(self, wanted: Collection[str]) -> dict[str, int]:
-        """Addresses of functions by name, as far as it names them."""
+        """Addresses of functions by name, those with symbols only."""
         found: dict[str, int] = {}
         for kind in _SYMBOL_TABLES:
             for section in self._sections:
@@ -143,7 +143,7 @@ class Elf:
         }
 
     def probe_points(self, provider: str) -> dict[str, list[ProbePoint]]:
-        """USDT probes of a provider by name."""
+        """A provider's USDT probes by name."""
         by_name = {section.name: section for section in self._sections}
         found: dict[str, list[ProbePoint]] = defaultdict(list)
         notes = by_name.get(".note.stapsdt")
@@ -154,7 +154,7 @@ class Elf:
             if len(text) < 24:
                 continue
             address, base_then, semaphore = struct.unpack_from("<QQQ", text)
-            # Where a linker moved the program afterwards, this says by how much.
+            # The base tells how far the program was moved later (prelink).
             moved = base.address - base_then if base is not None and base_then else 0
             whose, name, arguments = [*text[24:].split(b"\0"), b"", b"", b""][:3]
             if whose.decode(errors="replace") == provider:
@@ -176,7 +176,7 @@ def _text(names: bytes, at: int) -> str:
 
 
 def _occurrences(names: bytes, name: bytes) -> Iterator[int]:
-    """Places of a name among those of a table, which may be the ends of longer ones."""
+    """Offsets of a name in a string table; it can be the end of a longer name."""
     at = names.find(name + b"\0")
     for _ in range(_MOST_ALIKE):
         if at < 0:
@@ -186,7 +186,7 @@ def _occurrences(names: bytes, name: bytes) -> Iterator[int]:
 
 
 def _notes(data: bytes) -> Iterator[bytes]:
-    """What the notes of SystemTap's kind say."""
+    """The contents of SystemTap's notes."""
     at = 0
     for _ in range(_MOST_NOTES):
         if at + _NOTE.size > len(data):

@@ -1,4 +1,4 @@
-"""Facts about this kernel, found by trying, and programs in the forms that it takes."""
+"""Facts about this kernel, found by trial, and loading programs accordingly."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ if TYPE_CHECKING:
 _PREEMPTED_SINCE = 7
 _INSTRUCTION = struct.Struct("=BBhi")
 _CALL, _EXIT, _SET, _LOAD_U64 = 0x85, 0x95, 0xB7, 0x79
-_IS_KERNEL_FUNCTION = 2 << 4  # BPF_PSEUDO_KFUNC_CALL, in place of the source register
+_IS_KERNEL_FUNCTION = 2 << 4  # BPF_PSEUDO_KFUNC_CALL instead of the source register
 _GET_TASK = _INSTRUCTION.pack(_CALL, 0, 0, 158)  # bpf_get_current_task_btf
 _END = _INSTRUCTION.pack(_SET, 0, 0, 0) + _INSTRUCTION.pack(_EXIT, 0, 0, 0)
 
-CASTS = 0x7FFF0000  # the helper that a probe's casts call: there is none of this number
+CASTS = 0x7FFF0000  # stands for bpf_rdonly_cast() in a probe's code; no helper has this number
 
 
 def are_probes_preempted() -> bool:
     """Whether this kernel can preempt a raw tracepoint's program.
 
-    Linux 7.0 guards tracepoints by SRCU instead of disabling preemption (commits a46023d5616e,
-    f7d327654b88).  Nothing in BTF says so, so the version decides.
+    Linux 7.0 protects tracepoints with SRCU instead of disabling preemption (commits a46023d5616e,
+    f7d327654b88).  BTF does not show this, so check the version.
     """
     return int(os.uname().release.split(".")[0]) >= _PREEMPTED_SINCE
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What one layer's probe may build upon; facts only, no rules.
+    """What a layer's probe can rely on; facts only, no rules.
 
-    ``btf`` answers for struct offsets and tracepoint prototypes (a test gives a fake with the same
-    methods).  ``cpu_count`` is of possible CPUs, as per-CPU maps have them.  ``trusted_loads``: raw
-    tracepoint programs may follow kernel pointers directly (BPF_PROG_TYPE_TRACING, kernel 5.5, and
-    bpf_get_current_task_btf, 5.11) instead of by a helper call for each; ``cast`` is the BTF id of
-    what lets them follow any address (bpf_rdonly_cast(), 6.2), None where it cannot be
-    used.  ``alone``: no program runs on top of itself on a CPU.  ``preempted``: a program can be
-    preempted, and is skipped meanwhile for everybody else on that CPU.
+    ``btf`` has struct offsets and tracepoint prototypes; tests pass a fake.  ``cpu_count`` counts
+    possible CPUs, as per-CPU maps do.  ``trusted_loads``: raw tracepoint programs may follow kernel
+    pointers directly (BPF_PROG_TYPE_TRACING, kernel 5.5, and bpf_get_current_task_btf, 5.11),
+    without a helper call for each.  ``cast``: BTF id of bpf_rdonly_cast() (6.2), which lets them
+    follow any address, None if unusable.  ``alone``: no program runs on top of itself on a CPU.
+    ``preempted``: a program can be preempted; until it continues, it is skipped on that CPU.
     """
 
     btf: Btf
@@ -55,7 +54,7 @@ class HostFacts:
 
 
 def find_facts(btf: Btf) -> HostFacts:
-    """What this kernel takes."""
+    """Find the facts."""
     trusted = _takes(_GET_TASK + _END, btf)
     return HostFacts(
         btf,
@@ -67,14 +66,14 @@ def find_facts(btf: Btf) -> HostFacts:
 
 
 def find_cast(btf: Btf) -> int | None:
-    """BTF id of bpf_rdonly_cast(), by which a trusted program may follow any address (6.2).
+    """BTF id of bpf_rdonly_cast() (6.2), which lets a trusted program follow any address.
 
-    Returns None where the kernel has none or refuses a program that calls it.
+    None if the kernel lacks it or refuses a program that calls it.
     """
     cast, kind = btf.function_id("bpf_rdonly_cast"), btf.struct_id("list_head")
     if cast is None or kind is None:
         return None
-    # An address from nowhere, then what lies there.
+    # Cast a null address, then load from it.
     trial = _GET_TASK + _INSTRUCTION.pack(_SET, 1, 0, 0) + _INSTRUCTION.pack(_SET, 2, 0, kind)
     trial += _INSTRUCTION.pack(_CALL, 0, 0, CASTS) + _INSTRUCTION.pack(_LOAD_U64, 0, 0, 0) + _END
     return cast if _takes(resolve_casts(trial, cast), btf) else None
@@ -97,7 +96,7 @@ def load_typed(name: str, instructions: bytes, tracepoint: str, btf: Btf) -> int
 
 
 def resolve_casts(instructions: bytes, cast: int | None) -> bytes:
-    """The same with calls of the kernel's bpf_rdonly_cast() in the place of those of CASTS."""
+    """Replace calls of CASTS by calls of the kernel's bpf_rdonly_cast()."""
     call = _INSTRUCTION.pack(_CALL, 0, 0, CASTS)
     if cast is None or call not in instructions:
         return instructions

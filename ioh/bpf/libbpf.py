@@ -1,4 +1,4 @@
-"""libbpf by ctypes: the few calls that ioh needs, found under either of its sonames."""
+"""The few libbpf functions that ioh calls, by ctypes, under either soname."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ioh.model.limits import lack_behind
 SONAMES = ("libbpf.so.1", "libbpf.so.0")
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
 _BATCH = (_INT, *(_POINTER,) * 4, ctypes.POINTER(_UINT), _POINTER)
-# What each function takes.
+# Argument types of each function.
 _TAKES = {
     "bpf_map_lookup_elem": (_INT, _POINTER, _POINTER),
     "bpf_map_lookup_and_delete_elem": (_INT, _POINTER, _POINTER),
@@ -26,7 +26,7 @@ _TAKES = {
 
 @cache
 def libbpf() -> ctypes.CDLL:
-    """The library that the distribution's bcc links; OSError where it cannot be loaded."""
+    """Load the library that the distribution's bcc links; OSError if this fails."""
     for soname in SONAMES:
         try:
             lib = ctypes.CDLL(soname, use_errno=True)

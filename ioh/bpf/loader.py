@@ -1,25 +1,26 @@
-"""The privileged part of ioh: attach layer X, hand over its descriptors, nothing else.
+"""The privileged part of ioh: it attaches layers and passes their descriptors on; nothing else.
 
-It is forked from ioh before any library is imported, and keeps root.  ioh, which has given root
-away and reads what strangers wrote, may ask for four things:
+It is forked from ioh before any library is imported, and keeps root.  ioh drops root and reads
+untrusted data.  It can make four requests:
 
 attach LAYER
-    By the filters that held when the loader was forked.  One copy of a layer at a time: asked
-    again, it waits for the earlier one's maps to be gone, which the kernel says.
+    Attach a layer, with the filters from when the loader was forked.  One copy of a layer at a
+    time: a second request waits until the kernel has freed the earlier one's maps.
 attach_late LAYER
-    The part of a layer that a kernel module was awaited for, by what was made here; one at a time.
+    Attach the late part of a layer that was attached here (e.g. once a kernel module is loaded).
+    One at a time.
 attach_server LAYER PID
-    The layer's program at the probe points of what a process runs, where that is one of the servers
-    that were known when the loader was forked.  The file is read here: who holds ioh chooses
-    neither a file nor a place in it.
+    Attach the layer's program to the probe points of the program that a process runs, if it is a
+    server known when the loader was forked.  The loader reads the file: someone who controls ioh
+    can choose neither the file nor a place in it.
 stats
-    A descriptor that makes the kernel count BPF run time.
+    Return a descriptor that makes the kernel count BPF run time.
 
-It takes no descriptor from ioh and keeps none, so the probes go with ioh, whatever ends it.  It has
-nothing open but its channel, and no other process of the same user may look into it.
+The loader takes no descriptor from ioh and keeps none, so the probes end with ioh in any case.  It
+has only its channel open, and no other process of the same user can inspect it.
 
-Each attach runs in a child of its own, which imports bcc (and with it the 100 MB of LLVM) where the
-probe is not kept from before.  However a child ends, ioh hears of it; every wait has a limit.
+Each attach runs in a separate child, which imports bcc (and 100 MB of LLVM) unless the probe is
+cached.  ioh gets an answer however a child ends; every wait has a time limit.
 """
 
 from __future__ import annotations
@@ -53,28 +54,28 @@ if TYPE_CHECKING:
 MAX_CHILDREN = 2
 _MAX_WAITING = 16
 _MAX_REQUEST_BYTES = 4096
-_CHILD_TIMEOUT_S = 600.0  # under emulation beside others a probe takes minutes
+_CHILD_TIMEOUT_S = 600.0  # under emulation on a busy machine a probe takes minutes
 _SEND_TIMEOUT_S = 5.0
 _GONE_TIMEOUT_S = 5.0
 _GONE_CHECK_S = 0.05
 _PR_SET_PDEATHSIG = 1
-# What a terminal or a service manager sends to all of ioh is ioh's to decide.
+# ioh handles the signals that a terminal or service manager sends to the whole group.
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP)
 _TAIL_BYTES = 65536
 _LINE_CHARS = 200
 _REASON_CHARS = 300
-# Of a verifier, of clang, and of LLVM's crash handler: never the cause.
+# Lines of the verifier, clang and LLVM's crash handler that never name the cause.
 _UNTELLING = re.compile(
     r"processed \d+ insns|\d+ (errors?|warnings?)( and \d+ errors?)? generated"
     r"|PLEASE submit|Stack dump|#\d+ |\d+\.\t|\S+\(\S*\+0x"
 )
 _REPORT = "please report this"
-_SEE_DMESG = "dmesg says whether memory ran out"
+_SEE_DMESG = "dmesg shows whether memory ran out"
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is to be done: a verb and a layer; for a server's process its number."""
+    """A request: verb and layer; with attach_server also the process id."""
 
     verb: str
     layer: str
@@ -82,7 +83,7 @@ class _Asked:
 
     @property
     def named(self) -> dict[str, Any]:
-        """As an answer says what it answers."""
+        """The request as part of its answer."""
         found = {"verb": self.verb, "layer": self.layer}
         return found | {"pid": self.pid} if self.verb == "attach_server" else found
 
@@ -92,7 +93,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A process that attaches something."""
+    """A process that serves a request."""
 
     asked: _Asked
     pid: int
@@ -105,11 +106,11 @@ def start_loader(find_layer: FindLayer, filters: Filters) -> Loader:
     """Fork the privileged child; call it before importing anything large.
 
     Args:
-        find_layer: The layer class of a name; called in the compiling child only.
-        filters: What the probes are narrowed to, for good.
+        find_layer: Returns the layer class of a name; called only in the compiling child.
+        filters: The filters of all probes, fixed from now on.
 
     Raises:
-        OSError: There are no more processes or descriptors.
+        OSError: Out of processes or descriptors.
     """
     ours, theirs = _socket_pair()
     with theirs:
@@ -136,9 +137,9 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _confine(channel: int, parent: int) -> None:
-    """Hold nothing but the channel, be of no use to others, and end with ioh."""
-    # For when it is stopped, and does not see the channel end.  Not delivered where ioh has become
-    # another user: then it ends as soon as it goes on.
+    """Keep only the channel open, allow no inspection, and end with ioh."""
+    # In case it is stopped and does not see the channel close.  Not delivered after ioh has changed
+    # its user: then the loader ends when it continues.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     hide_process()
     if os.getppid() != parent:
@@ -147,7 +148,7 @@ def _confine(channel: int, parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    gc.freeze()  # what ioh left is never collected: its descriptors' numbers will be others'
+    gc.freeze()  # never collect ioh's objects: they would close reused descriptor numbers
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
@@ -159,17 +160,16 @@ def _close_all_but(kept: int) -> None:
         if int(name) not in {0, 1, 2, kept}:
             try:
                 os.close(int(name))
-            except OSError:  # that of the list itself
+            except OSError:  # the descriptor of listdir itself
                 continue
 
 
 @dataclass(slots=True)
 class _Monitor:
-    """Who asked for what, what is under way, and what was made.
+    """The loader's state and main loop.
 
-    A request is in one place: in ``waiting`` with the time until which an earlier copy may still be
-    there, then in ``children`` (by their socket's descriptor), then, if it came to something, in
-    ``made``.
+    A request is first in ``waiting``, with the time limit for an earlier copy to go.  Then it is in
+    ``children`` (by their socket's descriptor).  If it succeeds, it is in ``made``.
     """
 
     channel: socket.socket
@@ -181,7 +181,7 @@ class _Monitor:
     servers: ServerLedger = field(default_factory=ServerLedger)
 
     def serve(self) -> None:
-        """Do as asked until ioh is gone."""
+        """Serve requests until ioh is gone."""
         self.channel.settimeout(_SEND_TIMEOUT_S)
         while True:
             ready = self._ready()
@@ -194,7 +194,7 @@ class _Monitor:
             self._start_waiting()
 
     def _ready(self) -> set[int]:
-        """Descriptors with news, waited for no longer than until something else is due."""
+        """Wait for readable descriptors, at most until the next deadline."""
         due = [child.deadline for child in self.children.values()]
         if self.waiting and len(self.children) < MAX_CHILDREN:
             due.append(time.monotonic() + _GONE_CHECK_S)
@@ -205,7 +205,7 @@ class _Monitor:
         return {fd for fd, _ in poll.poll(timeout_ms)}
 
     def _take_request(self) -> bool:
-        """Take one request; False when ioh is gone.  Descriptors sent along are dropped."""
+        """Take one request; False if ioh is gone.  Drops descriptors sent with it."""
         data = self.channel.recv(_MAX_REQUEST_BYTES)
         if not data:
             return False
@@ -222,17 +222,17 @@ class _Monitor:
         return True
 
     def _admit(self, asked: _Asked) -> str:
-        """Put a request among those that wait; "" or why it is refused."""
+        """Queue a request; return "", or why it is refused."""
         if asked.verb not in {"attach", "attach_late", "attach_server"}:
             return "unknown verb"
         if asked.pid < 0:
             return "there is no such process"
         if asked in self.waiting or asked in (child.asked for child in self.children.values()):
-            return "asked for already"
+            return "already requested"
         if asked.verb != "attach" and not self._late_of(asked.layer):
             return "the layer is not attached, or has no such part"
         if len(self.waiting) >= _MAX_WAITING:
-            return "too much is asked for"
+            return "too many requests"
         self.waiting[asked] = time.monotonic() + _GONE_TIMEOUT_S
         return ""
 
@@ -252,11 +252,11 @@ class _Monitor:
                 return
             verbs = {child.asked.verb for child in self.children.values()}
             if asked.verb == "attach_server" and asked.verb in verbs:
-                continue  # it may be to the same file
+                continue  # it may concern the same file
             if not all(is_gone(made) for made in self.made.get(asked, Made()).live):
                 if time.monotonic() >= deadline:
                     del self.waiting[asked]
-                    self._send(asked.refusal("it is attached already", _REPORT))
+                    self._send(asked.refusal("it is already attached", _REPORT))
                 continue
             del self.waiting[asked]
             self.made.pop(asked, None)
@@ -267,7 +267,7 @@ class _Monitor:
                 self._send(asked.refusal(f"its compiler cannot be started: {reason}", hint))
 
     def _start(self, asked: _Asked) -> None:
-        """Fork the child that attaches; the file of its messages is ours, to read after its end."""
+        """Fork the child that attaches; its stderr is a file, to read after it has ended."""
         ours, theirs = _socket_pair()
         stderr = pid = -1
         try:
@@ -284,7 +284,7 @@ class _Monitor:
         self.children[ours.fileno()] = _Child(asked, pid, ours, stderr, deadline)
 
     def _work(self, asked: _Asked, end: socket.socket, stderr: int, parent: int) -> None:
-        """In the child: attach, answer, end."""
+        """In the child: attach, answer, exit."""
         status = 1
         try:
             os.dup2(stderr, 2)
@@ -292,18 +292,18 @@ class _Monitor:
             if os.getppid() == parent:
                 _close_all_but(end.fileno())
                 answer, fds, made = self._attach(asked)
-                told = {"answer": answer, "made": made}
-                socket.send_fds(end, [json.dumps(told).encode()], fds)
+                message = {"answer": answer, "made": made}
+                socket.send_fds(end, [json.dumps(message).encode()], fds)
                 status = 0
-        except BaseException as error:  # noqa: BLE001 (reported by the loader, which reads it)
+        except BaseException as error:  # noqa: BLE001 (the loader reads and reports it)
             lack = lack_behind(error)
-            said = lack.cause if lack else f"{type(error).__name__}: {error}"
-            os.write(2, f"\n{said}\n".encode(errors="replace"))
+            cause = lack.cause if lack else f"{type(error).__name__}: {error}"
+            os.write(2, f"\n{cause}\n".encode(errors="replace"))
         finally:
             os._exit(status)
 
     def _attach(self, asked: _Asked) -> Outcome:
-        # All of this only in the child: the loader itself stays small.
+        # Imports only in the child: the loader itself stays small.
         if asked.verb == "attach_late":
             from ioh.bpf.program import attach_late_part
 
@@ -319,12 +319,12 @@ class _Monitor:
         return attach_layer(self.find_layer(asked.layer), self.filters, handed_on)
 
     def _finish(self, child: _Child, *, has_news: bool) -> None:
-        """Pass on what a child has to say, or how it ended."""
+        """Pass on a child's answer, or how it ended."""
         got: Answer | None = None
         if has_news:
             with suppress(OSError, ValueError):
                 got = receive(child.end)
-        # It has said all it will; the status of one that has ended by itself is fixed.
+        # It has answered; if it has already ended, its status does not change.
         os.kill(child.pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
         child.end.close()
@@ -332,10 +332,10 @@ class _Monitor:
         os.close(child.stderr)
         hint = _SEE_DMESG if status == -signal.SIGKILL and has_news else _REPORT
         ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
-        told, fds = got or (ended, [])
-        if "answer" in told:
-            made = Made(*(tuple(map(tuple, objects)) for objects in told["made"]))
-            answer = child.asked.named | told["answer"]
+        message, fds = got or (ended, [])
+        if "answer" in message:
+            made = Made(*(tuple(map(tuple, objects)) for objects in message["made"]))
+            answer = child.asked.named | message["answer"]
             if child.asked.verb == "attach_server":
                 self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
             else:
@@ -343,14 +343,14 @@ class _Monitor:
                 if child.asked.verb == "attach" and made.late:
                     self.servers = ServerLedger()
         else:
-            answer = child.asked.refusal(told["reason"], told["hint"])
+            answer = child.asked.refusal(message["reason"], message["hint"])
         if answer.get("reason"):
             reason = printable(answer["reason"], _REASON_CHARS)
             answer["reason"] = reason if last in reason else f"{reason}: {last}"
         self._send(answer, fds)
 
     def _send(self, answer: dict[str, Any], fds: list[int] | None = None) -> None:
-        """Answer ioh, and keep no descriptor; one that takes no answers gets none."""
+        """Send an answer to ioh and close the descriptors, even if ioh does not receive it."""
         failed: OSError | None = None
         try:
             socket.send_fds(self.channel, [json.dumps(answer).encode()], fds or [])
@@ -359,14 +359,14 @@ class _Monitor:
         close_all(fds or [])
         if fds and failed and not isinstance(failed, TimeoutError | ConnectionError):
             asked = _Asked(answer["verb"], answer.get("layer", ""))
-            reason = f"its descriptors cannot be handed over: {failed.strerror}"
+            reason = f"its descriptors cannot be passed: {failed.strerror}"
             self._send(asked.refusal(reason, _REPORT))
 
 
 def how_it_ended(status: int | None) -> str:
-    """A child's end without an answer, as in subprocess' returncode; None: it did not end."""
+    """How a child ended without an answer; ``status`` as in subprocess, None: it did not end."""
     if status is None:
-        return f"the compiler did not end within {_CHILD_TIMEOUT_S:.0f} s"
+        return f"the compiler did not finish within {_CHILD_TIMEOUT_S:.0f} s"
     if status >= 0:
         return f"the compiler ended with status {status}"
     known = {number.value: number.name for number in signal.Signals}
@@ -375,10 +375,10 @@ def how_it_ended(status: int | None) -> str:
 
 
 def last_telling_line(file: int) -> str:
-    """What a compiler or a verifier printed last that says what is wrong; "" if nothing does."""
+    """The last line of a compiler's or verifier's output that names the error, or ""."""
     size = os.fstat(file).st_size
     text = os.pread(file, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
-    lines = [line.strip() for line in text.split(b"\n")]
-    telling = [said for line in lines if (said := printable(line)) and not _UNTELLING.match(said)]
+    lines = [printable(line.strip()) for line in text.split(b"\n")]
+    telling = [line for line in lines if line and not _UNTELLING.match(line)]
     errors = [line for line in telling if re.search(r"\berror\b", line, re.IGNORECASE)]
     return (errors or telling)[-1][:_LINE_CHARS] if telling else ""

@@ -1,4 +1,4 @@
-"""BPF maps read by descriptor: whole maps at once, per-CPU values summed."""
+"""Reads BPF maps by descriptor: whole maps in batches, per-CPU values summed."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ioh.bpf.libbpf import libbpf
 _PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
 _NOEXIST = 1  # BPF_NOEXIST
 _BATCH = 1024
-# A hash bucket's lock is held (since 6.15 the kernel says so in two more ways): it is the next one
-# to be read.
+# The lock of a hash bucket is held (since 6.15 with two more error codes): continue with that
+# bucket.
 _BUSY = (errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT)
 
 
 @cache
 def possible_cpus() -> int:
-    """How many values a per-CPU map holds: the kernel's possible CPUs, not those online."""
+    """The number of values in a per-CPU map: possible CPUs, not online ones."""
     with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
         last = file.read().strip().replace(",", "-").split("-")[-1]
     return int(last) + 1
 
 
 def preload() -> None:
-    """Import now what reading maps needs, before the privilege to read the files is gone."""
+    """Import what reading maps needs, before the privilege to read the files is dropped."""
     if possible_cpus() > FEW_CPUS:
         import_numpy()
 
 
 def _shared(buffer: mmap.mmap | bytearray) -> tuple[Any, memoryview]:
-    """What the kernel writes to, and the same as bytes; pages of an mmap exist once it does."""
+    """A buffer for the kernel, and a view of it; an mmap takes memory only where written."""
     return (ctypes.c_char * len(buffer)).from_buffer(buffer), memoryview(buffer)
 
 
@@ -48,7 +48,7 @@ def _refused(code: int) -> OSError:
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """What the loader says of a map: the kernel's own numbers (BPF_MAP_CREATE), sizes in bytes."""
+    """A map's parameters: the kernel's own numbers (BPF_MAP_CREATE), sizes in bytes."""
 
     name: str
     kind: int
@@ -59,7 +59,7 @@ class MapSpec:
 
 
 class Map:
-    """One BPF map by its descriptor; OSError, from every method, where the kernel refuses."""
+    """One BPF map by its descriptor; every method raises OSError if the kernel refuses."""
 
     def __init__(self, spec: MapSpec, fd: int) -> None:
         self.spec = spec
@@ -72,7 +72,7 @@ class Map:
         self._batch: tuple[Any, Any, memoryview, int] | None = None
 
     def lookup(self, key: bytes) -> bytes | None:
-        """The value as the kernel gives it (per-CPU: all CPUs', each padded to 8 bytes)."""
+        """The raw value (per-CPU: of all CPUs, each padded to 8 bytes); None if missing."""
         if self._lib.bpf_map_lookup_elem(self.fd, key, self._value) == 0:
             return bytes(self._view)
         code = ctypes.get_errno()
@@ -81,7 +81,7 @@ class Map:
         raise _refused(code)
 
     def at(self, index: int) -> memoryview:
-        """The value of one slot of an array, there until the next one is asked for."""
+        """The value of an array's slot; valid until the next call."""
         if self._lib.bpf_map_lookup_elem(self.fd, index.to_bytes(4, sys.byteorder), self._value):
             raise _refused(ctypes.get_errno())
         return self._view
@@ -92,7 +92,7 @@ class Map:
             raise _refused(ctypes.get_errno())
 
     def ensure(self, key: bytes) -> None:
-        """Make an entry of zeros where there is none and where there is room."""
+        """Add an entry of zeros, unless it exists or the map is full."""
         value = bytes(self._read_size)
         if self._lib.bpf_map_update_elem(self.fd, key, value, _NOEXIST) != 0:
             code = ctypes.get_errno()
@@ -100,7 +100,7 @@ class Map:
                 raise _refused(code)
 
     def delete(self, key: bytes) -> None:
-        """Drop one entry; that it is gone already is no error."""
+        """Delete an entry; ignore a missing one."""
         if self._lib.bpf_map_delete_elem(self.fd, key) != 0:
             code = ctypes.get_errno()
             if code != errno.ENOENT:
@@ -111,7 +111,7 @@ class Map:
         return [(key, bytes(value)) for key, value in self.entries()]
 
     def entries(self) -> Iterator[tuple[bytes, Bytes]]:
-        """The same one by one: a value is there until the next one is asked for."""
+        """Iterate over the entries; a value is valid until the next step."""
         size = self._read_size
         for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
             for at, key in enumerate(keys):
@@ -120,9 +120,9 @@ class Map:
     def changed_entries(
         self, words: int, before: dict[bytes, tuple[int, ...]]
     ) -> Iterator[tuple[bytes, Bytes]]:
-        """Those of a per-CPU hash whose first ``words`` counters do not add up to what they did.
+        """Iterate over entries of a per-CPU hash whose first ``words`` counters have changed sums.
 
-        ``before`` has these sums by key, and is brought up to date.
+        ``before`` has the old sums by key, and is updated.
         """
         size = self._read_size
         for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
@@ -132,7 +132,7 @@ class Map:
                     yield key, values[at * size : (at + 1) * size]
 
     def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
-        """Every entry of a per-CPU hash with its first ``words`` counters added up."""
+        """Every entry of a per-CPU hash, with the sums of its first ``words`` counters."""
         found: list[tuple[bytes, tuple[int, ...]]] = []
         for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
             found += zip(keys, self._sums_of(values, words), strict=True)
@@ -141,17 +141,17 @@ class Map:
     def take_sums(
         self, keys: Iterable[bytes], words: int
     ) -> list[tuple[bytes, bytes, tuple[int, ...]]]:
-        """Remove entries; of those that were there the key, the last value, and its sums."""
+        """Remove entries; return key, last value and sums of those that existed."""
         taken = [(key, value) for key in keys if (value := self.take(key)) is not None]
         rows = self._sums_of(b"".join(value for _, value in taken), words)
         return [(key, value, row) for (key, value), row in zip(taken, rows, strict=True)]
 
     def _sums_of(self, values: Bytes, words: int) -> list[tuple[int, ...]]:
-        """The first ``words`` counters of values that lie end to end, added up over the CPUs."""
+        """The sums over the CPUs of the first ``words`` counters of adjacent values."""
         return sum_entries(values, self._words, possible_cpus(), words)
 
     def drain(self) -> list[tuple[bytes, bytes]]:
-        """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
+        """Remove and return every entry, each with its last value."""
         size = self._read_size
         return [
             (key, bytes(values[at * size : (at + 1) * size]))
@@ -160,18 +160,18 @@ class Map:
         ]
 
     def take(self, key: bytes) -> bytes | None:
-        """Remove one entry and return its last value; None when it was gone already."""
+        """Remove an entry and return its last value; None if missing."""
         if self._lib.bpf_map_lookup_and_delete_elem(self.fd, key, self._value) == 0:
             return bytes(self._view)
         if ctypes.get_errno() == errno.ENOENT:
             return None
-        # Hashes have it since 5.14; before, what is added in between is not seen.
+        # Hashes support it since 5.14; before that, an update in between is lost.
         value = self.lookup(key)
         self.delete(key)
         return value
 
     def _batches(self, call: Callable[..., int]) -> Iterator[tuple[list[bytes], memoryview]]:
-        """Keys and values, the latter end to end, by one of the kernel's calls for many at once."""
+        """Batches of keys and adjacent values, by one of the kernel's batch calls."""
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
             room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
@@ -184,7 +184,7 @@ class Map:
             failed = call(self.fd, start, cursor, keys, values, ctypes.byref(count), None)
             code = ctypes.get_errno() if failed else 0
             if code == errno.ENOSPC and room < self.spec.max_entries:
-                # One hash bucket holds more entries than the buffers do.
+                # One hash bucket has more entries than fit into the buffers.
                 self._batch = self._buffers(min(self.spec.max_entries, room * 4))
                 keys, values, view, room = self._batch
                 continue
@@ -198,12 +198,12 @@ class Map:
             start = cursor
 
     def _buffers(self, room: int) -> tuple[Any, Any, memoryview, int]:
-        """Room for the keys and values of a batch, the latter as bytes, too; for how many."""
+        """Buffers for the keys and values of a batch, a view of the values, and the room."""
         keys, _ = _shared(mmap.mmap(-1, self.spec.key_size * room))
         return keys, *_shared(mmap.mmap(-1, self._read_size * room)), room
 
     def sum_cpus(self, raw: Bytes) -> list[int]:
-        """A per-CPU value of 64-bit counters, added up over the CPUs."""
+        """Sum a per-CPU value of 64-bit counters over the CPUs."""
         return sum_columns(raw, self._words, self._words)
 
     def close(self) -> None:

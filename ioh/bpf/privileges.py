@@ -1,4 +1,4 @@
-"""Gives root away: ioh becomes the user who called sudo, else an unprivileged one."""
+"""Drops root: ioh becomes the user who called sudo, or an unprivileged one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 class Kept(Enum):
-    """What ioh itself still holds after start."""
+    """The capabilities that ioh keeps after start."""
 
     NOTHING = "no capability"
     PROC = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, to read every process's /proc/PID/io"
-    CAP_BPF = "CAP_BPF, since this kernel (before 5.19) lets only it read maps"
+    CAP_BPF = "CAP_BPF, because kernels before 5.19 require it to read maps"
 
 
 _KEPT_BITS = {
@@ -31,7 +31,7 @@ _KEPT_BITS = {
 
 
 def is_privileged() -> bool:
-    """Whether this process may load BPF programs: CAP_SYS_ADMIN or CAP_BPF, lent or not."""
+    """Whether this process can load BPF programs: CAP_SYS_ADMIN or CAP_BPF is permitted."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             permitted = next(line.split()[1] for line in status if line.startswith("CapPrm:"))
@@ -41,7 +41,7 @@ def is_privileged() -> bool:
 
 
 def needed(kernel: str, *, use_bpf: bool) -> Kept:
-    """What this host asks of a process that reads maps, or /proc alone."""
+    """The capabilities needed to read maps, or only /proc, on this host."""
     if not use_bpf:
         return Kept.PROC
     try:
@@ -49,28 +49,28 @@ def needed(kernel: str, *, use_bpf: bool) -> Kept:
             disabled = file.read().strip()
     except OSError:
         disabled = None
-    # Only what is documented can be known before the privilege is gone for good: with that set,
-    # kernels before 5.19 (commit c8644cd0efe7) refuse every bpf(2) command to the unprivileged.
+    # Decide before dropping the privilege, so rely on what is documented: with this setting,
+    # kernels before 5.19 (commit c8644cd0efe7) refuse every bpf(2) command to unprivileged users.
     is_refused = disabled != "0" and version(kernel) < (5, 19)
     return Kept.CAP_BPF if is_refused else Kept.NOTHING
 
 
 def version(kernel: str) -> tuple[int, int]:
-    """``6.1.0-56-amd64``: its first two numbers."""
+    """The first two numbers of ``6.1.0-56-amd64``."""
     major, minor = kernel.split("-", maxsplit=1)[0].split(".")[:2]
     return int(major), int(minor)
 
 
 def drop_privileges(keep: Kept, *, network: bool = False) -> None:
-    """Give root up for good: become the caller, else the service user, and take what leads back.
+    """Drop root permanently: become the caller or the service user, and block every way back.
 
     Args:
-        keep: What it takes to read this kernel's maps, or every process's /proc/PID/io.
-        network: Whether it shall reach a server all the same.
+        keep: What is needed to read this kernel's maps, or every process's /proc/PID/io.
+        network: Whether to allow connections to a server.
 
     Raises:
-        OSError: The kernel refused; then ioh must not go on as root unawares.
-        IohError: As user.caller() does.
+        OSError: The kernel refused; ioh must not continue as root.
+        IohError: As in user.caller().
     """
     user = caller()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -81,28 +81,27 @@ def drop_privileges(keep: Kept, *, network: bool = False) -> None:
     if was_root:
         try:
             become(user or service_user())
-        except OSError:  # a container that knows no other user id, or without CAP_SETUID
+        except OSError:  # a container without other user ids, or without CAP_SETUID
             if user is not None:
                 raise
     _set_capabilities(bits)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # Changing the uid hides /proc/self from ourselves; there is no secret in here.
+    # Changing the uid hides /proc/self from this process; undo that, it holds no secret.
     make_dumpable()
     if was_root:
-        # Landlock keeps /proc/PID/io of others from whom it holds; a caller's files are the
-        # caller's matter.
+        # Landlock would block other processes' /proc/PID/io.  A caller may access their own files.
         if user is None and keep is not Kept.PROC:
             forbid_paths()
         forbid_calls(network=network)
 
 
 def forget_capabilities() -> None:
-    """Let this thread have none of what the process still holds."""
+    """Drop the remaining capabilities of this thread."""
     _set_capabilities(0)
 
 
 def _set_capabilities(bits: int) -> None:
-    """Effective and permitted ones; none is inheritable."""
+    """Set effective and permitted capabilities; none is inheritable."""
     header = struct.pack("=Ii", _LINUX_CAPABILITY_VERSION_3, 0)
     low, high = bits & 0xFFFFFFFF, bits >> 32
     data = struct.pack("=6I", low, low, 0, high, high, 0)

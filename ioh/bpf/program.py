@@ -1,4 +1,4 @@
-"""Compiles one layer's probe, or finds it compiled, and attaches it; in a child of the loader."""
+"""Compiles a layer's probe, or finds it in the cache, and attaches it; in a loader's child."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
@@ -33,16 +32,16 @@ if TYPE_CHECKING:
     from ioh.layers.base import AttachPoint, Event, Late, Layer
     from ioh.model.filters import Filters
 
-# The maps that say what a late part, or the program of servers' functions, needs to know.
+# The maps with parameters of a late part, or of the program for servers' functions.
 _LATE_MAPS = ("late_offsets", "sites")
 _TAKERS_SMALL_HOST = 16384
-_TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
+_TAKERS_PER_CPU = 256  # an LRU map gives each CPU up to 128 entries at a time
 
 
 def attach_layer(
     layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
 ) -> Outcome:
-    """The answer for ioh, whatever goes wrong; ``handed_on`` is by layer, as Made has it."""
+    """Attach a layer; return an answer in any case.  ``handed_on`` is by layer, as in Made."""
     started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
         host = find_facts(Btf(layer.modules, layer.welcome_modules))
@@ -60,7 +59,7 @@ def attach_layer(
 
 
 def c_constant(value: int | str) -> str:
-    """A ``-D`` value; a string becomes a C string literal with every byte spelled out."""
+    """A ``-D`` value; a string becomes a C string literal with every byte escaped."""
     if isinstance(value, int):
         return f"{value}ULL" if value >= 1 << 31 else str(value)
     spelled = "".join(f"\\x{byte:02x}" for byte in value.encode("utf-8", "surrogateescape"))
@@ -68,9 +67,9 @@ def c_constant(value: int | str) -> str:
 
 
 def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] | Unavailable:
-    """Which way to attach each event on this host: the index of its first usable point.
+    """Choose each event's attach point on this host: the index of the first usable one.
 
-    Events without a usable point are left out; Unavailable when one of them is needed.
+    Leaves out events without one; Unavailable if such an event is needed.
     """
     chosen: dict[str, int] = {}
     for event in events:
@@ -84,7 +83,7 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
                 names = ", ".join(p.event for p in event.points)
                 return Unavailable(
                     f"this kernel has no raw tracepoint {names}",
-                    "a kernel with CONFIG_TRACEPOINTS and BTF (CONFIG_DEBUG_INFO_BTF) has it",
+                    "needs a kernel with CONFIG_TRACEPOINTS and BTF (CONFIG_DEBUG_INFO_BTF)",
                 )
     return chosen
 
@@ -92,10 +91,9 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
 def all_defines(
     layer: type[Layer], host: HostFacts, filters: Filters, chosen: Mapping[str, int]
 ) -> Mapping[str, int | str] | Unavailable:
-    """The ``-D`` constants of one layer's probe: its own, and what every probe may ask for.
+    """The ``-D`` constants of a layer's probe: its own and the common ones.
 
-    ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place among the
-    chosen ones.
+    ``ON_<EVENT>``: the chosen point, from 1.  ``AT_<EVENT>``: the event's position, from 0.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
@@ -120,7 +118,7 @@ def all_defines(
 
 
 def forms_of(layer: type[Layer], host: HostFacts) -> list[HostFacts]:
-    """What a layer's probe may build upon, the cheapest form first; a verifier can refuse each."""
+    """Forms of a layer's probe to try, cheapest first; the verifier can refuse any of them."""
     forms = [host]
     if layer.trusts(host):
         forms += [replace(host, cast=None)] if host.cast is not None else []
@@ -132,15 +130,15 @@ def attach_program(
     layer: type[Layer],
     host: HostFacts,
     filters: Filters,
-    handed_on: Mapping[str, int] = MappingProxyType({}),
+    handed_on: Mapping[str, int],
 ) -> Outcome | Unavailable:
-    """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
+    """Compile, verify and attach a layer's probe; it runs while its descriptors are open.
 
-    Returns descriptors of maps, programs and links, and an answer whose ``points`` say which way
-    each event was attached, ``missing`` which optional events this kernel does not have.  The
-    programs begin with those that are not attached yet (those of a late part, or that of servers'
-    functions), and end with ``copies`` for each of ``points``, in that order.  Unavailable, with
-    the compiler's or verifier's own last line, when one of them refuses.
+    Returns descriptors of maps, programs and links, and an answer.  Its ``points`` are the chosen
+    tracepoints by event, ``missing`` the optional events that this kernel lacks.  The programs
+    start with those not yet attached (of a late part, or for servers' functions), and end with
+    ``copies`` programs for each of ``points``, in that order.  Unavailable, with the last line of
+    the compiler or verifier, if one of them refuses.
     """
     chosen = choose_points(layer.events, host)
     if isinstance(chosen, Unavailable):
@@ -162,9 +160,9 @@ def attach_program(
             if not _is_called(program, handed_on.get(event))
         ]
     except OSError as error:
-        refused = (f"BPF refused: {error}", "ioh doctor says what this kernel allows")
+        refused = (f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
         return Unavailable(*(lack_behind(error) or refused))
-    points = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
+    points = {name: point.event for name, point in _chosen_points(layer, chosen).items()}
     missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
     program_fds = [*programs, *(program for program, _ in handlers)]
     late = programs[: len(_late_points(layer)) + bool(layer.server_program)]
@@ -177,11 +175,15 @@ def attach_program(
         "missing": missing,
     }
     maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
-    told = tuple(maps[name] for name in maps if name in _LATE_MAPS)
+    late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
     handing = [e for e in layer.events if e.hands_on and e.name in points]
     arrays = tuple((points[e.name], maps[e.hands_on][1]) for e in handing)
-    made = Made(tuple(maps.values()), (*told, *object_ids("program", late)), arrays)
+    made = Made(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
     return answer, [*map_fds, *program_fds, *links], made
+
+
+def _chosen_points(layer: type[Layer], chosen: Mapping[str, int]) -> dict[str, AttachPoint]:
+    return {e.name: e.points[chosen[e.name]] for e in layer.events if e.name in chosen}
 
 
 def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
@@ -191,11 +193,10 @@ def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
 def _compiled(
     layer: type[Layer], defines: Mapping[str, int | str], chosen: Mapping[str, int]
 ) -> Compiled | Unavailable:
-    """The layer's probe as it was kept, or compiled now, and kept."""
+    """The layer's probe, from the cache or compiled now."""
     source = probe_source(layer.probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
-    points += _late_points(layer)
+    points = (*_chosen_points(layer, chosen).values(), *_late_points(layer))
     functions = {step.function for step in layer.steps} | {point.function for point in points}
     functions |= {layer.server_program} - {""}
     key = key_of(source, flags, functions)
@@ -214,10 +215,10 @@ def _load_all(
     chosen: Mapping[str, int],
     host: HostFacts,
 ) -> tuple[list[int], list[tuple[int, str]]]:
-    """The descriptors of programs that others call, and of those to attach, each with where.
+    """Load all programs: descriptors of those that others call, and of those to attach, with where.
 
-    Everything is loaded before the first program is attached: the verifier takes long enough
-    for thousands of operations to begin under one program and to end unseen by the next.
+    All are loaded before the first is attached.  While the verifier runs, thousands of operations
+    could start under one program and end unseen by the next.
     """
     places = dict(enumerate(map_fds))
     typed = layer.trusts(host)
@@ -228,7 +229,7 @@ def _load_all(
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
         return load_program(function, code, None)
 
-    # Not typed: the types of a module's tracepoints are not among the kernel's own.
+    # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
     programs = [
         load_program(point.function, renumber(compiled.functions[point.function], places), None)
         for point in _late_points(layer)
@@ -240,22 +241,22 @@ def _load_all(
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
         set_element(map_fds[array], 0, programs[-1])
-    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
-    points = [point for point in points for _ in range(layer.copies(host))]
-    return programs, [(load(point.function, point.event), point.event) for point in points]
+    points = _chosen_points(layer, chosen).values()
+    copied = [point for point in points for _ in range(layer.copies(host))]
+    return programs, [(load(point.function, point.event), point.event) for point in copied]
 
 
 def _is_called(program: int, array: int | None) -> bool:
-    """Let another layer's program call it, by the array of that number; False: attach it."""
+    """Make another layer's program call it, by program array ``array``; False: attach it."""
     if array is None:
         return False
     try:
         fd = open_object(("map", array))
-    except OSError:  # detached meanwhile
+    except OSError:  # detached since
         return False
     try:
         set_element(fd, 0, program)
-    except OSError:  # the other one is of another form
+    except OSError:  # the other program has another form
         return False
     finally:
         os.close(fd)
@@ -263,10 +264,9 @@ def _is_called(program: int, array: int | None) -> bool:
 
 
 def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
-    """Attach the part of a running probe that its layer wants now, its module being loaded.
+    """Attach the late part of a running probe; return an answer in any case.
 
-    By the probe's map ``late_offsets``, if it has one, then a program for each point.  Returns the
-    answer for ioh, whatever goes wrong.
+    ``objects``: the probe's map ``late_offsets``, if it has one, then a program for each point.
     """
     if layer.late is None:
         return {"reason": "the layer has no such part"}, [], Made()
@@ -279,7 +279,7 @@ def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
 
 
 def _attach_late(late: Late, programs: list[int]) -> list[int]:
-    """Write the offsets of the module's structs for the probe, then attach its programs."""
+    """Write the offsets of the module's structs into the map, then attach the programs."""
     if late.offsets:
         offsets_map, btf = programs.pop(0), Btf((late.module,))
         for index, (owner, member) in enumerate(late.offsets):

@@ -1,4 +1,4 @@
-"""Which servers there are, and which of their functions and probe points are which operation."""
+"""The known servers, and which of their functions and probe points form each operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 _BUILT_IN = Path(__file__).resolve().parent.parent / "data" / "servers"
 _MOST_FILE_BYTES = 1 << 20
-_HINT = "docs/layers/db.md shows what such a file has"
+_HINT = "docs/layers/db.md describes the file format"
 
 Op = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,23}$")]
 _EVENT = r"usdt:[\w.-]{1,64}:\w{1,64}|function:[\w.@$:~]{1,256}"
@@ -31,28 +31,28 @@ Value = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF_FFFF)]
 
 
 class Only(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which calls count: those with one of ``values`` as an argument of ``start``, or returned."""
+    """Count only calls with one of ``values`` as an argument of ``start``, or as return value."""
 
     argument: Annotated[int, msgspec.Meta(ge=1, le=12)] | Literal["return"]
     values: Annotated[tuple[Value, ...], msgspec.Meta(min_length=1, max_length=4)]
 
 
 class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How one kind of operation is seen.
+    """How to measure one kind of operation.
 
     Shape:
         ``start``, ``done``, ``cancel`` and ``drop`` are ``usdt:PROVIDER:NAME`` or
-        ``function:SYMBOL``; without ``done`` it ends where the function of ``start`` returns.
-        ``cancel`` ends it as an error, ``drop`` as if it had not been; where there is a ``cancel``,
-        what starts meanwhile is a part of it.  ``bytes`` is the number, from 1, of the argument
-        that is its size, or ``return``; 0 where it has none; ``bytes_at`` says whose argument,
-        ``bytes_is_int`` that it has 32 bits and is negative after an error.  ``key``
-        is the argument of ``start`` and ``done`` that says which operation it is, where another
-        thread may end it.  ``is_wait``: another probe counts it, this one sees the session wait for
-        it.  ``dear`` ones happen for each row, buffer or lock.
+        ``function:SYMBOL``.  Without ``done``, the operation ends when the function of ``start``
+        returns.  ``cancel`` ends it as an error, ``drop`` as if it had never started.  With a
+        ``cancel``, another start before the end is part of the same operation.  ``bytes``: the
+        argument (from 1) that holds its size, or ``return``, or 0 if it has none; ``bytes_at``: of
+        which event; ``bytes_is_int``: it has 32 bits, and is negative after an error.  ``key``: the
+        argument of ``start`` and ``done`` that identifies the operation, if another thread can end
+        it.  ``is_wait``: another probe counts the operation; this one measures the session's wait
+        for it.  ``dear``: expensive, because it happens for each row, buffer or lock.
 
     Units:
-        ``scale``: bytes in one of the unit of that size.
+        ``scale``: bytes per unit of the size.
     """
 
     op: Op
@@ -71,29 +71,29 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.only and (self.bytes or (self.done and self.only.argument == "return")):
-            msg = f"{self.op}: only has no place beside bytes, by what is returned beside done"
+            msg = f"{self.op}: only excludes bytes, and with argument = return also done"
             raise ValueError(msg)
         if self.key and not all(x.startswith("function:") for x in (*self.starts, self.done)):
-            msg = f"{self.op}: key is an argument of functions, both start and done"
+            msg = f"{self.op}: key needs functions for both start and done"
             raise ValueError(msg)
         if not self.done and (
             not isinstance(self.start, str) or not self.start.startswith("function:")
         ):
-            msg = f"{self.op}: a probe point does not return: name what ends it as done"
+            msg = f"{self.op}: a probe point does not return, so it needs done"
             raise ValueError(msg)
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """All that begin it."""
+        """All events that start it."""
         return (self.start,) if isinstance(self.start, str) else self.start
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of server.
 
-    ``binaries`` are names of programs, or their whole paths; ``libraries`` names of files in the
-    system's directories of libraries.  ``owner``: whose totals a session's are, those of its
-    ``process``, or of the ``parent`` that has forked it.
+    ``binaries``: program names or full paths.  ``libraries``: file names in the system's library
+    directories.  ``owner``: whether a session counts for its ``process`` or for the ``parent`` that
+    forked it.
     """
 
     title: Name
@@ -106,23 +106,23 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not (self.binaries or self.libraries):
-            msg = "neither binaries nor libraries are named"
+            msg = "it needs binaries or libraries"
             raise ValueError(msg)
 
 
 def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Server, ...]:
-    """Those that ioh knows, then those of a user's files.
+    """The built-in servers, then those of the user's files.
 
-    A library that ioh knows is in many a program that nobody thinks of: it has to be asked for.
+    A built-in library must be requested: many programs use it that nobody thinks of.
 
     Args:
-        paths: Of the user's files, or names of libraries that ioh knows: ``sqlite``.
-        dear: Whether what is dear shall be watched, too.
+        paths: The user's files, or names of built-in libraries: ``sqlite``.
+        dear: Whether to include expensive probes.
 
     Raises:
-        IohError: A file cannot be read, or is wrong.
+        IohError: A file cannot be read or is invalid.
     """
-    with own_rights():  # a checkout may be root's alone; the user's files are read as the user
+    with own_rights():  # only root may be able to read a checkout; user files are read as the user
         known = {path.stem: read_server(path) for path in sorted(_BUILT_IN.glob("*.toml"))}
     found = [server for name, server in known.items() if name in paths or not server.libraries]
     found += [read_server(Path(path)) for path in paths if path not in known]
@@ -134,7 +134,7 @@ def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Serv
 
 
 def read_server(path: Path) -> Server:
-    """One file; an IohError where it cannot be read, or is wrong."""
+    """Read one file; IohError if it cannot be read or is invalid."""
     name = printable(str(path))
     try:
         with path.open("rb") as file:
@@ -142,17 +142,17 @@ def read_server(path: Path) -> Server:
         return msgspec.convert(tomllib.loads(text.decode()), Server)
     except OSError as error:
         cause = f"{name}: {error.strerror}"
-    except (ValueError, RecursionError) as error:  # TOML's, UTF-8's and msgspec's own
+    except (ValueError, RecursionError) as error:  # of TOML, UTF-8 and msgspec
         cause = f"{name}: {printable(str(error))}"
     raise IohError(cause, _HINT, ExitCode.USAGE)
 
 
 def parse_function(text: str) -> Server:
-    """``commit=/opt/app/bin/app:flush_log``: each call of a function, as an operation."""
+    """Parse ``commit=/opt/app/bin/app:flush_log``: each call of the function is an operation."""
     found = re.fullmatch(r"([a-z_]+)=(/[^:]+):(.+)", text)
     if found is None:
         cause = f"--function {printable(text)!r} is not OP=/PATH/TO/PROGRAM:FUNCTION"
-        raise IohError(cause, "Such as commit=/opt/app/bin/app:flush_log", ExitCode.USAGE)
+        raise IohError(cause, "Example: commit=/opt/app/bin/app:flush_log", ExitCode.USAGE)
     op, path, symbol = found.groups()
     probe = {"op": op, "start": f"function:{symbol}"}
     program = Path(path)

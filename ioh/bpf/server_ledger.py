@@ -1,4 +1,4 @@
-"""Which servers' files have their probes, and which places are in use; kept by the loader."""
+"""The loader's record of servers' files with probes, and of the places in use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from ioh.bpf.calls import Object, is_gone
 
-SITES = 2048  # places that a layer can be attached to at a time
+SITES = 2048  # most places that a layer can be attached to
 
 FileId = tuple[int, int]  # st_dev, st_ino
 
 
 class ServerRequest(NamedTuple):
-    """What is to be attached to.
+    """What to attach to.
 
-    ``pid`` is of a process that runs a server; 0 stands for the libraries, and for the programs
-    named on the command line.  ``free_sites`` are places that nothing uses.  ``known`` are the
-    files that have probes already, each with the ops whose own are gone.
+    ``pid``: a process that runs a server; 0: the libraries, and the programs named on the command
+    line.  ``free_sites``: unused places.  ``known``: files that already have probes, with those of
+    their ops whose probes are gone.
     """
 
     pid: int
@@ -27,7 +27,7 @@ class ServerRequest(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What one link is attached to, and itself."""
+    """A link and what it is attached to."""
 
     file: FileId
     op: str
@@ -37,12 +37,12 @@ class Link(NamedTuple):
 
 @dataclass(slots=True)
 class ServerLedger:
-    """Each op's last links, those that are gone, too, while somebody holds one of their file."""
+    """The last links of each op, including closed ones, while a link of the same file is open."""
 
     links: list[Link] = field(default_factory=list)
 
     def request(self, pid: int) -> ServerRequest:
-        """What the child that attaches has to know."""
+        """The request for the child that attaches."""
         living = self._living()
         known: dict[FileId, set[str]] = {link.file: set() for link in self.links}
         for link in self.links:
@@ -55,7 +55,7 @@ class ServerLedger:
     def note(
         self, sites: Iterable[Sequence[int]], ops: Iterable[str], links: Iterable[Object]
     ) -> None:
-        """Take in what a child has attached: each link's file with its places, its op, itself."""
+        """Note what a child attached: for each link its file and places, its op, and itself."""
         self._living()
         fresh = [
             Link((dev, ino), op, places, made)
@@ -65,7 +65,7 @@ class ServerLedger:
         self.links = [link for link in self.links if (link.file, link.op) not in again] + fresh
 
     def _living(self) -> list[Link]:
-        """Those that somebody still holds; files of which nobody holds any are forgotten."""
+        """The open links; forgets files without any."""
         living = [link for link in self.links if not is_gone(link.made)]
         held = {link.file for link in living}
         self.links = [link for link in self.links if link.file in held]

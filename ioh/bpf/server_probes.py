@@ -1,8 +1,8 @@
 """Attaches a layer's program to the probe points of a server's file; runs in the loader.
 
-The file is what a process runs, or what the command line named: ioh says only which process.  What
-is in it is a stranger's: sites.py bounds and checks it.  The file that was read is the file that is
-attached to, by its descriptor, whatever its path means by then.
+The file is the program of a process, or was named on the command line; ioh only names the process.
+Its content is untrusted: sites.py limits and checks it.  The same descriptor is read and attached
+to, so it does not matter if the path changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIBRARY_DIRS = "usr/lib/*-linux-gnu"
 
 @dataclass(slots=True)
 class _Work:
-    """What has been attached so far."""
+    """What is attached so far."""
 
     free_sites: Iterator[int] = field(default_factory=lambda: iter(()))
     program: int = -1
@@ -44,8 +44,8 @@ class _Work:
     ops: Sequence[str] = ()
     files: list[FileId] = field(default_factory=list)
     links: list[int] = field(default_factory=list)
-    link_ops: list[str] = field(default_factory=list)  # what each of them counts
-    link_sites: list[tuple[int, ...]] = field(default_factory=list)  # the file, its places
+    link_ops: list[str] = field(default_factory=list)  # the op of each link
+    link_sites: list[tuple[int, ...]] = field(default_factory=list)  # file and places of each link
     missing: list[str] = field(default_factory=list)
 
     def outcome(self, reason: str) -> Outcome:
@@ -60,11 +60,11 @@ class _Work:
 
 
 def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:
-    """Attach to one process' program, or to what is named; the answer says what came of it.
+    """Attach to a process' program, or to the named files; return an answer in any case.
 
-    The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what each of
-    the links counts, ``link_sites`` its file and its places, ``missing`` a sentence for what there
-    is not, and ``reason``, "" unless nothing came of it.
+    The answer has ``files``: the FileId of each file with probes; ``link_ops``: the op of each
+    link; ``link_sites``: its file and places; ``missing``: sentences about missing probes;
+    ``reason``: "" unless it failed.
     """
     try:
         sites, program = (open_object(made) for made in objects)
@@ -76,17 +76,17 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
                 lacks = asked.known.get(work.files[-1])
                 if lacks is None or lacks:
                     _attach_file(file, server, work, lacks)
-    except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended
         return _Work().outcome("")
     except (OSError, ValueError) as error:
         lack = lack_behind(error)
-        said = lack.cause if lack else getattr(error, "strerror", None) or str(error)
-        return _Work().outcome(said)
-    return work.outcome("no server that ioh knows" if asked.pid and not work.files else "")
+        reason = lack.cause if lack else getattr(error, "strerror", None) or str(error)
+        return _Work().outcome(reason)
+    return work.outcome("not a supported server" if asked.pid and not work.files else "")
 
 
 def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Server]]:
-    """Files to attach to, open, each with the server that it is of."""
+    """Open the files to attach to; yield each with its server."""
     if pid:
         program = Path(f"/proc/{pid}/exe")
         name = str(program.readlink()).removesuffix(" (deleted)")
@@ -107,20 +107,20 @@ def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Serv
 def _attach_file(
     file: BinaryIO, server: Server, work: _Work, wanted: Collection[str] | None
 ) -> None:
-    """Attach to all of a file's places, or to those of the ops that are ``wanted``."""
+    """Attach to all places in a file, or only to those of the ``wanted`` ops."""
     found = find_sites(file, server, os.uname().machine)
     work.missing += found.missing
     stat = os.fstat(file.fileno())
     path = f"/proc/self/fd/{file.fileno()}"
     refused: dict[str, str] = {}
-    # What ends an operation first, else what begins in between would be under way for ever.
+    # Ends first, or operations that start in between would stay in flight forever.
     for (_, op, at_return), group in groupby(sorted(found.sites, key=_order), key=_order):
         if op not in (work.ops if wanted is None else wanted) or op in refused:
             continue
         sites = tuple(group)
         taken = tuple(islice(work.free_sites, len(sites)))
         if len(taken) < len(sites):
-            refused[op] = "ioh watches as many programs as it can"
+            refused[op] = "ioh already watches as many programs as it can"
             continue
         places = []
         for at, site in zip(taken, sites, strict=True):
@@ -143,7 +143,7 @@ def _order(site: Site) -> tuple[bool, str, bool]:
 
 
 def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:
-    """A site as the probe reads it."""
+    """A site in the probe's format."""
     kind = register = displacement = is_signed = 0
     bits = 64
     if site.size is not None:

@@ -1,20 +1,20 @@
-"""Where a server's probes are in its file, and where each finds the size that it counts."""
+"""Finds a server's probe sites in its file, and where each has the size to count."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, Literal, NamedTuple, NoReturn
 
 from ioh.bpf.elf import Elf, ProbePoint
 from ioh.bpf.server_files import Server, ServerProbe
 
-MOST_SITES = 128  # of one file
+MOST_SITES = 128  # per file
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _COMPARED = frozenset({"start", "first", "done"})
 Role = Literal["start", "first", "done", "cancel", "drop"]
 
-# Offsets in struct pt_regs, which is what the kernel shows of a thread's registers (uapi).
+# Offsets in struct pt_regs (uapi).
 _X86 = {"15": 0, "14": 8, "13": 16, "12": 24, "bp": 32, "bx": 40, "11": 48, "10": 56, "9": 64}
 _X86 |= {"8": 72, "ax": 80, "cx": 88, "dx": 96, "si": 104, "di": 112, "ip": 128, "sp": 152}
 _X86 |= {"al": 80, "bl": 40, "cl": 88, "dl": 96, "sil": 104, "dil": 112, "bpl": 32, "spl": 152}
@@ -38,8 +38,8 @@ _ARM_FORMS = re.compile(
 class Argument:
     """Where a number is when a probe is hit.
 
-    ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
-    ``displacement``.  ``constant``: it is ``displacement`` itself.
+    ``register``: in the register at that offset of struct pt_regs.  ``memory``: at the register's
+    value plus ``displacement``.  ``constant``: ``displacement`` itself.
     """
 
     kind: Literal["register", "memory", "constant"]
@@ -51,12 +51,12 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place to attach to; offsets are of the file.
+    """One place to attach to; offsets are file offsets.
 
-    ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is not
-    under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With ``only``,
-    ``size`` is what has to be one of them.  ``key`` tells operations apart where another thread may
-    end them; of a ``is_wait`` others are counted.
+    ``semaphore``: the counter to raise while attached, 0 for none.  Role ``first`` starts an
+    operation unless it is already in flight.  ``way`` is the probe's number: an operation must end
+    by the probe that started it.  With ``only``, ``size`` must be one of these values.  ``key``
+    identifies an operation that another thread can end; ``is_wait`` as in ServerProbe.
     """
 
     op: str
@@ -74,22 +74,22 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """All of them; ``missing`` says what cannot be counted, and why."""
+    """All sites of a file; ``missing`` says which ops are not counted, and why."""
 
     sites: tuple[Site, ...]
     missing: tuple[str, ...]
 
 
 class _Place(NamedTuple):
-    """What an event's name stands for in this file."""
+    """A place of an event in this file."""
 
     offset: int
     semaphore: int
-    arguments: tuple[str, ...] | None  # None: a function's
+    arguments: tuple[str, ...] | None  # None: of a function
 
 
 class _LacksError(Exception):
-    """What the file does not have."""
+    """Something is missing in the file."""
 
 
 def _lack(what: str) -> NoReturn:
@@ -97,7 +97,7 @@ def _lack(what: str) -> NoReturn:
 
 
 def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
-    """The places of a server's probes; ValueError where the file is no program for this machine."""
+    """The sites of a server's probes; ValueError if the file is not a program for this machine."""
     finder = _Finder(Elf(file), server, machine)
     sites: list[Site] = []
     lacks: dict[str, list[str]] = {}
@@ -114,7 +114,7 @@ def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
         if (ops := [op for op in several if op not in counted])
     ]
     if len(sites) > MOST_SITES:
-        msg = f"it has more than {MOST_SITES} places to watch"
+        msg = f"it has more than {MOST_SITES} probe sites"
         raise ValueError(msg)
     return Sites(tuple(sites), tuple(missing))
 
@@ -122,7 +122,7 @@ def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
 class _Finder:
     def __init__(self, elf: Elf, server: Server, machine: str) -> None:
         if elf.machine != _ELF_MACHINES.get(machine):
-            msg = f"it is no program for {machine}"
+            msg = f"it is not a program for {machine}"
             raise ValueError(msg)
         self._elf, self._machine = elf, machine
         events = [e for p in server.probes for e in (*p.starts, p.done, p.cancel, *p.drop)]
@@ -132,7 +132,7 @@ class _Finder:
         self._points = {provider: elf.probe_points(provider) for provider in providers}
 
     def sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
-        """Those of one probe."""
+        """The sites of one probe."""
         roles: tuple[tuple[Role, str], ...] = (
             *(("first" if probe.cancel else "start", event) for event in probe.starts),
             ("done", probe.done or probe.starts[0]),
@@ -145,10 +145,10 @@ class _Finder:
             for place in self._places(event) if event else ():
                 size = self._size(probe, role, place, at_return=at_return)
                 key = self._argument(place, probe.key) if probe.key else None
-                where = (place.offset, at_return, place.semaphore)
+                where = (way, place.offset, at_return, place.semaphore)
                 only = probe.only.values if probe.only and role in _COMPARED else ()
-                site = Site(probe.op, role, way, *where, size, probe.scale, only)
-                made.append(replace(site, key=key, is_wait=probe.is_wait))
+                more = (probe.scale, only, key, probe.is_wait)
+                made.append(Site(probe.op, role, *where, size, *more))
         return made
 
     def _places(self, event: str) -> list[_Place]:
@@ -181,7 +181,7 @@ class _Finder:
         if not number or (role == "done") != (of == "done") or role not in _COMPARED:
             return None
         if at_return:
-            _lack(f"argument {number} cannot be had there")
+            _lack(f"argument {number} is not available at the return")
         if probe.bytes_is_int:
             width = 4
         return self._argument(place, number, width, signed=probe.bytes_is_int)
@@ -192,33 +192,33 @@ class _Finder:
         if place.arguments is None:
             registers = _CALL_ARGUMENTS[self._machine]
             if number > len(registers):
-                _lack(f"argument {number} cannot be had there")
+                _lack(f"argument {number} is not in a register")
             return Argument("register", registers[number - 1], 0, width, signed)
         if number > len(place.arguments):
-            _lack(f"its probe point has no argument {number}")
+            _lack(f"the probe point has no argument {number}")
         return parse_argument(place.arguments[number - 1], self._machine)
 
 
 def parse_argument(text: str, machine: str) -> Argument:
-    """``-4@%edx``, ``8@-16(%rbp)``, ``8@[sp, 16]``: a number as a note says where it is."""
+    """Parse a note's argument: ``-4@%edx``, ``8@-16(%rbp)``, ``8@[sp, 16]``."""
     whole = _ARGUMENT.fullmatch(text)
     forms, registers = (_X86_FORMS, _X86) if machine == "x86_64" else (_ARM_FORMS, _ARM)
     found = forms.fullmatch(whole[3]) if whole else None
     if whole is None or found is None:
-        _lack(f"an argument of a form that ioh does not know ({text})")
+        _lack(f"an argument has an unknown form ({text})")
     sign, width = whole[1] == "-", int(whole[2])
     if found["constant"]:
         return Argument("constant", 0, int(found["constant"]), width, sign)
     name = found["register"] or found["base"]
     register = registers.get(_plain(name) if machine == "x86_64" else name)
     if register is None:
-        _lack(f"an argument in a register that ioh does not know ({name})")
+        _lack(f"an argument is in an unknown register ({name})")
     kind: Literal["register", "memory"] = "register" if found["register"] else "memory"
     return Argument(kind, register, int(found["displacement"] or 0), width, sign)
 
 
 def _plain(name: str) -> str:
-    """``rax``, ``eax``, ``ax`` and ``r8d`` without what says how wide they are."""
+    """``rax``, ``eax``, ``ax`` or ``r8d`` without the parts that give the width."""
     if numbered := re.fullmatch(r"r(\d+)[dwb]?", name):
         return numbered[1]
     return name[1:] if len(name) == 3 and name[0] in "re" else name

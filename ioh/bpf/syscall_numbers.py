@@ -1,8 +1,8 @@
-"""Numbers of the I/O system calls, by machine; the kernel's BTF does not hold them."""
+"""Numbers of the I/O system calls by machine; BTF does not have them."""
 
 from __future__ import annotations
 
-# On x86_64, and in the generic table of include/uapi/asm-generic/unistd.h.
+# On x86_64, and in include/uapi/asm-generic/unistd.h.
 _CALLS = {
     "read": (0, 63),
     "write": (1, 64),

@@ -1,4 +1,4 @@
-"""Decodes what the probes of ``probes/ioh.h`` count: op_totals, losses, skipped runs."""
+"""Decodes the counters of ``probes/ioh.h``: op_totals, losses, skipped runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ioh.model.sample import OpTotals
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-# The struct's members in its order, as indices of 64-bit words.
+# The struct's members in order, as indices of 64-bit words.
 STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, LAST_LOG2 = range(8)
-PROGRESS = ERRORS + 1  # so many first ones show by their sums whether anything was added
+PROGRESS = ERRORS + 1  # the sums of so many first words show whether anything was added
 SLOWEST = LAST_LOG2 + 1  # two of (epoch, ns, bytes); LAST_LOG2 is the probe's own
 LATENCY = SLOWEST + 6
 SIZE_LAT = LATENCY + hist.FINE_BUCKETS
@@ -29,7 +29,7 @@ _done = itemgetter(COUNT, BYTES, ERRORS, LATENCY_NS)
 
 
 def hist_defines() -> dict[str, int]:
-    """The histogram's dimensions as ``-D`` constants of every probe."""
+    """The histograms' dimensions as ``-D`` constants of every probe."""
     return {
         "FINE_BUCKETS": hist.FINE_BUCKETS,
         "TOP_LOG2_UNITS": hist.LATENCY_MAX_LOG2_US + 7,
@@ -47,15 +47,15 @@ def decode_op_totals(
     started: bool = True,
     previous: OpTotals | None = None,
 ) -> OpTotals:
-    """One op's totals over all CPUs, of which ``raw`` has WORDS counters each.
+    """Decode one op's totals over all CPUs.
 
     Args:
-        raw: As the kernel gives it.
+        raw: The kernel's value, with WORDS counters for each CPU.
         epoch: The tick whose slowest operation is wanted.
         queue: Whether the probe measures queue time.
-        started: Whether the probe counts what has begun.
-        previous: The reading before; returned again when nothing was added.  What it has in flight
-            stays until the caller knows better.
+        started: Whether the probe counts starts.
+        previous: The last reading; returned again if nothing was added.  Its number in flight is
+            kept; the caller updates it.
     """
     head = sum_columns(raw, WORDS, SLOWEST)
     if previous is not None and _done(head) == (
@@ -97,7 +97,7 @@ def decode_op_totals(
 
 
 def advance_epoch(epochs: Map) -> int:
-    """Begin the next tick's maximum; returns the tick that has just ended."""
+    """Start the next tick's maximum; return the tick that has just ended."""
     ended = int.from_bytes(epochs.at(0), sys.byteorder)
     epochs.update((0).to_bytes(4, sys.byteorder), (ended + 1).to_bytes(8, sys.byteorder))
     return ended
@@ -109,17 +109,17 @@ def decode_lost(lost: Map, reasons: tuple[str, ...]) -> dict[str, int]:
 
 
 def skipped_events(misses: Sequence[int], turns: Map | None, copies: int) -> int:
-    """Events that met no program, where each program is attached in several copies.
+    """Count the events that no copy of a program handled.
 
-    Never more than there were: a copy that has not had its turn yet makes it less.  Events that
-    take no turns are left out: more than one copy may act on each of them.
+    Never too many: a copy that has not had its turn yet makes it less.  Events that take no turns
+    are left out: more than one copy may handle each of them.
 
     Args:
-        misses: Runs that the kernel skipped, of each program, read before ``turns`` is; it
-            ends with ``copies`` programs for each event.
-        turns: By event, how often a copy ran and how often it took the event.  None where a
-            program has no copies: then every skipped run is an event.
-        copies: How many programs there are for each event.
+        misses: Skipped runs of each program, read before ``turns``; the last ones are those of
+            ``copies`` programs for each event.
+        turns: By event, how often a copy ran, and how often it took the event.  None if programs
+            have no copies: then every skipped run is an event.
+        copies: The number of programs for each event.
     """
     if turns is None or copies == 1:
         return sum(misses)

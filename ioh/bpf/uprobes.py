@@ -1,4 +1,4 @@
-"""Attaches a program to places in a file's code: a link of all of them, or an event for each."""
+"""Attaches a program to places in a file's code, with one link for all or one for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MULTI_LINK = struct.Struct("=IIIIQQQQIIIxxxx")
 
 
 class Place(NamedTuple):
-    """An instruction in a file, the offset of its counter or 0, and what the program is told."""
+    """An instruction in a file, the offset of its semaphore or 0, and the program's cookie."""
 
     offset: int
     semaphore: int
@@ -37,20 +37,20 @@ class Place(NamedTuple):
 def attach_uprobes(
     program_fd: int, path: str, places: Sequence[Place], *, at_return: bool
 ) -> list[int]:
-    """Attach it to several places for all processes that have the file mapped, now or later.
+    """Attach a program to several places, for all processes that map the file now or later.
 
     Args:
         program_fd: The program.
-        path: Of the file; it is resolved once, now.
-        places: Where; the kernel raises their counters for as long as it is attached.
-        at_return: Whether it shall run where the functions that begin there return.
+        path: The file; resolved once, now.
+        places: Where; the kernel raises their semaphores while the program is attached.
+        at_return: Whether to run it when the functions that start there return.
 
     Returns:
-        The links' descriptors: one for all of them since Linux 6.6, else one for each.  The kernel
-        detaches each link in 0.1 s, however many places it has.
+        The links' descriptors: one for all places since Linux 6.6, else one for each.  The kernel
+        takes 0.1 s to detach a link, however many places it has.
 
     Raises:
-        OSError: The kernel refused; what is attached already goes with the caller's process.
+        OSError: The kernel refused; links made before end with the caller's process.
     """
     if _knows_multi(program_fd):
         return [_attach_multi(program_fd, path, places, at_return=at_return)]
@@ -58,7 +58,7 @@ def attach_uprobes(
 
 
 def _knows_multi(program_fd: int) -> bool:
-    """As libbpf asks: the root directory is no file to attach to; others say it is not valid."""
+    """Whether the kernel has multi links; tried as in libbpf: on "/", they fail with EBADF."""
     try:
         os.close(_attach_multi(program_fd, "/", [Place(1, 0, 0)], at_return=False))
     except OSError as error:

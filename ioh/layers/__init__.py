@@ -1,4 +1,4 @@
-"""The layers of the stack; importing this package registers every module in it."""
+"""The layers of the stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ioh.layers.base import Layer
 
 @cache
 def all_layers() -> dict[str, type[Layer]]:
-    """Every layer by name, in the order of the path: application first, disk last."""
+    """Import every module here; return its layer by name, application first, disk last."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     ranked = sorted(Layer.registry.values(), key=lambda layer: layer.spec.rank)

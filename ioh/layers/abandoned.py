@@ -1,4 +1,4 @@
-"""Asynchronous requests whose end no call will return: their thread or their context is gone."""
+"""Asynchronous requests that no call will ever reap: their process or context is gone."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _LEFT_NS = 60 * 10**9
 
 
 class AbandonedRequests:
-    """Counts what is left in the map ``asyncs`` although nobody waits for it any more.
+    """Count the entries of the map ``asyncs`` that nobody waits for any more.
 
-    Requests of processes that ended are deleted, now and then.  Those of libaio contexts that were
-    destroyed are left for a minute: most programs use the same iocb again at once, and deleting
-    would hit the new request.  The probe counts the old one as unseen then.
+    Requests of processes that ended are deleted every _CLEANING_TICKS.  Those of destroyed libaio
+    contexts stay for a minute: most programs reuse the iocb immediately, and deleting the entry
+    would lose the new request.  Once the iocb is reused, the probe counts the old one as unseen.
     """
 
     def __init__(self, ops: Sequence[str], *, sees_pids: bool) -> None:
         self._ops = ops
-        self._sees_pids = sees_pids  # not in a PID namespace of its own
+        self._sees_pids = sees_pids  # False in a separate PID namespace
         self._tick = 0
         self._deleted: Counter[str] = Counter()
         self._staying: Counter[str] = Counter()
-        # By key in the map: the request, and when its context was destroyed.
+        # By map key: the request, and when its context was destroyed.
         self._left: dict[bytes, tuple[bytes, int]] = {}
 
     def __getitem__(self, name: str) -> int:
-        """How many of this op, or for this reason (``aio_unseen``, ``uring_unseen``)."""
+        """Return the count of this op or this reason (``aio_unseen``, ``uring_unseen``)."""
         return self._deleted[name] + self._staying[name]
 
     def find(self, maps: Maps, *, is_at_a_halt: bool) -> None:
-        """Look for them, after all of the probe's own counts were read: it can take long.
+        """Find them.  This can take long: call it after reading the probe's own counts.
 
         Args:
             maps: The probe's.
-            is_at_a_halt: Calls are under way and none begins or ends: look for the dead now.
+            is_at_a_halt: Calls are in flight, but none starts or ends: check the processes now.
         """
         self._tick += 1
         is_due = self._sees_pids and (is_at_a_halt or self._tick % _CLEANING_TICKS == 0)
@@ -60,7 +60,7 @@ class AbandonedRequests:
             maps["async_places"].update(bytes(4), places.to_bytes(8, sys.byteorder))
         self._staying.clear()
         for key, (request, since_ns) in list(self._left.items()):
-            if asyncs.lookup(key) != request:  # its iocb is used again
+            if asyncs.lookup(key) != request:  # the iocb was reused
                 del self._left[key]
             elif now_ns - since_ns > _LEFT_NS:
                 asyncs.delete(key)
@@ -70,7 +70,7 @@ class AbandonedRequests:
                 self._count(self._staying, key, request)
 
     def _look_through(self, asyncs: Map, destroyed: Mapping[bytes, int], *, is_due: bool) -> int:
-        """Delete those of the dead, and note those of these contexts; how many places are left."""
+        """Delete those of ended processes, note those of these contexts; return the places left."""
         places, is_alive = 0, cache(lambda tgid: Path(f"/proc/{tgid}").exists())
         for key, request in asyncs.items_bytes():
             start_ns, _, _, tgid, flags, context = _ASYNC.unpack_from(request)
@@ -82,7 +82,7 @@ class AbandonedRequests:
             places += bool(flags & _STAYS)
             if start_ns and destroyed:
                 since_ns = destroyed.get(_ASYNC_KEY.pack(context, tgid), 0)
-                if start_ns < since_ns:  # else of a later context with the same address
+                if start_ns < since_ns:  # else it belongs to a later context at the same address
                     self._left[key] = (request, since_ns)
         return places
 

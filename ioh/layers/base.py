@@ -1,4 +1,4 @@
-"""The contract of a layer, its attach points, and the registry that finds every layer."""
+"""What every layer provides, its attach points, and the registry of layers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from ioh.pg.login import Login
 
 
-# An event is lost where as many threads of one CPU are preempted amid a program of its kind.
-# Under emulation, where a program takes 50 µs, 1 % of events met a busy one; of 4, 0.005 %.
+# An event is lost if this many threads of one CPU are preempted inside the same program.
+# Under emulation, where a program takes 50 µs, one copy was busy for 1 % of the events, four copies
+# for 0.005 %.
 _COPIES = 6
-PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
+PLEASE_REPORT = "ioh does not know this kernel yet: please report its version"
 
 
 class AttachPoint(NamedTuple):
-    """A raw tracepoint and the C function that it runs."""
+    """A raw tracepoint and the C function attached to it."""
 
     event: str
     function: str
@@ -35,14 +36,14 @@ class AttachPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing a probe must learn of.
+    """One kernel event that a probe needs.
 
     Shape:
-        ``tracepoints``: those that tell of it, best first, apart by spaces.  An event that
-        ``gives`` something costs only that where there is none of them; without any other event
-        the layer is unavailable.  ``usable`` says whether this kernel's structs and arguments
-        allow it, where that the event exists is not enough.  ``hands_on`` names a program array
-        of the probe: what lies in it runs next on the event.  ``function``: ``on_<name>`` if "".
+        ``tracepoints``: the candidates, best first, separated by spaces.  If none exists, the layer
+        is unavailable; if the event ``gives`` something, only that is missing.  ``usable`` checks
+        this kernel's structs and arguments, if the tracepoint alone is not enough.  ``hands_on``
+        names a program array of the probe; the program in it runs next on the same event.
+        ``function`` defaults to ``on_<name>``.
     """
 
     name: str
@@ -54,19 +55,19 @@ class Event:
 
     @property
     def points(self) -> tuple[AttachPoint, ...]:
-        """The ways to learn of it, best first."""
+        """The places to attach to, best first."""
         function = self.function or f"on_{self.name}"
         return tuple(AttachPoint(event, function) for event in self.tracepoints.split())
 
     @property
     def needed(self) -> bool:
-        """Whether there is no layer without it."""
+        """Whether the layer is unavailable without it."""
         return not self.gives
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A program that another one goes on in: put into program array ``array`` at index 0."""
+    """A program that another one tail-calls: index 0 of program array ``array``."""
 
     array: str
     event: str
@@ -75,12 +76,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Programs of a probe, compiled and loaded with it, that run only while ``wants_late()``.
+    """Programs of a probe that are loaded with it, but attached only while ``wants_late()``.
 
     Shape:
-        ``without`` says what holds where they cannot be attached.  ``module``: the kernel module
+        ``without``: the note to show if they cannot be attached.  ``module``: the kernel module
         that has ``points``, "" for the kernel itself.  Its types are not known when the probe is
-        compiled: the array map ``late_offsets`` gets the ``offsets`` (struct, member), in order.
+        compiled, so the array map ``late_offsets`` gets the ``offsets`` (struct, member), in order.
     """
 
     points: tuple[AttachPoint, ...]
@@ -92,9 +93,9 @@ class Late:
 class Layer(ABC):
     """One layer of the stack: what it offers, how to attach it, how to read it.
 
-    ``events`` are attached in their order: what ends an operation comes before what begins
-    one, else operations that begin in between would be under way for ever.  A subclass in a
-    module of ``ioh/layers`` registers itself.  An instance belongs to one run of ioh.
+    ``events`` are attached in order: the end of an operation before its start, or operations that
+    start in between would stay in flight forever.  A subclass registers itself.  One run of ioh
+    uses one instance.
     """
 
     spec: ClassVar[LayerSpec]
@@ -102,16 +103,16 @@ class Layer(ABC):
     events: ClassVar[tuple[Event, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
     late: ClassVar[Late | None] = None
-    server_program: ClassVar[str] = ""  # of its probe: runs at places of servers' files, see sites
+    server_program: ClassVar[str] = ""  # of its probe, for places in servers' files
     prefers_typed: ClassVar[bool] = False
-    cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe finds by address
-    joins: ClassVar[str] = ""  # a layer whose events are handed on to it, see Event
-    takes_turns: ClassVar[bool] = False  # its probe distinguishes its copies (probes/ioh.h)
-    modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
-    welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, and it can do without
-    needs_login: ClassVar[bool] = False  # there is nothing of it, not even why, without --pg
-    is_rare: ClassVar[bool] = False  # most hosts have nothing for it, and need not hear of it
-    idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
+    cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe reads by address
+    joins: ClassVar[str] = ""  # the layer that passes events to it, see Event.hands_on
+    takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
+    modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe requires
+    welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, optional
+    needs_login: ClassVar[bool] = False  # without --pg the layer does not appear at all
+    is_rare: ClassVar[bool] = False  # hidden until there is something to measure
+    idle: ClassVar[str] = ""  # the reason to show while is_wanted() is False
 
     registry: ClassVar[dict[str, type[Layer]]] = {}
 
@@ -125,72 +126,71 @@ class Layer(ABC):
 
     @classmethod
     def trusts(cls, host: HostFacts) -> bool:
-        """Whether its probe shall be loaded BTF-typed, with ``-DTRUSTED``; costs less a run."""
+        """Whether to load its probe BTF-typed, with ``-DTRUSTED``; this costs less per run."""
         return cls.prefers_typed and host.trusted_loads
 
     @classmethod
     def copies(cls, host: HostFacts) -> int:
-        """How many times each of its programs is attached, for when one of them is busy."""
+        """How many times to attach each of its programs, in case one copy is busy."""
         return _COPIES if cls.takes_turns and host.preempted else 1
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
-        """Whether this host has something for the layer to measure now; asked once a tick.
+        """Whether this host has something for the layer to measure now; called once a tick.
 
-        A probe on a module's tracepoints keeps the module from being unloaded, so it is
-        attached only while this holds.
+        A probe on a module's tracepoints keeps the module from being unloaded.  So it is attached
+        only while this is True.
         """
         del root
         return True
 
     def wants_late(self) -> bool:
-        """Whether its late programs shall run now; asked once a tick."""
+        """Whether its late programs should run now; called once a tick."""
         return False
 
     @classmethod
     def servers(cls) -> tuple[Server, ...]:
-        """Whose functions and probe points its ``server_program`` is attached to."""
+        """The servers whose functions and probe points its ``server_program`` is attached to."""
         return ()
 
     def server_pids(self) -> frozenset[int]:
-        """Processes that run one of them now; 0: see ServerRequest.  Asked once a tick."""
+        """Processes that run one of them now; 0: see ServerRequest.  Called once a tick."""
         return frozenset()
 
     def learn_server(self, answer: Mapping[str, Any]) -> None:
-        """What the loader has said of one of them; see attach_server()."""
+        """Take the loader's answer about one of them; see attach_server()."""
         del answer
 
     def too_dear(self) -> tuple[str, str]:
-        """An op to let go of for a while, since its events come too fast, and why; "" for none."""
+        """An op to stop counting for a while, because its events cost too much, and why; or ""s."""
         return "", ""
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """The ``-D`` constants its probe needs on this kernel; a str is a C string literal."""
+        """The ``-D`` constants of its probe on this kernel; a str is a C string literal."""
         del host, filters
         return {}
 
     def log_in(self, login: Login) -> None:
-        """Begin what needs the login; called once, after root was given away."""
+        """Start whatever needs the login; called once, after privileges were dropped."""
         del login
 
     def close(self) -> None:  # noqa: B027 (most have nothing to end)
-        """End what it has begun."""
+        """Stop what the layer has started."""
 
     @abstractmethod
     def read(self, maps: Maps) -> LayerSample:
-        """Read the attached probe's maps, and what else the layer needs."""
+        """Read the attached probe's maps and whatever else the layer needs."""
 
     @abstractmethod
     def read_proc(self) -> LayerSample | Unavailable:
-        """Read what the kernel reports without BPF; what is not known that way stays None."""
+        """Read what the kernel reports without BPF; everything else stays None."""
 
 
 def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
     """``OFF_<struct>_<member>`` constants of ``"task_struct pid tgid"`` …; a dot becomes ``_``.
 
-    Returns:
-        Unavailable, naming the first member that this kernel does not have.
+    Unavailable names the first member that this kernel lacks.
     """
     defines: dict[str, int] = {}
     for owner, *paths in map(str.split, structs):
@@ -203,6 +203,18 @@ def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
 
 
 def known_offsets(btf: Btf, *structs: str) -> dict[str, int]:
-    """The same of what a probe can do without; nothing where this kernel lacks a member."""
+    """Like offset_defines(), for optional members: empty if this kernel lacks one of them."""
     found = offset_defines(btf, *structs)
     return {} if isinstance(found, Unavailable) else found
+
+
+def dentry_alias(btf: Btf) -> int | None:
+    """Offset of a dentry's d_alias; Linux 7.2 no longer has the union d_u around it."""
+    offset = btf.offset("dentry", "d_u.d_alias")
+    return btf.offset("dentry", "d_alias") if offset is None else offset
+
+
+def argument_at(btf: Btf, tracepoint: str, kind: str, default: int = 0) -> int:
+    """Index of a tracepoint's argument that points to a struct ``kind``."""
+    args = btf.tracepoint(tracepoint) or ()
+    return args.index(kind) if kind in args else default

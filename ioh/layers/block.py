@@ -14,6 +14,7 @@ from ioh.layers.base import AttachPoint, Event, Late, Layer
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
+from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops, OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -37,18 +38,18 @@ SPEC = LayerSpec(
     part="device",
     metrics=numbers(
         """
-        read_merges_total    | rmerge/s  | Reads joined with a neighbour before issue.
-        write_merges_total   | wmerge/s  | Writes joined with a neighbour before issue.
-        discard_merges_total | dmerge/s  | Discards joined before issue.
-        splits_total         | split/s   | Times one bio was cut because of a limit.
-        requeues_total       | requeue/s | Requests the driver gave back to the queue.
-        sequential_total     |           | Requests that began where a recent one ended.
-        positioned_total     |           | Reads and writes whose position was judged.
-        swap_in_bytes_total  |           | Memory that came back from swap, the whole host's.
-        swap_out_bytes_total |           | Memory that went to swap.
-        memory_wait_us_total |           | Time in which some program waited for memory.
+        read_merges_total    | rmerge/s  | Reads merged before issue.
+        write_merges_total   | wmerge/s  | Writes merged before issue.
+        discard_merges_total | dmerge/s  | Discards merged before issue.
+        splits_total         | split/s   | Bios split because of a limit.
+        requeues_total       | requeue/s | Requests the driver returned to the queue.
+        sequential_total     |           | Requests that started where a recent one ended.
+        positioned_total     |           | Reads and writes whose position was checked.
+        swap_in_bytes_total  |           | Bytes swapped in, on the whole host.
+        swap_out_bytes_total |           | Bytes swapped out, on the whole host.
+        memory_wait_us_total |           | Time some task waited for memory (PSI).
         sequential_pct = 100 * sequential_total / positioned_total | seq% |
-            Share of reads and writes that began where one of the last 8 ended.
+            Share of reads and writes that started where one of the last 8 ended.
         """
     ),
     tables=tables(
@@ -57,11 +58,11 @@ SPEC = LayerSpec(
             reads_total          | r/s     | Reads completed.
             read_bytes_total     | rB/s    | Bytes read.
             read_await_us = 1e-3 * read_ns_total / reads_total | r_await |
-                Mean read time, queue and service.
+                Mean read latency: queue plus service time.
             writes_total         | w/s     | Writes completed.
             write_bytes_total    | wB/s    | Bytes written.
             write_await_us = 1e-3 * write_ns_total / writes_total | w_await |
-                Mean write time, queue and service.
+                Mean write latency: queue plus service time.
             flushes_total        | f/s     | Flushes completed.
             discards_total       | d/s     | Discards completed.
             read_ns_total        |         | Time of all reads.
@@ -70,55 +71,54 @@ SPEC = LayerSpec(
             write_merges_total   | wrqm/s  | Writes merged before issue.
             busy_ns_total        |         | Time with at least one request in flight.
             busy_pct = 1e-7 * busy_ns_total | %util |
-                Share of time with a request in flight, iostat's %util; not saturation.
+                Share of time with a request in flight: iostat's %util, not saturation.
             weighted_ns_total    |         | Time of all requests in flight.
             avg_inflight = 1e-9 * weighted_ns_total | aqu-sz |
-                Time-weighted mean in flight, iostat's aqu-sz.
-            inflight             | in-fl   | In flight at the sample instant.
-            queue_depth_limit    | depth   | nr_requests of the queue.
+                Mean queue depth over time: iostat's aqu-sz.
+            inflight             | in-fl   | Requests in flight at the sample instant.
+            queue_depth_limit    | depth   | Queue depth limit, nr_requests.
             max_request_bytes    | max req | Largest request, max_sectors_kb.
-            max_hw_request_bytes |         | Largest the hardware takes.
-            max_segments         |         | Most pieces of memory in one request.
+            max_hw_request_bytes |         | Largest request of the hardware, max_hw_sectors_kb.
+            max_segments         |         | Most memory segments in a request, max_segments.
             read_ahead_bytes     |         | Read-ahead window, read_ahead_kb.
-            chunk_bytes          |         | Stripe that no request may cross.
-            rotational           |         | 1 where it says that it turns and is no virtual disk.
-            stacked              |         | 1 where its I/O appears again on another device.
+            chunk_bytes          |         | Stripe that no request may cross, chunk_sectors.
+            rotational           |         | 1 for a rotating disk that is not virtual.
+            stacked              |         | 1 if its I/O appears again on another device.
         process | processes | pid, comm | read_bytes_per_s, write_bytes_per_s
-            reads_total       | r/s  | Requests made for reads, on any device.
-            read_bytes_total | rB/s | Bytes read of any device; of a loop device and again of the
-                disk below it.
-            writes_total      | w/s  | Requests made for writes, on any device.
-            write_bytes_total | wB/s | Bytes written to any device; to a loop device and again to
-                the disk below it.
+            reads_total       | r/s  | Read requests submitted, on any device.
+            read_bytes_total | rB/s | Bytes read from any device; for a loop device, counted again
+                on the disk below it.
+            writes_total      | w/s  | Write requests submitted, on any device.
+            write_bytes_total | wB/s | Bytes written to any device; for a loop device, counted again
+                on the disk below it.
         limit | I/O limits of control groups | cgroup, device |
                 read_limit_bytes_per_s, write_limit_bytes_per_s
-            read_limit_bytes_per_s  | rB/s max | Bytes that may be read a second.
-            write_limit_bytes_per_s | wB/s max | Bytes that may be written a second.
-            read_limit_ops_per_s    | r/s max  | Reads allowed a second.
-            write_limit_ops_per_s   | w/s max  | Writes allowed a second.
-            cgroup_version          |          | Of control groups: where the group's files are.
+            read_limit_bytes_per_s  | rB/s max | Most bytes read per second.
+            write_limit_bytes_per_s | wB/s max | Most bytes written per second.
+            read_limit_ops_per_s    | r/s max  | Most reads per second.
+            write_limit_ops_per_s   | w/s max  | Most writes per second.
+            cgroup_version          |          | cgroup version (1 or 2) of the limit.
         job | maintenance under way | device, job | speed_bytes_per_s
-            done_pct          | done% | Share that is done.
-            speed_bytes_per_s | B/s   | The kernel's word for its speed.
+            done_pct          | done% | Share completed.
+            speed_bytes_per_s | B/s   | Speed as the kernel reports it.
         """
     ),
-    # The probe counts all but the last.  processes_full: bios without a row of their process.
+    # The probe counts all except the last.  processes_full: bios with no row for their process.
     lost=("no_start", "map_full", "negative", "processes_full", "unseen"),
 )
 
 _DEV_OP = struct.Struct("=II")
 _RECENT = struct.Struct("=64xQQ")  # 8 ends, next, sequential
 _STAMP_MISSING_PCT = 50
-_NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
-# No dev_t; they stand for the devices for which the probe has no room: disks, and those on others.
+# Not dev_t: all devices beyond the probe's room, disks and stacked devices.
 _OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
 _BOTH_OTHERS = (_OTHERS, _STACKED)
 _MERGED = "processes' merged bytes"
-_COUNTED = "all"  # the owner of what devices do that are part of the layer's sums
+_COUNTED = "all"  # the owner of the totals that the layer's sums include
 
 
 class Block(Layer):
-    """Requests of every block device, with /proc/diskstats for what the kernel counts itself."""
+    """Requests of every block device, plus the kernel's own counters in /proc/diskstats."""
 
     spec = SPEC
     probe = "block"
@@ -132,13 +132,11 @@ class Block(Layer):
         Event("split", "block_split", "splits"),
     )
 
-    late = Late(
-        (AttachPoint("block_rq_issue", "on_issue"),), without="the time in queues is not known"
-    )
+    late = Late((AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known")
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """See block_probe; no probe sees a device whose I/O never becomes requests of its own."""
+        """See block_probe.  Unavailable for a device that has no requests of its own."""
         chosen = None if filters.device is None else read_block_device(filters.device)
         if chosen is not None and not chosen.has_requests and not ways_to(chosen.name):
             below = chosen.stack if chosen.is_stacked else "no other device"
@@ -152,10 +150,9 @@ class Block(Layer):
         super().__init__(filters, root)
         self._devices = BlockDevices(root)
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
-        self._previous: dict[bytes, OpTotals] = {}
         self._progress: dict[bytes, tuple[int, ...]] = {}
         self._parts: dict[int, Ops] = {}
-        self._at_work: set[int] = set()  # whose requests in flight are to be looked at
+        self._at_work: set[int] = set()  # devices whose requests in flight to read
         self._is_full = False
         self._stacked = StackedDevices()
         self._keeps_issue_times = False
@@ -176,15 +173,15 @@ class Block(Layer):
         return replace(disks, tables=tables, notes=(*disks.notes, *self._filter_notes()))
 
     def _filter_notes(self) -> tuple[str, ...]:
-        """A request may be of many processes' pages, or of none: write-back."""
+        """With write-back, a request can hold pages of many processes, or of none."""
         return (
             *self.filters.note("device"),
             *notes_of_unfiltered(self.filters, "all requests", "device", "port"),
         )
 
     def read(self, maps: Maps) -> LayerSample:
-        """Read each device's totals, and from diskstats what the kernel counts itself."""
-        # In this order, see UnseenRequests.note().
+        """Read each device's totals, and the kernel's own counters from diskstats."""
+        # For the order see UnseenRequests.note().
         parts = None if self._unseen.has_begun else self._read_devices(maps)
         disks = self._diskstats.sample()
         if parts is None:
@@ -195,11 +192,11 @@ class Block(Layer):
         named = self._named.update(parts, self._name_of)
         judged, sequential = self._read_positions(maps["recents"])
         requeues, splits = (maps["events"].sum_cpus(maps["events"].at(i))[0] for i in range(2))
-        # Else a row's first interval would have all that the probe has counted since it began.
+        # Without this, a row's first interval would hold everything since the probe was attached.
         rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
         return LayerSample(
             source="bpf",
-            ops={**_NOTHING, **by_class.get(_COUNTED, {})},
+            ops={**dict.fromkeys(SPEC.ops, NOTHING), **by_class.get(_COUNTED, {})},
             metrics={
                 **known.metrics,
                 "splits_total": splits,
@@ -215,7 +212,7 @@ class Block(Layer):
             parts=named,
             lost={
                 **decode_lost(maps["lost"], SPEC.lost),
-                # Where some of a device's requests are among the others, it cannot be known.
+                # Not known once some of a device's requests are counted among the others.
                 "unseen": self._unseen.note({} if self._is_full else known.parts, named),
             },
             notes=(
@@ -225,12 +222,12 @@ class Block(Layer):
         )
 
     def _read_devices(self, maps: Maps) -> dict[int, Ops]:
-        """Totals by device; those of a device in which nothing changed are the object of before."""
-        # Nothing slow in between: a request that ends there has its maximum in the next interval.
+        """Totals by device; an idle device keeps the same object as before."""
+        # Nothing slow here: a request that ends now has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
         known = len(self._parts)
         self._decode(totals.changed_entries(PROGRESS, self._progress), ended)
-        count = len(self._progress)  # no entry goes away
+        count = len(self._progress)  # entries are never deleted
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
             self._decode(self._read_others(maps["others"]), ended)
@@ -249,40 +246,40 @@ class Block(Layer):
         return self._parts
 
     def _decode(self, entries: Iterable[tuple[bytes, Bytes]], ended: int) -> None:
-        """Enter totals; what was entered stays, should the reading fail later on."""
+        """Enter totals; they stay even if the reading fails later."""
         for key, value in entries:
-            before = self._previous.get(key)
+            dev, at = _DEV_OP.unpack(key)
+            op = SPEC.ops[at]
+            before = self._parts.get(dev, {}).get(op)
             now = decode_op_totals(value, ended, queue=True, started=False, previous=before)
             if now is before:
                 continue
             if now.max_ns and key in self._progress:
-                self._progress[key] = ()  # its maximum is over with the next reading
-            dev, op = _DEV_OP.unpack(key)
+                self._progress[key] = ()  # read it next time, to end its maximum
             if now.count_total or dev not in _BOTH_OTHERS:
-                self._enter(dev, SPEC.ops[op], now)
+                self._enter(dev, op, now)
                 self._at_work.add(dev)
 
     def _enter(self, dev: int, op: str, now: OpTotals) -> None:
-        self._previous[_DEV_OP.pack(dev, SPEC.ops.index(op))] = now
         self._parts[dev] = {**self._parts.get(dev, {}), op: now}
 
     @staticmethod
     def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes]]:
-        """Totals by op of the devices for which there is no room."""
+        """Totals by op of the devices beyond the probe's room."""
         count = len(SPEC.ops)
         for dev, first in ((_OTHERS, 0), (_STACKED, count)):
             for op in range(count):
                 yield _DEV_OP.pack(dev, op), others.at(first + op)
 
     def _note_hidden(self, names: Map) -> None:
-        """Name device numbers that sysfs does not know, though the disk is there."""
+        """Name the device numbers of hidden disks, which sysfs does not list."""
         for key, value in names.items_bytes():
             name = value.split(b"\0", 1)[0].decode(errors="replace")
             if disk_of_path(name):
                 self._devices.note_hidden(int.from_bytes(key, sys.byteorder), name)
 
     def _read_inflight(self, dev: int) -> tuple[int | None, int | None]:
-        """Reads and writes accepted and not completed, as the kernel counts them."""
+        """Reads and writes in flight, as the kernel counts them."""
         device = self._devices.get(dev)
         name = device.name if device is not None else ""
         words = (read_text(path_under(self.root, f"sys/block/{name}/inflight")) or "").split()
@@ -291,7 +288,7 @@ class Block(Layer):
         return int(words[0]), int(words[1])
 
     def _class_of(self, dev: int) -> str | None:
-        """A stacked device's I/O appears again below it and must not be counted twice."""
+        """The I/O of a stacked device appears again below it: count it once."""
         if dev == _OTHERS or self.filters.device is not None:
             return _COUNTED
         return _COUNTED if dev != _STACKED and self._devices.is_counted(dev) else None
@@ -300,11 +297,11 @@ class Block(Layer):
         return OTHERS if dev in _BOTH_OTHERS else self._devices.name_of(dev)
 
     def wants_late(self) -> bool:
-        """Once a queue has been seen that does not stamp its requests when it issues them."""
+        """Whether a queue was seen that does not stamp its requests at issue."""
         return self._keeps_issue_times
 
     def _see_to_stamps(self, need_issue: Map, parts: Mapping[int, Mapping[str, OpTotals]]) -> None:
-        """Have the probe keep issue times where the queue does not stamp its requests."""
+        """Make the probe keep issue times if a queue does not stamp its requests."""
         if self._keeps_issue_times:
             return
         ops = [op for part in parts.values() for n, op in part.items() if n in ("read", "write")]
@@ -315,13 +312,13 @@ class Block(Layer):
             self._keeps_issue_times = True
 
     def _read_positions(self, recents: Map) -> tuple[int, int]:
-        """Requests of counted devices whose position was judged, and those that followed one."""
+        """Requests of counted devices whose position was checked, and the sequential ones."""
         for key, value in recents.items_bytes():
             dev = int.from_bytes(key, sys.byteorder)
-            if dev not in self._sums:  # its first request ended after the totals had been read
+            if dev not in self._sums:  # its first request ended after the totals were read
                 continue
             ended, sequential = _RECENT.unpack(value)
-            now = [ended - 1, sequential]  # the first one follows none
+            now = [ended - 1, sequential]  # the first one has no predecessor
             before = self._positions.get(dev, [0, 0])
             self._positions[dev] = now
             if self._sums.owner(dev) == _COUNTED:

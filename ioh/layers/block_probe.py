@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import WORDS, hist_defines
-from ioh.layers.base import PLEASE_REPORT, offset_defines
+from ioh.layers.base import PLEASE_REPORT, argument_at, offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 
@@ -20,7 +20,7 @@ _REQ_OPS = tuple(
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
-STACKED = 1024  # devices on others that are known as such where there is no room for all
+STACKED = 1024  # stacked devices that the probe knows when it has no room for all devices
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
@@ -29,8 +29,8 @@ def block_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
-    ``lost`` reasons of losses; ``nvme_disk`` names the filters' disk where it has several ways
-    to it, whose requests are its.
+    ``lost``: how many reasons of losses.  ``nvme_disk``: the filtered disk if it is multipath NVMe;
+    then the requests of its paths are its requests.
     """
     btf = host.btf
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
@@ -51,17 +51,14 @@ def block_defines(
     missing = [name for name in _REQ_OPS if name not in ops]
     if missing:
         return Unavailable(f"this kernel's enum req_op has no {missing[0]}", PLEASE_REPORT)
-    # An enumerator since 6.12, whose enum had no name at first (Debian 13); before, a macro with
-    # this value, of which BTF knows nothing.
+    # An enumerator since 6.12, at first in an unnamed enum (Debian 13); before that, a macro, which
+    # BTF does not have.
     flush_seq = btf.enumerators("rqf_flags").get("__RQF_FLUSH_SEQ")
     if flush_seq is None:
         flush_seq = btf.enumerator("__RQF_FLUSH_SEQ")
     if flush_seq is None:
         flush_seq = _FLUSH_SEQ_BIT_BEFORE_6_12
     flags = btf.enumerators("req_flag_bits")
-    issue_args = btf.tracepoint("block_rq_issue") or ()
-    getrq_args = btf.tracepoint("block_getrq") or ()
-    merge_args = btf.tracepoint("block_bio_backmerge") or ()
     defines: dict[str, int | str] = {
         **hist_defines(),
         **offsets,
@@ -72,9 +69,9 @@ def block_defines(
         "RQF_FLUSH_SEQ": 1 << flush_seq,
         "PREFLUSH": 1 << flags.get("__REQ_PREFLUSH", 18),
         # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.
-        "ISSUE_ARG": issue_args.index("request") if "request" in issue_args else 0,
-        "BIO_ARG": getrq_args.index("bio") if "bio" in getrq_args else 0,
-        "MERGE_BIO_ARG": merge_args.index("bio") if "bio" in merge_args else 0,
+        "ISSUE_ARG": argument_at(btf, "block_rq_issue", "request"),
+        "BIO_ARG": argument_at(btf, "block_getrq", "bio"),
+        "MERGE_BIO_ARG": argument_at(btf, "block_bio_backmerge", "bio"),
     }
     defines |= {name: ops[name] for name in _REQ_OPS}
     if filters.device is not None:
@@ -86,7 +83,7 @@ def block_defines(
 
 
 def _room(host: HostFacts) -> int:
-    """Entries for (device, op) pairs: enough for every disk, within bounds on big hosts."""
+    """Entries for (device, op) pairs: enough for every disk, but limited on large hosts."""
     disks = len(list(Path("/sys/block").iterdir()))
     most = _MOST_BYTES // (WORDS * 8 * host.cpu_count)
     return max(16, min(most, max(64, 4 * disks)))

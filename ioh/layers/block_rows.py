@@ -1,4 +1,4 @@
-"""Rows of the block layer: devices, I/O limits, maintenance; and which devices lie on others."""
+"""Rows of the block layer: devices, I/O limits, maintenance; and which devices are stacked."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.layers.per_owner_totals import Ops
 from ioh.model.metric import TableSpec
-from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.model.sample import Row, Table, Value
 from ioh.procfs.blockdev import BlockDevices
 from ioh.procfs.io_limits import IoLimits
 from ioh.procfs.maintenance import read_jobs
@@ -16,9 +17,9 @@ from ioh.procfs.maintenance import read_jobs
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-Parts = Mapping[str, Mapping[str, OpTotals]]
+Parts = Mapping[str, Ops]
 
-_SCARCE_SHARE = 2  # of the probe's room: from then on it is told, before there is none any more
+_SCARCE_SHARE = 2  # tell the probe about stacked devices once 1/2 of its room is used
 _OPS = {
     "read": ("reads_total", "read_bytes_total", "read_ns_total"),
     "write": ("writes_total", "write_bytes_total", "write_ns_total"),
@@ -26,10 +27,10 @@ _OPS = {
 
 
 class DeviceRows:
-    """Rows by device and what it lies on; each begins with 0 where it appears.
+    """Rows by device and what it lies on; each starts at 0.
 
-    A disk that comes back, or a loop device that gets another file, has a new row and, by its
-    name, the totals of before.  A new disk can have totals a tick before diskstats lists it.
+    A disk that comes back, or a loop device that gets another file, has a new row, but its name
+    still has the old totals.  A new disk can have totals one tick before diskstats lists it.
     """
 
     def __init__(self, table: TableSpec) -> None:
@@ -41,7 +42,7 @@ class DeviceRows:
         self._names: set[str] = set()
 
     def merge(self, rows: Table, parts: Parts) -> Table:
-        """diskstats' rows with the probe's totals by device, as of this tick."""
+        """Merge the probe's totals by device into the rows of diskstats; call it once a tick."""
         bases = {key: self._base(key) for key in rows}
         merged: dict[tuple[str, ...], Row] = {}
         for key, row in rows.items():
@@ -58,7 +59,7 @@ class DeviceRows:
         return merged
 
     def _base(self, key: tuple[str, ...]) -> dict[str, int]:
-        """What its device had done before the row was there."""
+        """The totals of its device before the row appeared."""
         if key in self._bases:
             return self._bases[key]
         return _values(self._before, key[0]) if key[0] in self._names else {}
@@ -76,7 +77,7 @@ def _values(parts: Parts, name: str) -> dict[str, int]:
 
 
 class MachineTables:
-    """Reads the tables of I/O limits and of jobs, once a tick."""
+    """The tables of I/O limits and maintenance jobs."""
 
     def __init__(self, root: Path, devices: BlockDevices) -> None:
         self._root = root
@@ -84,7 +85,7 @@ class MachineTables:
         self._limits = IoLimits(root)
 
     def read(self) -> dict[str, Table]:
-        """The limits that there are and the jobs that run now."""
+        """Read them; call it once a tick."""
         limits: dict[tuple[str, ...], Row] = {}
         for (group, dev), values in self._limits.read().items():
             device = self._devices.get(dev)
@@ -98,13 +99,13 @@ class MachineTables:
 
 
 class StackedDevices:
-    """What was written to the probe so far: the sum over all devices counts none of these."""
+    """The devices that the probe leaves out of the sum over all devices."""
 
     def __init__(self) -> None:
         self._told: set[int] = set()
 
     def tell(self, stacked: Map, devices: Iterable[int], used: int, room: int) -> None:
-        """Once a tick: these devices lie on others; ``used`` entries of ``room`` are taken."""
+        """Once a tick, if ``room`` gets scarce: tell the probe which devices are stacked."""
         if used * _SCARCE_SHARE < room:
             return
         now = set(devices)

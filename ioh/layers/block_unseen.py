@@ -1,20 +1,18 @@
-"""Counts the requests that ended without the kernel having run the probe for them."""
+"""Counts the requests for which the kernel did not run the probe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import sub
 from typing import NamedTuple
 
-from ioh.model.sample import OpTotals
+from ioh.layers.block_rows import Parts
+from ioh.layers.per_owner_totals import Ops
 
-Parts = Mapping[str, Mapping[str, OpTotals]]
-
-# /proc/diskstats counts write zeroes and zone appends as writes; flushes only where a queue
-# has a write cache, so they are left out.  But one that request-based dm sends down (multipath)
-# is no part of a flush sequence of the disk below, and a read to it (op_stat_group()).  Commands of
-# programs (SG_IO) are reads or writes to it on 5.10, where they have times, and nothing on later
-# kernels, which give them none: those are in no reading.
+# /proc/diskstats counts write zeroes and zone appends as writes.  It counts flushes only if the
+# queue has a write cache, so they are left out.  Except: a flush that request-based dm (multipath)
+# sends down is not part of a flush sequence of the disk below and counts as a read
+# (op_stat_group()).  Passthrough commands (SG_IO) count as reads or writes on 5.10, where they have
+# times.  Later kernels give them no times and count them nowhere; neither reading has those.
 _COUNTED = ("read", "write", "write_zeroes", "zone_append", "discard")
 
 
@@ -30,10 +28,9 @@ _NONE = _Counts(0, 0, 0)
 class UnseenRequests:
     """By device, how many more requests /proc/diskstats counted than the probe.
 
-    A kernel can leave raw tracepoint programs out on top of certain tasks without counting a
-    miss: a sandbox's Linux 6.18 did so for every completion whose interrupt came while a thread
-    of the sandbox's own agent ran, mostly below 0.3 % of all, and for no other.  Both sides
-    start at 0 with the first note().
+    A kernel can skip raw tracepoint programs on top of certain tasks without counting a miss.  A
+    sandbox's Linux 6.18 did so for each completion whose interrupt came while a thread of the
+    sandbox's agent ran: mostly below 0.3 % of all.  Both sides start at 0 with the first note().
     """
 
     def __init__(self) -> None:
@@ -46,13 +43,13 @@ class UnseenRequests:
         self._last: tuple[Parts, Parts] = {}, {}
 
     def note(self, disks: Parts, probed: Parts) -> int:
-        """All unseen so far, of two readings; it never goes down.
+        """Compare two readings; return all unseen requests so far, which never goes down.
 
-        ``disks`` is what diskstats has grown by since its first reading, ``probed`` the probe's
-        totals since attach; a device that is not among them may have no requests at all (dm, md,
-        zram) and is left out.  Read diskstats before the probe's maps, at the first call after
-        them: then what ends in between never looks unseen, and the result is at most what was
-        missed; it is all of it as soon as the device has been idle for a moment.
+        ``disks``: growth of diskstats since its first reading; ``probed``: the probe's totals since
+        attach.  A device missing in ``probed`` may have no requests at all (dm, md, zram) and is
+        left out.  Read diskstats before the probe's maps, but after them for the first call.
+        Then a request that ends in between never looks unseen, and the result is at most the number
+        missed.  Once the device has been idle for a moment, it is exact.
         """
         old_disks, old_probed = self._last
         self._last = disks, probed
@@ -67,7 +64,7 @@ class UnseenRequests:
             if name not in now or is_idle:
                 continue
             grown = _counts(ops).requests
-            if grown < self._grown.get(name, 0):  # the name means another device now
+            if grown < self._grown.get(name, 0):  # the name belongs to another device now
                 self._before += self._unseen.pop(name, 0)
                 self._start[name] = self._probed.get(name, _NONE)
             self._grown[name] = grown
@@ -79,7 +76,7 @@ class UnseenRequests:
         return self._before + sum(self._unseen.values())
 
 
-def _counts(ops: Mapping[str, OpTotals]) -> _Counts:
+def _counts(ops: Ops) -> _Counts:
     count = {name: op.count_total or 0 for name, op in ops.items()}
     requests = sum(count.get(name, 0) for name in _COUNTED)
     return _Counts(requests, count.get("flush", 0), count.get("other", 0))

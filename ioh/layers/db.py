@@ -1,4 +1,4 @@
-"""Databases: what their servers do for a statement, and what a commit waits for."""
+"""Database servers: statements, commits, and what both wait for."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ SPEC = LayerSpec(
     part="server",
     metrics=numbers(
         """
-        servers            | servers | Servers that are watched, each with all of its sessions.
-        running_statements | running | Statements under way at the sample instant.
+        servers            | servers | Servers measured, each with all its sessions.
+        running_statements | running | Statements running at the sample instant.
         """
     ),
     tables=TABLES,
@@ -54,22 +54,22 @@ SPEC = LayerSpec(
 
 _MEMBERS = "task_struct tgid comm real_parent se.prev_sum_exec_runtime sched_info.last_arrival"
 _OPEN_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
-_SHARED = 1 << 31  # of a key that is no thread's
+_SHARED = 1 << 31  # set in a key that is not a thread's
 _SERVER = struct.Struct("=24xI")  # of struct open_op
 _KEPT_S = 60.0
 _RETIRE_TICKS = 60
-_COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # by which a program knows where it is attached
+_COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # tells a program where it is attached
 _TOO_OLD = "needs Linux 5.15"
 
 
 class Db(Layer):
-    """What this machine's database servers do, as their own probe points show it."""
+    """The database servers of this machine, measured at their own probe points."""
 
     spec = SPEC
     probe = "db"
     server_program = "on_site"
     is_rare = True
-    idle = "no database server that ioh knows runs here"
+    idle = "no supported database server is running"
 
     _servers: ClassVar[tuple[Server, ...] | None] = None
     _processes: ClassVar[ServerProcesses | None] = None
@@ -77,25 +77,25 @@ class Db(Layer):
 
     @classmethod
     def configure(cls, servers: tuple[Server, ...]) -> None:
-        """Watch these instead of those that ioh knows; call it before the loader is forked."""
+        """Measure these servers instead of the known ones; call it before the loader is forked."""
         known = dict.fromkeys((*OPS, *(probe.op for s in servers for probe in s.probes)))
         cls.spec = replace(SPEC, ops=tuple(known))
         cls._servers, cls._processes = servers, None
 
     @classmethod
     def servers(cls) -> tuple[Server, ...]:
-        """Those that ioh knows, or was told of; none where the library that reads them lacks."""
+        """The configured servers, else the known ones; none if msgspec is not installed."""
         if cls._servers is None:
             try:
                 from ioh.bpf.server_files import read_servers
-            except ImportError:  # /proc, which knows no statement, is read with psutil alone
+            except ImportError:  # psutil alone is enough to read /proc, which has no statements
                 return ()
             cls._servers = read_servers()
         return cls._servers
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
-        """Whether a server runs, ran a minute ago (it is being started again), or was named."""
+        """Whether a server is running, ran within a minute (a restart), or was named by path."""
         if cls._running(root):
             cls._seen_s = time.monotonic()
         return time.monotonic() - cls._seen_s < _KEPT_S
@@ -111,7 +111,7 @@ class Db(Layer):
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets of what says which server a thread works for, and the tables' sizes."""
+        """Offsets that tell which server a thread works for, and the tables' sizes."""
         del filters
         offsets = offset_defines(host.btf, _MEMBERS)
         if isinstance(offsets, Unavailable):
@@ -142,26 +142,26 @@ class Db(Layer):
         self._rate = EventRate()
 
     def server_pids(self) -> frozenset[int]:
-        """Those that run now."""
+        """The servers that are running."""
         return self._running(self.root)
 
     def learn_server(self, answer: Mapping[str, Any]) -> None:
-        """A server has its probes; which of the ops have one."""
-        if answer["files"]:  # none: it had ended already
+        """Note that a server has its probes, and for which ops."""
+        if answer["files"]:  # empty: it had already ended
             self._watched.add(int(answer["pid"]))
         self._seen_ops |= set(map(str, answer["link_ops"]))
 
     def too_dear(self) -> tuple[str, str]:
-        """What happens most, while all that is counted costs more than a fifth of a CPU."""
+        """The most frequent op, while counting all of them costs more than a fifth of a CPU."""
         op, per_s = self._rate.busiest(self._counts, time.monotonic())
         if op:
             self._seen_ops.discard(op)
             self._forgotten.add(op)
         pause = f"{PAUSE_S / 60:.0f} minutes"
-        return op, f"{op} is not counted for {pause}: {per_s:,.0f} events a second slow the servers"
+        return op, f"{op} is not counted for {pause}: {per_s:,.0f} events/s slow down the servers"
 
     def read(self, maps: Maps) -> LayerSample:
-        """Totals, sessions and waits by server; what none has a probe for is unknown."""
+        """Totals, sessions and waits by server; operations without a probe are unknown."""
         self._watched &= self.server_pids()
         ended = advance_epoch(maps["epoch"])
         by_server = self._totals.read(maps["totals"], ended)
@@ -172,7 +172,7 @@ class Db(Layer):
         }
         self._counts = {name: ops[name].count_total or 0 for name in self._seen_ops & ops.keys()}
         running = self._running_statements(maps["open_ops"])
-        # What runs is named now: it may have ended when its first operations are read.
+        # Name running servers now: one may have ended before its first operations are read.
         names = {pid: self._name_of(pid) for pid in (*by_server, *(self.server_pids() - {0}))}
         return LayerSample(
             source="bpf",
@@ -191,9 +191,9 @@ class Db(Layer):
         )
 
     def _running_statements(self, open_ops: Map) -> int:
-        """How many; a thread that was killed in the middle of one has none under way.
+        """Count them; a killed thread runs none.
 
-        What is let go of is under way no more: its end would be that of a later one's.
+        Operations that are no longer counted are dropped: a later one's end would end them.
         """
         running, forgotten = 0, self._forgotten
         self._forgotten = set()
@@ -208,7 +208,7 @@ class Db(Layer):
         return running
 
     def _retire(self, maps: Maps, by_server: dict[int, dict[str, OpTotals]]) -> None:
-        """Once a minute: a server that is started again is another process each time."""
+        """Once a minute, drop ended servers: each restart is another process."""
         self._tick += 1
         if self._tick % _RETIRE_TICKS or not self._knows_pids:
             return
@@ -219,7 +219,7 @@ class Db(Layer):
             by_server.pop(pid, None)
 
     def _name_of(self, pid: int) -> str:
-        """What a server was called when it was seen first, told apart from its like."""
+        """A server's name when first seen, with its pid if a running one has the same name."""
         if pid not in self._names:
             name = server_name(pid, self.root) or f"server {pid}"
             is_taken = any(
@@ -230,5 +230,5 @@ class Db(Layer):
         return self._names[pid]
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """Nothing in /proc knows a statement."""
-        return Unavailable("statements are seen by BPF only", "start ioh with sudo")
+        """Unavailable: /proc has no statements."""
+        return Unavailable("statements need BPF", "start ioh with sudo")

@@ -15,7 +15,7 @@ from ioh.procfs.processes import session_name
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-# The ops that a session's row has, in the order of the probe's indices.
+# The ops in a session's row, in the order of the probe's indices.
 SESSION_OPS = (
     "statement",
     "commit",
@@ -26,7 +26,7 @@ SESSION_OPS = (
     "lock_wait",
 )
 _OUTERS = SESSION_OPS[:2]
-# In the order of struct wait of probes/db.c; none is a part of another one.
+# In the order of struct wait of probes/db.c; none includes another.
 WAITS = (*SESSION_OPS[2:], "lwlock_wait", "cpu")
 _SESSION_KEY = struct.Struct("=II")
 _WAIT_KEY = struct.Struct("=II")
@@ -37,22 +37,22 @@ def _columns(op: str) -> str:
     what = op.replace("_", " ")
     return f"""
         {op}s_total | {what}/s | Number of {what}s.
-        {op}_ns_total | | Time of each {what}, added up.
-        {op}_us = 1e-3 * {op}_ns_total / {op}s_total | {what} µs | Mean {what}.
+        {op}_ns_total | | Time of all {what}s.
+        {op}_us = 1e-3 * {op}_ns_total / {op}s_total | {what} µs | Mean time of a {what}.
         """
 
 
 TABLES = tables(
     f"""
     wait | waits | within, wait, server | avg_inflight
-        waits_total    | times/s | Times.
-        wait_ns_total  |         | Time of all of them.
-        whole_ns_total |         | Time of all statements, or of all commits.
+        waits_total    | times/s | Waits.
+        wait_ns_total  |         | Time of all waits.
+        whole_ns_total |         | Time of all statements, or all commits.
         avg_inflight = 1e-9 * wait_ns_total | active |
-            Threads that were at it, on average: active sessions.
-        wait_us = 1e-3 * wait_ns_total / waits_total | mean µs | Mean time.
+            Mean number of threads in it: average active sessions.
+        wait_us = 1e-3 * wait_ns_total / waits_total | mean µs | Mean time of a wait.
         share_pct = 100 * wait_ns_total / whole_ns_total | share% |
-            Share of the time of all statements, or of all commits.
+            Share of the time of all statements, or all commits.
     session | sessions | pid, session, server | statements_per_s, commits_per_s, log_syncs_per_s
         {"".join(map(_columns, SESSION_OPS))}
     """
@@ -60,7 +60,7 @@ TABLES = tables(
 
 
 class Sessions:
-    """Running totals of each session; those that have been idle for a minute leave the table."""
+    """Running totals of each session; a session that is idle for a minute leaves the table."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -69,7 +69,7 @@ class Sessions:
         self._names: dict[bytes, tuple[str, str]] = {}
 
     def read(self, sessions: Map, servers: Mapping[int, str], seen: Collection[str]) -> Table:
-        """Rows by pid, what it works on, and server; what is not among ``seen`` is unknown."""
+        """Rows by pid, session name and server; ops that are not in ``seen`` are unknown."""
         self._tick += 1
         rows: dict[tuple[str, ...], Row] = {}
         for key, value in sessions.items_bytes():
@@ -99,7 +99,7 @@ class Sessions:
 
 
 class Waits:
-    """What statements and commits wait for, by server; what is not known is the rest."""
+    """What statements and commits wait for, by server; the unexplained time is the rest."""
 
     def __init__(self) -> None:
         self._rest: dict[tuple[int, str], int] = {}
@@ -111,7 +111,7 @@ class Waits:
         servers: Mapping[int, str],
         seen: Collection[str],
     ) -> Table:
-        """Rows by what waits, what for, and server; what is not among ``seen`` is unknown."""
+        """Rows by outer op, wait and server; waits that are not in ``seen`` are unknown."""
         found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
         for key, words in waits.sums(2 * len(WAITS)):
             server, outer = _WAIT_KEY.unpack(key)
@@ -128,13 +128,13 @@ class Waits:
                 inside = found.get((server, outer), {})
                 inside["rest"] = op.count_total, self._rest_ns(server, outer, whole, inside)
                 title = servers.get(server, f"server {server}")
-                for what, pair in inside.items():
-                    told = pair if what in known else (None, None)
-                    rows[outer, what, title] = (*told, whole)
+                for wait, pair in inside.items():
+                    shown = pair if wait in known else (None, None)
+                    rows[outer, wait, title] = (*shown, whole)
         return rows
 
     def retire(self, waits: Map, server: int) -> None:
-        """Make room: the server is no more."""
+        """Drop a server that has ended."""
         for outer, name in enumerate(_OUTERS):
             waits.delete(_WAIT_KEY.pack(server, outer))
             self._rest.pop((server, name), None)
@@ -142,7 +142,7 @@ class Waits:
     def _rest_ns(
         self, server: int, outer: str, whole: int, inside: Mapping[str, tuple[int, int]]
     ) -> int:
-        """Never less than before, though CPU time is told late."""
+        """Never less than before, although CPU time is reported late."""
         rest = max(0, whole - sum(spent for _, spent in inside.values()))
         self._rest[server, outer] = max(self._rest.get((server, outer), 0), rest)
         return self._rest[server, outer]

@@ -1,17 +1,17 @@
-"""Which operation costs too much to be counted: each of its events is a trap of who does it."""
+"""Finds an operation that costs too much to count: each event is a trap in the server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 MOST_EVENTS_PER_S = 200_000  # 1 µs each: a fifth of a CPU
-PAUSE_S = 600.0  # until it is tried again, at the cost of three readings
-_EVENTS = 2  # of an operation: its start and its end
+PAUSE_S = 600.0  # then it is tried again, at the cost of three readings
+_EVENTS = 2  # per operation: start and end
 _PATIENCE = 3  # readings in a row
 
 
 class EventRate:
-    """Watches running totals of several ops, reading by reading."""
+    """The event rate of several ops, from their running totals."""
 
     def __init__(self) -> None:
         self._last: Mapping[str, int] = {}
@@ -19,9 +19,9 @@ class EventRate:
         self._too_fast = 0
 
     def busiest(self, totals: Mapping[str, int], now_s: float) -> tuple[str, float]:
-        """The op with most events, and how many a second all have; ("", 0) while that is bearable.
+        """The op with most events, and the events/s of all ops; ("", 0) while that is bearable.
 
-        ``totals`` are running totals, by op, of those that are counted.
+        ``totals``: running totals by op, of the counted ops only.
         """
         before, spent_s = self._last, now_s - self._last_s
         self._last, self._last_s = totals, now_s

@@ -1,4 +1,4 @@
-"""Running totals of one breakdown: the busiest have rows of their own, the others share one."""
+"""Running totals of one breakdown: the busiest get their own rows, the others share one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ioh.model.sample import Table, others_key
 READ, WRITE, SYNC, FAULT = 0, 3, 6, 8
 COLUMNS, COLUMNS_WITH_FAULTS = 8, 11
 
-# More rows than the tallest terminal shows, and few enough to cost nothing when a host opens
-# thousands of files a second.
+# More than the tallest terminal shows, and few enough for a host that opens thousands of files a
+# second.
 MAX_ROWS = 256
-# Names are what a new row costs: to find, to make printable, to record.
+# A new row costs a name: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
-_NAMES_A_ROW = 4  # a file that is replaced each time has one name and many inodes
-_KEPT_TICKS = 5  # beyond their rest, of those in RoundRobin that are not at work
+_NAMES_A_ROW = 4  # a file that is replaced each time it is written has one name and many inodes
+_KEPT_TICKS = 5  # beyond their rest, for idle entries in RoundRobin
 _SPARE = 256
 
 Id = TypeVar("Id", bound=Hashable)
@@ -28,12 +28,12 @@ Key = tuple[str, ...]
 
 
 class FlowRows(Generic[Id]):
-    """Running totals by key; a table handed out is never changed again.
+    """Running totals by key; a table that was returned never changes.
 
-    All rows of a table add up to all that was ever added: what has no row of its own, and the
-    total of each row that is dropped, goes into the row of the others.  A row is dropped only
-    in a tick in which nothing was added to it.  Keys have ``parts`` parts; ``name``, which finds
-    one, is asked only for what gets a row.
+    The rows of a table add up to everything ever added: items without a row, and rows that are
+    dropped, are added to the row of the others.  A row is dropped only in a tick that adds nothing
+    to it.  Keys have ``parts`` parts; ``name`` finds an item's key, and is called only for items
+    that get a row.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FlowRows(Generic[Id]):
         self._name, self._most, self._newcomers = name, most, newcomers
         self._pending: dict[Id, list[int]] = {}
         self._names: dict[Id, Key] = {}
-        self._totals: dict[Key, tuple[int, ...]] = {}  # the one used last stands last
+        self._totals: dict[Key, tuple[int, ...]] = {}  # least recently used first
         self._touched: dict[Key, int] = {}
         self._others_key, self._others = others_key(parts), (0,) * columns
 
@@ -66,7 +66,7 @@ class FlowRows(Generic[Id]):
             row[column + 2] += ns
 
     def add_to_others(self, column: int, sums: tuple[int, int, int]) -> None:
-        """The same for several that were not distinguished."""
+        """Like add(), for items that the probe does not tell apart."""
         count, _, ns = sums
         numbers = (count, ns) if column == SYNC else sums
         row = [0] * self._columns
@@ -74,22 +74,22 @@ class FlowRows(Generic[Id]):
         self._fold([row])
 
     def forget_names(self, wanted: Callable[[Id], bool]) -> None:
-        """Ask for names again, of those that ``wanted`` says."""
+        """Forget the names of the items for which ``wanted`` is True."""
         self._names = {what: key for what, key in self._names.items() if not wanted(what)}
 
     def rename(self, wanted: Iterable[Id]) -> None:
-        """Ask at once for the names of those that have one: another row may be theirs now."""
+        """Find the names of these named items again, now: they may belong to other rows."""
         for what in wanted:
             if what in self._names:
                 self._names[what] = self._name(what)
 
     def call(self, what: Id, key: Key) -> None:
-        """What has a name is called this from now on."""
+        """Change the name of an item that has one."""
         if what in self._names:
             self._names[what] = key
 
     def table(self, tick: int, idle_since: int) -> Table:
-        """All rows as they are now, those left out that had nothing since a tick."""
+        """All rows, except those that are idle since tick ``idle_since``."""
         pending, self._pending = self._pending, {}
         for what in self._chosen(pending):
             key = self._names.get(what)
@@ -107,7 +107,7 @@ class FlowRows(Generic[Id]):
         return shown
 
     def _chosen(self, pending: dict[Id, list[int]]) -> Sequence[Id]:
-        """What gets a row of its own in this tick, or has one."""
+        """The items that have a row, or get one in this tick."""
         names = self._names
         fresh = [what for what in pending if what not in names]
         chosen: Sequence[Id] = list(pending)
@@ -123,7 +123,7 @@ class FlowRows(Generic[Id]):
         self._others = others
 
     def _drop_idle(self, idle_since: int) -> None:
-        """Drop rows that are idle for long, and of those that are idle as many as are too many."""
+        """Drop rows that have been idle for long, and excess rows, longest idle first."""
         touched = self._touched
         gone = list(islice(self._totals, max(0, len(self._totals) - self._most)))
         for key in islice(self._totals, len(gone), None):
@@ -140,7 +140,7 @@ class FlowRows(Generic[Id]):
 
 
 def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:
-    """Most of them by bytes, the rest by time: an fsync has no bytes."""
+    """Choose three quarters by bytes, the rest by time: an fsync has no bytes."""
 
     def size(what: Id) -> int:
         row = pending[what]
@@ -159,10 +159,10 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
 
 
 class RoundRobin(Generic[Id]):
-    """Whose turn it is to be looked at again, ``most`` in a tick: what was looked at longest ago.
+    """Choose which items to check again: per tick ``most``, those checked longest ago.
 
-    Nothing is looked at again within ``rest`` ticks.  ``is_known``: what is new was looked at
-    just now, by others; else it comes first.
+    No item is checked again within ``rest`` ticks.  ``is_known``: new items count as just checked;
+    otherwise they come first.
     """
 
     def __init__(self, most: int, rest: int, *, is_known: bool) -> None:
@@ -170,7 +170,7 @@ class RoundRobin(Generic[Id]):
         self._looked: dict[Id, int] = {}
 
     def take(self, at_work: Collection[Id], tick: int) -> list[Id]:
-        """Those that are to be looked at now."""
+        """The items to check now."""
         looked, new = self._looked, tick if self._is_known else 0
         for what in at_work:
             looked.setdefault(what, new)

@@ -1,4 +1,4 @@
-"""Who did what to which file: turns the probe's ``flows`` map into the layer's tables."""
+"""Turns the probe's ``flows`` map into tables: which process did what to which file."""
 
 from __future__ import annotations
 
@@ -32,38 +32,37 @@ _FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, name
 _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
 _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
-OTHER_FILES = (1 << 64) - 1  # the inode number that stands for more files than the probe has room
+OTHER_FILES = (1 << 64) - 1  # inode number of all files beyond the probe's room
 _PATH_HEAD = struct.Struct("=II")  # length, complete
-_IN_NO_FOLDER = 2  # of complete
-_PATH_BYTES = 1288  # behind its names a path of NFS has dentries
+_IN_NO_FOLDER = 2  # a value of complete
+_PATH_BYTES = 1288  # with NFS, dentries follow the names
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
 _COMM_AT = 24
-# All entries are read in each tick.  With more than this, idle ones go after two ticks; with more
-# than _MOST those that did least go, too, where the probe has another entry for what they do.
+# Each tick reads all entries.  Above this number, idle ones are dropped after two ticks.  Above
+# _MOST, so are those that did least, if the probe counts them in another entry from then on.
 _CROWDED = 512
 _CROWDED_IDLE_TICKS = 2
 _MOST = 2048
 _SPARE_NAMES = 1024
-# A folder that a file lies in can be renamed, and a process can become another program, unseen.
+# The probe does not see a renamed folder above a file, or a process' exec.
 _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
-# Beside inode 0, by the key's name: msync names no file, and SWAP_NAME of probes/syscall_fault.h.
+# With inode 0, by the key's name: msync has no file, swap has SWAP_NAME of probes/syscall_fault.h.
 _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
 
 _COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
 
-FileId = tuple[int, int, int]  # ino, dev, its name's hash, or 0
-_Seen = tuple[int, int, int, int]  # count, bytes, ns, the tick in which they last changed
+FileId = tuple[int, int, int]  # ino, dev, hash of the name or 0
+_Seen = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
 
 
 class FlowTables:
-    """Running totals by process, file and mount, fed with the increments of each flow.
+    """Running totals by process, file and mount, from the increments of each flow.
 
-    The map's entries come and go (idle ones are dropped to make room); what they counted stays
-    in the rows here until the rows themselves have been idle for long.  Only what has a row of
-    its own is named.  ``has_others``: the probe counts what has no entry of its own with
-    OTHER_FILES.
+    Idle entries of the map are dropped to make room.  Their counts stay in the rows here until the
+    rows have been idle for long.  Only items with their own row get a name.  ``has_others``: the
+    probe counts files without an entry under OTHER_FILES.
     """
 
     def __init__(
@@ -80,12 +79,12 @@ class FlowTables:
         self._map: Map
         self._tick = 0
         self._seen: dict[bytes, _Seen] = {}
-        self._retired: dict[bytes, bytes] = {}  # values of this tick's
-        self._flow_of: dict[int, bytes] = {}  # one of this tick's for each process
-        self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where it is the same for all files
-        # On another file than before, as is whoever became another program or got a used pid.
+        self._retired: dict[bytes, bytes] = {}  # values of the entries dropped in this tick
+        self._flow_of: dict[int, bytes] = {}  # an entry of each process active in this tick
+        self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where all files have the same mount
+        # Processes with a new entry: each may have called exec, or have a reused pid.
         self._newly_at_work: set[int] = set()
-        # As the probe reports them: names, whether they are all, dentries.
+        # As the probe reports them: names, whether complete, dentries.
         self._paths: dict[FileId, tuple[bytes, int, tuple[int, ...]]] = {}
         self._roots = MountRoots()
         self._files: dict[FileId, Location] = {}
@@ -99,12 +98,12 @@ class FlowTables:
         self._by_mount = FlowRows[tuple[str, str]](2, lambda mount: mount, columns=columns)
 
     def read(self, flows: Map, paths: Map, mount_roots: Map | None = None) -> dict[str, Table]:
-        """Take in what happened since the last tick."""
+        """Add everything since the last tick; return the tables."""
         self._tick += 1
         self._map = flows
         if self._mounts.refresh():
             self._mount_of_dev.clear()
-            self._files.clear()  # the paths stay, where they are seen is looked up again
+            self._files.clear()  # locate all paths again
             self._forget_names(lambda _: True)
         self._roots.read(mount_roots)
         renamed = {self._learn_path(key, value) for key, value in paths.drain()} - {None}
@@ -121,10 +120,10 @@ class FlowTables:
         return tables
 
     def _take_in(self, sums: list[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
-        """Add what is new; returns the entries to drop."""
+        """Add the increments of all entries; return the entries to drop."""
         seen_by_key, dropped = self._seen, []
-        at_work: dict[FileId, bytes] = {}  # an entry of each file that has been located
-        # Room for newcomers matters more than keeping idle entries, once they are many.
+        at_work: dict[FileId, bytes] = {}  # an entry of each active file with a location
+        # With many entries, room for new ones matters more than keeping idle ones.
         is_crowded = len(sums) > _CROWDED
         oldest = self._tick - (_CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS)
         excess = len(sums) - _MOST if self._has_others else 0
@@ -143,7 +142,7 @@ class FlowTables:
                     dropped.append(key)
             elif file in self._files:
                 at_work[file] = key
-        # As above: the probe reports the path again.
+        # The probe reports the path of a dropped entry again.
         self._asked_for = self._file_turns.take(at_work, self._tick)
         dropped += [key for _, key in nsmallest(excess - len(dropped), done)]
         return dropped + [at_work[file] for file in self._asked_for]
@@ -160,7 +159,7 @@ class FlowTables:
         return ino, dev, name
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
-        """Add a flow's increments to every row that it is part of; returns its file."""
+        """Add a flow's increments to all its rows; return its file."""
         ino, dev, tgid, op, name = _FLOW_KEY.unpack(key)
         file, column = (ino, dev, name), self._column_of_op[op]
         self._flow_of[tgid] = key
@@ -175,7 +174,7 @@ class FlowTables:
         return file
 
     def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> FileId:
-        """Add what a flow has grown by since it was seen; returns its file."""
+        """Add a flow's increments since it was last seen; return its file."""
         count, size, ns = sums
         if seen is not None and seen[0] <= count:
             sums = count - seen[0], size - seen[1], ns - seen[2]
@@ -184,9 +183,9 @@ class FlowTables:
         return file
 
     def _lacks_name(self, file: FileId) -> bool:
-        """Whether to drop its entry: the probe notes a name whenever it makes one.
+        """Whether to drop its entry: the probe reports the name when it makes a new one.
 
-        It does so after the first operation (libaio: at the reap), which may be after the read.
+        The name comes after the first operation (libaio: when reaped), so it can miss this tick.
         """
         if file[0] in {0, OTHER_FILES}:
             return False
@@ -203,7 +202,7 @@ class FlowTables:
                 self._processes.call(tgid, (str(tgid), name))
 
     def _name_process(self, tgid: int) -> tuple[str, str]:
-        """The process' name now, else the one that the probe saw (it may have exited)."""
+        """The process' current name, else the one that the probe saw (it may have exited)."""
         name = read_comm(tgid, self._root) if self._are_pids_the_kernels else None
         if name is None:
             key = self._flow_of[tgid]
@@ -219,11 +218,11 @@ class FlowTables:
         return (self._locate(file).path,)
 
     def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
-        """Let rows ask again what some files are called."""
+        """Make the rows of some files find their names again."""
         self._by_file.forget_names(wanted)
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
-        """Mount point and type; of most file systems they are the same for all files."""
+        """Mount point and type; on most file systems all files have the same."""
         ino, dev, name = file
         if ino == 0:
             return _IN_NO_FILE[name]
@@ -243,7 +242,7 @@ class FlowTables:
         return found
 
     def _look_up(self, file: FileId) -> Location:
-        """Where the user finds a file: below its mount, else named as well as can be."""
+        """Where the user finds a file: a path below its mount, or the best name available."""
         ino, dev, name = file
         if ino == 0:
             return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
@@ -253,7 +252,7 @@ class FlowTables:
             depth = self._roots.depth(mount.id, dentries)
             if depth is not None:
                 return place(mount, "".join(f"/{name}" for name in reversed(names[:depth])))
-        if complete == _IN_NO_FOLDER and names == ["/"]:  # known by its handle alone
+        if complete == _IN_NO_FOLDER and names == ["/"]:  # opened by handle
             names = []
         elif complete == _IN_NO_FOLDER and names:
             return Location(printable(names[0]), "(memory)", "", "")
@@ -261,7 +260,7 @@ class FlowTables:
         found = self._mounts.locate(dev, path) if complete else None
         if found is not None:
             return found
-        # Deeper than the probe walks, or seen through no mount of this namespace (a container's).
+        # Deeper than the probe walks, or on no mount of this namespace (a container's).
         major, minor = split_dev(dev)
         top = self._mounts.locate(dev, "/")
         where = top.mount_point if top is not None else f"device {major}:{minor}"
@@ -273,7 +272,7 @@ class FlowTables:
         return Location(f"{where}:{shown}", where, fstype, "")
 
     def _learn_path(self, key: bytes, value: bytes) -> FileId | None:
-        """Take in a name; returns its file (numbers are used again) where that had another."""
+        """Note a path; return its file if that had another one (inode numbers are reused)."""
         file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
         names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
@@ -285,7 +284,7 @@ class FlowTables:
         return None if self._files.pop(file, None) is None else file
 
     def _retire(self, keys: list[bytes]) -> None:
-        """Drop entries; what was added since the last read is kept."""
+        """Drop entries, and add their increments since the last read."""
         for key, value, (count, size, ns) in self._map.take_sums(keys, 3):
             self._retired[key] = value
             seen = self._seen.pop(key, None)
@@ -293,12 +292,12 @@ class FlowTables:
                 self._add(key, (count, size, ns), seen)
                 del self._seen[key]
         for key in keys:
-            self._seen.pop(key, None)  # of an entry that was gone already
+            self._seen.pop(key, None)  # if the entry was already gone
 
     def _forget_files(self) -> None:
-        """Forget the names of files without entries, now and then.
+        """From time to time, forget the names of files without entries.
 
-        The probe reports a file's name again when it makes a new entry for it.
+        The probe reports the name again with a new entry.
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return

@@ -1,4 +1,4 @@
-"""NFS client: READ, WRITE and COMMIT from the client's decision to send to the answer."""
+"""NFS client: READ, WRITE and COMMIT, from the client's decision to send until the reply."""
 
 from __future__ import annotations
 
@@ -38,48 +38,48 @@ if TYPE_CHECKING:
 
 
 def _rpc_metrics(op: str) -> str:
-    """Where the time of one procedure's calls went, as mountstats splits it."""
+    """Times of one procedure's calls, split as in mountstats."""
     calls, verb = f"rpc_{op}s_total", op.upper()
     return f"""
-        {calls} | | {verb} calls, each attempt counted, as in mountstats.
-        rpc_{op}_queue_ns_total | | Time {verb} calls waited to be sent.
+        {calls} | | {verb} calls, counting each attempt, as in mountstats.
+        rpc_{op}_queue_ns_total | | Time {verb} calls waited before sending.
         rpc_{op}_rtt_ns_total | | Time from sending a {verb} to its reply.
-        rpc_{op}_execute_ns_total | | Time of {verb} calls in all.
+        rpc_{op}_execute_ns_total | | Total time of {verb} calls.
         rpc_{op}_queue_us = 1e-3 * rpc_{op}_queue_ns_total / {calls} | {op} queue |
-            Mean time a {verb} waited to be sent.
+            Mean time a {verb} waited before sending.
         rpc_{op}_rtt_us = 1e-3 * rpc_{op}_rtt_ns_total / {calls} | rtt |
             Mean time from sending a {verb} to its reply: network and server.
         rpc_{op}_execute_us = 1e-3 * rpc_{op}_execute_ns_total / {calls} | exe |
-            Mean time of a {verb} call in all.
+            Mean total time of a {verb} call.
         """
 
 
 # In the order of struct answers in probes/nfs_client.c.
 ANSWERS = numbers(
     """
-    granted_unstable_total      |                | WRITEs that the server answered UNSTABLE.
-    granted_data_sync_total     |                | WRITEs that the server answered DATA_SYNC.
-    granted_file_sync_total     |                | WRITEs that the server answered FILE_SYNC.
-    short_reads_total | shortR/s | READs that got less than asked before the end of file.
-    eof_reads_total | | READs that got less than asked at the end of file.
-    short_writes_total          | shortW/s       | WRITEs of which the server took a part only.
-    unlisted_total | | Operations in the totals but not in the tables (full).
+    granted_unstable_total      |                | WRITEs that the server answered as UNSTABLE.
+    granted_data_sync_total     |                | WRITEs that the server answered as DATA_SYNC.
+    granted_file_sync_total     |                | WRITEs that the server answered as FILE_SYNC.
+    short_reads_total | shortR/s | READs that returned less than requested, before end of file.
+    eof_reads_total | | READs that returned less than requested, at end of file.
+    short_writes_total          | shortW/s       | WRITEs that the server accepted only in part.
+    unlisted_total | | Operations that are in the totals but not in the tables (full).
     """
 )
 
-# What each mount has as each server.
+# Columns of mounts and of servers.
 _COUNTERS = """
-reads_total       | r/s       | READs, each attempt counted.
-read_bytes_total  | rB/s      | Bytes that READs moved.
+reads_total       | r/s       | READs, counting each attempt.
+read_bytes_total  | rB/s      | Bytes transferred by READs.
 read_ns_total     |           | Time of all READs.
 read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
-writes_total      | w/s       | WRITEs, each attempt counted.
-write_bytes_total | wB/s      | Bytes that WRITEs moved.
+writes_total      | w/s       | WRITEs, counting each attempt.
+write_bytes_total | wB/s      | Bytes transferred by WRITEs.
 write_ns_total    |           | Time of all WRITEs.
 write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
 commits_total     | c/s       | COMMITs.
 retransmits_total | retrans/s | Requests sent again.
-timeouts_total    | timeo/s   | Times that a reply was not waited for longer.
+timeouts_total    | timeo/s   | RPC timeouts.
 """
 
 SPEC = LayerSpec(
@@ -92,15 +92,15 @@ SPEC = LayerSpec(
     metrics=(
         *numbers(
             f"""
-            app_read_bytes_total        |                | Bytes that programs read of NFS files.
-            cached_read_bytes_total     |                | Of these, bytes that no READ fetched.
+            app_read_bytes_total        |                | Bytes that programs read from NFS files.
+            cached_read_bytes_total     |                | Of these, bytes that needed no READ.
             cached_pct = 100 * cached_read_bytes_total / app_read_bytes_total | cached% |
-                Share of bytes read that came from this client's page cache.
+                Share of bytes read from this client's page cache.
             {_rpc_metrics("read")}
             {_rpc_metrics("write")}
             {_rpc_metrics("commit")}
             rpc_retransmits_total       | rpc retrans/s  | Requests sent again, all procedures.
-            rpc_timeouts_total          | rpc timeouts/s | Times a reply was not waited for longer.
+            rpc_timeouts_total          | rpc timeouts/s | RPC timeouts, all procedures.
             """
         ),
         *ANSWERS,
@@ -113,10 +113,10 @@ SPEC = LayerSpec(
             wsize_bytes       | wsize     | Largest WRITE.
             connections       | conns     | Connections to the server (nconnect).
             slots_used        | slots     | Most requests ever in flight on these connections.
-            slots_limit | of | Most requests that this host lets be in flight (the server may allow
-                fewer): nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.
-            unanswered        |           | Requests sent less replies; those given up stay in it.
-            silent_s | | How long a request has waited with no reply at all; 0 if none is known to.
+            slots_limit | of | Most requests in flight that this host allows (the server may allow
+                fewer): nfs.max_session_slots since NFSv4.1, before that sunrpc's per connection.
+            unanswered        |           | Requests sent minus replies, including those given up.
+            silent_s | | Seconds that a request has waited without any reply; 0 if none is known to.
         server | servers | server, address | {BY_BYTES}
             {_COUNTERS}
         process | processes | pid, comm | {BY_BYTES}
@@ -124,16 +124,16 @@ SPEC = LayerSpec(
         file | files | path | {BY_BYTES}
             {FLOW}
         procedure | procedures | version, procedure | calls_per_s
-            calls_total       | calls/s   | Calls, each attempt counted.
+            calls_total       | calls/s   | Calls, counting each attempt.
             errors_total      | err/s     | Calls that failed; ENOENT is normal for LOOKUP.
-            queue_ns_total    |           | Time spent waiting to be sent.
+            queue_ns_total    |           | Time spent waiting before sending.
             rtt_ns_total      |           | Time from sending to the reply.
-            execute_ns_total  |           | Time of whole calls.
+            execute_ns_total  |           | Total time of the calls.
             retransmits_total | retrans/s | Requests sent again.
-            timeouts_total    | timeo/s   | Times that the client gave up waiting for a reply.
+            timeouts_total    | timeo/s   | RPC timeouts.
             queue_us = 1e-3 * queue_ns_total / calls_total | queue µs | Mean wait before sending.
             rtt_us = 1e-3 * rtt_ns_total / calls_total | rtt µs | Mean time to the reply.
-            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time in all.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean total time.
         """
     ),
     lost=("map_full", "no_start"),
@@ -157,7 +157,7 @@ _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 
 
 class NfsClient(Layer):
-    """What this machine's NFS mounts ask of their servers, with mountstats beside it."""
+    """Calls of this machine's NFS mounts, plus the kernel's own counters in mountstats."""
 
     spec = SPEC
     probe = "nfs_client"
@@ -176,12 +176,12 @@ class NfsClient(Layer):
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
-        """Whether an NFS file system is mounted, in any mount namespace."""
+        """Whether any mount namespace has an NFS mount."""
         return is_any_mounted(root)
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets in the structs of the NFS client and of sunrpc."""
+        """Offsets in the structs of the NFS client and sunrpc."""
         shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
@@ -198,7 +198,7 @@ class NfsClient(Layer):
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
-        """Read each mount's totals, and from mountstats what the kernel counts itself."""
+        """Read each mount's totals, and the kernel's own counters from mountstats."""
         mounts = read_mountstats(self.root)  # before the tick ends: it takes milliseconds
         ended = advance_epoch(maps["epoch"])
         parts = self._totals.read(maps["totals"], ended)
@@ -232,7 +232,7 @@ class NfsClient(Layer):
         )
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """Read /proc/self/mountstats alone: means, but no percentiles, files or processes."""
+        """Read only /proc/self/mountstats: means, but no percentiles, files or processes."""
         mounts = read_mountstats(self.root)
         if mounts is None:
             return Unavailable("/proc/self/mountstats cannot be read", "is /proc mounted?")
@@ -262,7 +262,7 @@ class NfsClient(Layer):
 
 
 def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:
-    """The layer's metrics out of the procedures' counters, versions added up."""
+    """The layer's RPC metrics: the procedures' counters, summed over versions."""
     values: dict[str, Value] = {}
     for op in ("read", "write", "commit"):
         names = SAME_AS.get(op.upper(), (op.upper(),))

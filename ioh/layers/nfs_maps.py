@@ -1,4 +1,4 @@
-"""What the layers of NFS' client and server share: columns, offsets, procedures, sampled calls."""
+"""Shared by the NFS client and server: columns, offsets, procedures, sampled calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import PLEASE_REPORT, known_offsets, offset_defines
+from ioh.layers.base import PLEASE_REPORT, dentry_alias, known_offsets, offset_defines
 from ioh.layers.part_totals import part_defines
 from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
 from ioh.model.printable import printable
@@ -44,7 +44,7 @@ _FLOW_BYTES = 40
 _AF_INET = 2
 _KEY = struct.Struct("=IIH2s16s")  # XID, op, family, port, address
 _NS, _LEVEL = struct.Struct("=Q"), struct.Struct("=I")
-_ENOUGH = 256  # calls of a sample
+_ENOUGH = 256  # sampled calls per tick
 _FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
 
 
@@ -55,14 +55,12 @@ def nfs_defines(
     of_call: tuple[str, ...],
     lost: tuple[str, ...],
 ) -> dict[str, int | str] | Unavailable:
-    """What both of NFS' probes are compiled with; without all ``of_call`` no call is sampled."""
+    """Constants of both NFS probes; no call is sampled unless the kernel has all of ``of_call``."""
     offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets
     calls = known_offsets(host.btf, *of_call) if filters.sample_calls else {}
-    # In union d_u until it lost its name, between Linux 6.12 and 7.2.
-    aliases = (host.btf.offset("dentry", path) for path in ("d_u.d_alias", "d_alias"))
-    alias = next((offset for offset in aliases if offset is not None), None)
+    alias = dentry_alias(host.btf)
     if alias is None:
         return Unavailable("this kernel's struct dentry has no d_alias", PLEASE_REPORT)
     return {
@@ -76,7 +74,7 @@ def nfs_defines(
 
 
 def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Counters of each procedure in struct procedure's order, by version and name."""
+    """Counters of each procedure, in struct procedure's order, by version and name."""
     found: dict[tuple[str, ...], tuple[int, ...]] = {}
     for key, counters in procedures.sums(PROCEDURE_WORDS):
         version, name = PROCEDURE_KEY.unpack(key)
@@ -86,16 +84,16 @@ def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
 
 
 def address_text(family: int, address: bytes) -> str:
-    """``10.0.0.7`` or ``2001:db8::7``; "" for a family that is neither."""
+    """``10.0.0.7`` or ``2001:db8::7``; "" for any other family."""
     if family == _AF_INET:
         return str(ipaddress.IPv4Address(address[:4]))
     return str(ipaddress.IPv6Address(address)) if family == 10 else ""
 
 
 class SampledCalls:
-    """Takes the calls out of the map, and has the probe keep fewer where there are many.
+    """Take sampled calls out of the map; make the probe sample fewer if there are many.
 
-    ``kinds``: the layer's ops in the probe's order, each as one of CALL_OPS.
+    ``kinds``: one of CALL_OPS for each of the layer's ops, in the probe's order.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:
@@ -104,7 +102,7 @@ class SampledCalls:
         self._done = 0
 
     def read(self, maps: Maps, ops: Mapping[str, OpTotals]) -> Calls:
-        """The newest calls of ``ops`` and those of the samples before; () if none are kept."""
+        """The newest calls of ``ops``, and earlier ones; () if calls are not sampled."""
         if "sampled" not in maps:
             return ()
         done = sum(op.count_total or 0 for op in ops.values())

@@ -1,4 +1,4 @@
-"""What the kernel itself counts of NFS mounts: tables by mount and server, cached reads."""
+"""The kernel's own counters of NFS mounts: tables by mount and server, cached reads."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ioh.procfs.mountstats import NfsMount, add_procedures, slots_limit, stats_o
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
-# A call that waits is sent again within that time with timeo=600; one whose program was killed, or
-# that was given up, never is, and there is nothing that an idle mount waits for.
+# With timeo=600 a waiting call is sent again within this time.  A call that was given up, or whose
+# program was killed, is never sent again; then an idle mount waits for nothing.
 _FORGOTTEN_S = 150.0
 _SHARED = (
-    "mounts of one file system of a server have the same counters (one superblock): each of their "
-    "rows shows what was done on all of them; sums count it once"
+    "mounts of the same server file system share their counters (one superblock): each of their "
+    "rows shows the sum of all of them; totals count it once"
 )
 
 
 def is_any_mounted(root: Path) -> bool:
-    """Whether any mount namespace has an NFS mount, without a look at the mounts.
+    """Whether any mount namespace has an NFS mount, without reading the mounts.
 
-    A mount holds the module of its NFS version, which ioh's probes do not touch.  Where the
-    versions are built into the kernel, nothing can be unloaded and nothing needs to be looked up.
+    A mount holds the module of its NFS version, which ioh's probes do not use.  If the versions are
+    built into the kernel, no module can be unloaded: always True.
     """
     counts = [read_line(path_under(root, f"sys/module/{name}/refcnt")) for name in _VERSIONS]
     if any(count is not None for count in counts):
@@ -61,10 +61,10 @@ def _added(row: tuple[int, ...] | None, counted: tuple[int, ...]) -> tuple[int, 
 
 
 class MountCounters:
-    """Tables by mount and server, and what the page cache spared the server.
+    """Tables by mount and server, and bytes read from the page cache.
 
-    Rows add up what their superblocks have grown by since the first reading: where a mount comes
-    or goes, its superblock's history is no traffic of that moment.
+    Rows add up the growth of their superblocks since the first reading: when a mount comes or goes,
+    its superblock's history does not count as traffic.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -75,12 +75,12 @@ class MountCounters:
         self._by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._silences: dict[SuperblockId, _Silence] = {}
-        self._ahead: dict[SuperblockId, int] = {}  # bytes fetched and not yet read
+        self._ahead: dict[SuperblockId, int] = {}  # bytes fetched but not yet read
         self.app_bytes = 0
         self.cached_bytes = 0
 
     def update(self, mounts: list[NfsMount]) -> dict[str, Table]:
-        """Take in one reading of mountstats."""
+        """Add one reading of mountstats; return the tables."""
         now_s = self._clock()
         self.superblocks = self._superblocks.take_in(mounts, now_s)
         by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -107,15 +107,15 @@ class MountCounters:
         }
 
     def notes(self) -> tuple[str, ...]:
-        """What the rows of the mounts do not say."""
+        """What a user must know to read the rows."""
         if all(len(superblock.mounts) == 1 for superblock in self.superblocks):
             return ()
         return (_SHARED,)
 
     def _note_cached(self, superblock: Superblock) -> None:
-        """Bytes read by programs and not fetched, in this tick or ahead in an earlier one.
+        """Count bytes that programs read and no READ fetched, in this tick or earlier.
 
-        Read-ahead that nobody comes to read hides as many bytes of later hits: never too much.
+        Unused read-ahead hides the same number of later hits: the count is never too high.
         """
         if superblock.is_new:
             self._ahead[superblock.id] = 0
@@ -128,7 +128,7 @@ class MountCounters:
         self._ahead[superblock.id] = max(0, ahead)
 
     def _waiting(self, superblock: Superblock, now_s: float) -> tuple[Value, ...]:
-        """How many requests have no reply, and how long there has been none at all."""
+        """How many requests have no reply, and for how long no reply has come at all."""
         sent, replied = superblock.grown.sent, superblock.grown.replied
         if sent is None or replied is None:
             return (None, None)
@@ -136,13 +136,13 @@ class MountCounters:
         return (max(0, sent - replied), silence.note(sent, replied, now_s))
 
     def _forget(self) -> None:
-        """Forget what is no longer mounted."""
+        """Forget unmounted superblocks."""
         ids = {superblock.id for superblock in self.superblocks}
         self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in ids}
         self._silences = {key: one for key, one in self._silences.items() if key in ids}
 
     def metrics(self) -> dict[str, Value]:
-        """The layer's metrics that come from here."""
+        """The layer's metrics from mountstats."""
         return {
             "app_read_bytes_total": self.app_bytes,
             "cached_read_bytes_total": self.cached_bytes,
@@ -150,19 +150,18 @@ class MountCounters:
 
 
 class _Silence:
-    """Since when no reply has come to a mount's connections, though a request was sent."""
+    """Since when a mount's connections have had a request, but no reply."""
 
     def __init__(self) -> None:
         self._sent: int | None = None
         self._replied = 0
         self._since_s: float | None = None
-        self._asked_s = 0.0  # when a request was last seen to be sent
+        self._asked_s = 0.0  # when the last new request was seen
 
     def note(self, sent: int, replied: int, now_s: float) -> float:
-        """Take in their counts; seconds since the first request after the last reply, at least.
+        """Add a reading; return the seconds since the first request after the last reply, at least.
 
-        A request and a reply between two looks may have come in any order: then nobody is known
-        to wait.
+        If both a request and a reply came between two readings, their order is unknown: 0.
         """
         is_asked = self._sent is not None and sent > self._sent
         if self._sent is None or replied != self._replied:
@@ -197,7 +196,7 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
 
 
 def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT as mountstats has them; it does not distinguish kinds of WRITE."""
+    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
     moved = {
         "READ": sum(mount.server_read_bytes for mount in mounts),
         "WRITE": sum(mount.server_write_bytes for mount in mounts),
@@ -219,7 +218,7 @@ def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
 
 
 def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Counters of each procedure in struct procedure's order, by version and name."""
+    """Counters of each procedure, in struct procedure's order, by version and name."""
     rows: dict[tuple[str, ...], tuple[int, ...]] = {}
     for mount in mounts:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"

@@ -1,4 +1,4 @@
-"""NFS server: READ, WRITE and COMMIT as the kernel's server (nfsd) serves them."""
+"""NFS server: READ, WRITE and COMMIT served by the kernel's server (nfsd)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, offset_defines
+from ioh.layers.base import Event, Layer, argument_at, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_maps import (
@@ -52,12 +52,12 @@ SPEC = LayerSpec(
         threads              | threads   | Threads of nfsd.
         busy_threads         | busy      | Threads serving a call at the sample instant.
         max_block_bytes      |           | Largest READ or WRITE that the server offers.
-        replayed_calls_total | replays/s | Calls answered from the cache of replies.
-        queued_total         |           | Times that a connection had a request for a thread.
-        woken_total          |           | Times that an idle thread took it at once.
+        replayed_calls_total | replays/s | Calls answered from the reply cache.
+        queued_total         |           | Times that a connection was queued for a thread.
+        woken_total          |           | Times that an idle thread took it immediately.
         at_once_pct = 100 * woken_total / queued_total | at once% |
-            Share of requests for which a thread was idle; the others wait for one.
-        unlisted_total       |           | Operations in the totals but not in the tables (full).
+            Share of requests that found an idle thread; the others wait for one.
+        unlisted_total | | Operations that are in the totals but not in the tables (full).
         """
     ),
     tables=tables(
@@ -69,10 +69,10 @@ SPEC = LayerSpec(
         export | file systems | mount, fstype | {BY_BYTES}
             {FLOW}
         procedure | procedures | version, procedure | calls_per_s
-            calls_total      | calls/s | Calls, each attempt counted.
+            calls_total      | calls/s | Calls, counting each attempt.
             errors_total     | err/s   | Calls that failed; ENOENT is normal for LOOKUP.
-            execute_ns_total |         | Time of whole calls.
-            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time to serve one.
+            execute_ns_total |         | Total time of the calls.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time to serve a call.
         """
     ),
     lost=("map_full", "no_start"),
@@ -133,14 +133,14 @@ class ClientTables(FlowTables):
 
 
 def name_client(family: int, port: bytes, address: bytes) -> str:
-    """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for a family that is neither."""
+    """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for any other family."""
     number = int.from_bytes(port, "big")
     text = address_text(family, address)
     return f"[{text}]:{number}" if ":" in text else f"{text}:{number}" if text else "?"
 
 
 class NfsServer(Layer):
-    """What this machine's NFS server does for its clients."""
+    """Calls that this machine's NFS server serves."""
 
     spec = SPEC
     probe = "nfs_server"
@@ -167,19 +167,18 @@ class NfsServer(Layer):
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets in the structs of nfsd and of sunrpc's server side."""
+        """Offsets in the structs of nfsd and of sunrpc's server."""
         shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
         stable = offset_defines(host.btf, *_STABLE)
         if isinstance(stable, Unavailable):
             return stable
-        opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
             **shared,
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
-            "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,
+            "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),
         }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
@@ -191,7 +190,7 @@ class NfsServer(Layer):
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
-        """Read each exported file system's totals, clients, files and procedures."""
+        """Read each exported file system's totals, and the tables."""
         ended = advance_epoch(maps["epoch"])
         parts = self._totals.read(maps["totals"], ended)
         stats = read_nfsd(self.root)
@@ -221,7 +220,7 @@ class NfsServer(Layer):
         )
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """Read /proc/net/rpc/nfsd alone: counts and bytes, no times, files or clients."""
+        """Read only /proc/net/rpc/nfsd: counts and bytes, but no times, files or clients."""
         stats = read_nfsd(self.root)
         if stats is None:
             return Unavailable("/proc/net/rpc/nfsd cannot be read", "is the nfsd module loaded?")

@@ -1,4 +1,4 @@
-"""NFS mounts by superblock: those of one superblock have its counters, which count once."""
+"""NFS mounts by superblock: mounts of one superblock share its counters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ioh.model.printable import printable
 from ioh.procfs.mountinfo import Mount, MountTable
 from ioh.procfs.mountstats import NfsMount, add_mount, grown_since, has_fallen
 
-# mountstats has whole seconds, and is read a little before the clock.
+# mountstats has whole seconds and is read shortly before the clock.
 _SLACK_S = 1.0
 
-# A dev_t; export and mount point where mountinfo has no such mount.
+# A dev_t, or export and mount point if mountinfo does not list the mount.
 SuperblockId = int | tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Superblock:
-    """One file system of a server, mounted at one place or several.
+    """One file system of a server, with one or several mounts.
 
     Shape:
-        ``mounts``: the oldest first, all with the same counters.  ``grown`` is the first of them
-        with what these counters have grown by since the reading before; ``is_new``: there was
-        none.  ``address`` is the server's, ``""`` where mountinfo does not say.
+        ``mounts``: oldest first, all with the same counters.  ``grown``: the first of them, with
+        the growth of its counters since the last reading; ``is_new``: there was none.
+        ``address``: the server's, ``""`` if mountinfo does not have it.
     """
 
     id: SuperblockId
@@ -35,11 +35,11 @@ class Superblock:
 
 
 class Superblocks:
-    """Finds which mounts share a superblock, and what each superblock has grown by.
+    """Finds which mounts share a superblock, and the growth of each superblock.
 
-    The kernel gives mounts of one server, file system and options one superblock, whatever their
-    paths (nfs_compare_super()), as it does bind mounts; /proc/self/mountstats prints its
-    counters for each of them and does not say so.  mountinfo has its dev_t.
+    Mounts of one server file system with the same options share a superblock, whatever their paths
+    (nfs_compare_super()); so do bind mounts.  /proc/self/mountstats prints its counters for each of
+    them, without a hint.  mountinfo has its dev_t.
     """
 
     def __init__(self, root: Path) -> None:
@@ -49,15 +49,15 @@ class Superblocks:
         self._looked_s: float | None = None
 
     def take_in(self, mounts: list[NfsMount], now_s: float) -> list[Superblock]:
-        """Take in one reading of mountstats, in the order of its first mounts."""
-        if self._where.refresh():  # after the reading: whatever is missing is gone by now
+        """Group one reading of mountstats, in the order of the first mounts."""
+        if self._where.refresh():  # after the reading: a mount missing here has gone
             self._places = self._read_places()
         by_id: dict[SuperblockId, list[NfsMount]] = {}
         addresses: dict[SuperblockId, str] = {}
         count: Counter[tuple[str, str]] = Counter()
         for mount in mounts:
             place = mount.export, mount.mount_point
-            # Both files list mounts in one order: of several at one place the n-th is the n-th.
+            # Both files have the same order: match several mounts at one place by position.
             there = self._places.get(place, [])[count[place] :]
             count[place] += 1
             key: SuperblockId = there[0].dev if there else place
@@ -78,10 +78,10 @@ class Superblocks:
         newest, before = mounts[0], self._before.get(key)
         if before is not None:
             grown = grown_since(newest, before)
-            # Otherwise the dev_t has gone to another superblock since.
+            # Otherwise the dev_t now belongs to another superblock.
             if (newest.age_s or 0) >= (before.age_s or 0) and not has_fallen(grown):
                 return Superblock(key, mounts, grown, is_new=False, address=address)
-        # What an old one has counted in another mount namespace is not of this interval.
+        # The counts of an old one, from another mount namespace, are not of this interval.
         is_old = since_s is not None and (newest.age_s or 0) > since_s + _SLACK_S
         grown = grown_since(newest, newest) if is_old else newest
         return Superblock(key, mounts, grown, is_new=True, address=address)
@@ -94,9 +94,9 @@ class Superblocks:
 
 
 class ProcTotals:
-    """Running totals of all superblocks by NFS version, and of each by its name.
+    """Running totals by NFS version, and by superblock name.
 
-    What an unmounted one has counted stays in those by version: they never fall.
+    Totals by version keep the counts of unmounted superblocks: they never fall.
     """
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class ProcTotals:
 
     @property
     def versions(self) -> list[NfsMount]:
-        """One mount for each version, which has no more than counters."""
+        """The counters of each version, as a mount."""
         return list(self._by_version.values())
 
     def add(self, superblocks: list[Superblock]) -> None:
-        """Add what each has grown by."""
+        """Add the growth of each."""
         before, self.parts = self.parts, {}
         for superblock in superblocks:
             grown = superblock.grown

@@ -1,4 +1,4 @@
-"""Totals of each op of each part of a layer (probes/part_totals.h), and the parts' names."""
+"""Totals by part and op of a layer (probes/part_totals.h), and the parts' names."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 PART_OP = struct.Struct("=II")
 _MOST_BYTES = 32 << 20  # of kernel memory for the totals of all parts and CPUs
-# Stands for all parts that find the table full: no device has major number 4095, no process is it.
+# All parts that find the table full: no device has major number 4095, no process this pid.
 OTHER_PARTS = 0xFFFFFFFF
 NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def part_defines(host: HostFacts) -> dict[str, int | str]:
-    """What probes/part_totals.h is compiled with."""
+    """The constants of probes/part_totals.h."""
     room = max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
     return {**hist_defines(), "MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}
 
 
 class PartTotals:
-    """Totals of each part and op; remembers the last reading to spare idle ops.
+    """Totals by part and op; keeps the last reading, to skip idle ops.
 
-    Each op has an entry from the start for the parts that find the table full.  ``retired`` has
-    what parts did that are no more, by op.
+    Each op has an entry from the start for the parts that find the table full.  ``retired``: the
+    totals of ended parts, by op.
     """
 
     def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
@@ -46,7 +46,7 @@ class PartTotals:
         self._has_others = False
 
     def read(self, totals: Map, ended: int) -> dict[int, dict[str, OpTotals]]:
-        """By the part's number, then by op."""
+        """Totals by part number, then op."""
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
         if not self._has_others:
             for op in range(len(self._ops)):
@@ -66,7 +66,7 @@ class PartTotals:
         return parts
 
     def retire(self, totals: Map, part: int) -> None:
-        """Make room: nobody adds to this part any more.  What it did stays in ``retired``."""
+        """Drop the entries of a part that has ended; its totals move to ``retired``."""
         for key in [key for key in self._previous if PART_OP.unpack(key)[0] == part]:
             last = replace(self._previous.pop(key), max_ns=0, max_bytes=0, inflight=0)
             totals.delete(key)
@@ -77,14 +77,14 @@ class PartTotals:
 def sum_parts(
     parts: Mapping[int, Mapping[str, OpTotals]], ops: tuple[str, ...]
 ) -> dict[str, OpTotals]:
-    """Each op over all parts; zero where none has seen it."""
+    """Each op, summed over all parts; zero if no part has it."""
     return {**dict.fromkeys(ops, NOTHING), **add_each(parts.values())}
 
 
 class Parts:
-    """Names the probe's totals, which outlive the mounts: dev_t are used again, names are.
+    """Names the probe's totals, which outlive the mounts: both dev_t and names are reused.
 
-    ``find_name`` says what is mounted (here) now; what is no longer mounted keeps its name.
+    ``find_name`` finds what is mounted here now; an unmounted part keeps its name.
     """
 
     def __init__(self, find_name: Callable[[int], str | None]) -> None:
@@ -92,7 +92,7 @@ class Parts:
         self._totals = OwnedTotals()
         self._names: dict[int, str] = {}
         self._before: Mapping[int, Ops] = {}  # totals of the last reading
-        self._ended: set[int] = set()  # no longer mounted, and write-back has come to its end
+        self._ended: set[int] = set()  # unmounted, and write-back has finished
 
     def name(self, by_dev: Mapping[int, Ops]) -> dict[str, Ops]:
         """Each part's running totals."""
@@ -104,7 +104,7 @@ class Parts:
             elif not has_grown(self._before.get(dev, {}), ops):
                 self._ended.add(dev)
             elif dev in self._ended or dev not in self._names:
-                # Of another mount namespace: a new file system, or what is left of it.
+                # A new file system in another mount namespace, or the rest of one.
                 self._names[dev] = f"{dev >> 20}:{dev & 0xFFFFF}"
         self._before = by_dev
         parts = self._totals.update(by_dev, self._names.__getitem__)

@@ -1,4 +1,4 @@
-"""Adds up what devices did for whom they did it, while they change their owners."""
+"""Adds up the totals of devices by owner, while devices change their owners."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from ioh.model.derive_op import add_ops, subtract_ops
+from ioh.model.rates import sum_known
 from ioh.model.sample import OpTotals
 
 Ops = Mapping[str, OpTotals]
-_MANY = 8  # devices of one owner: from then on only what grew is added
+_MANY = 8  # devices of one owner; from then on only add the increments
 
 
 @dataclass(slots=True, eq=False)
 class _Account:
-    """One device: ``base`` is what it had done when it came to its owner, ``last`` has all."""
+    """One device: ``base`` is its totals when it got this owner, ``last`` its newest totals."""
 
     owner: str | None
     base: Ops
@@ -24,28 +25,28 @@ class _Account:
 
 
 class OwnedTotals:
-    """Totals of owners, out of those of devices by number.
+    """Totals by owner, from totals by device number.
 
-    A probe's totals of a number go on whatever comes to have it: another disk, or a loop device
-    over another file.  Each increment is its owner's in the tick that shows it; what an owner
-    got stays with it, so that its totals never fall, nor take in what was not its own.
+    A probe's totals of a number continue when the number gets another meaning: another disk, or a
+    loop device with another file.  Each increment belongs to the owner at the tick that shows it.
+    An owner's totals never fall, and never include increments of other owners.
     """
 
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
         self._owned: dict[str, list[_Account]] = {}
         self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
-        # Of owners of many devices: the sums, and those of the devices that did something last.
+        # For owners of many devices: the sums, and those of the devices that grew last.
         self._summed: dict[str | None, dict[str, OpTotals]] = {}
         self._grown: dict[str, tuple[list[Ops], Ops]] = {}
 
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
     ) -> dict[str, Ops]:
-        """Take in each device's totals by op; returns those of each owner.
+        """Add each device's totals by op; return the totals of each owner.
 
-        ``owner_of`` is asked for each device that did something since the last reading; None means
-        that nobody wants its totals.  Maximum and number in flight are of the devices of now.
+        ``owner_of`` is called for each device that has grown; None: leave its totals out.  Maximum
+        and number in flight are those of the current devices.
         """
         grown: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
         for dev, ops in readings.items():
@@ -91,13 +92,13 @@ class OwnedTotals:
         return found
 
     def _sums_before(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
-        """What the devices that grew had done a tick ago; mostly the same ones grew then, too."""
+        """The totals a tick ago of the devices that grew; mostly the same ones grew then."""
         readings, sums = self._grown.get(owner, ([], {}))
         older = [older for older, _ in grown]
         return sums if older == readings else add_each(older)
 
     def forget(self, owners: Iterable[str]) -> None:
-        """What these got of devices that have gone to others; they have none now."""
+        """Forget what these owners got from former devices; they have none now."""
         for owner in owners:
             self._settled.pop(owner, None)
             self._summed.pop(owner, None)
@@ -105,11 +106,7 @@ class OwnedTotals:
                 self._owned.pop(owner, None)
 
     def owner(self, dev: int) -> str | None:
-        """Whose the device's last increment was.
-
-        Raises:
-            KeyError: It has done nothing yet.
-        """
+        """The owner of the device's last increment; KeyError if there was none."""
         return self._accounts[dev].owner
 
     def __contains__(self, dev: int) -> bool:
@@ -135,7 +132,7 @@ class OwnedTotals:
 
 
 def has_grown(older: Ops, newer: Ops) -> bool:
-    """Whether something began or ended between two readings of a device."""
+    """Whether an operation began or ended between two readings of a device."""
     return any(
         name not in older or _progress(older[name]) != _progress(op) for name, op in newer.items()
     )
@@ -149,7 +146,7 @@ def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
 
 
 def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
-    """Each op over several devices."""
+    """Each op, summed over several devices."""
     by_op: dict[str, list[OpTotals]] = defaultdict(list)
     for ops in readings:
         for name, op in ops.items():
@@ -158,12 +155,11 @@ def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
 
 
 def _grow(known: OpTotals, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
-    """An owner's op a tick later: those of its devices that did something had and have these."""
+    """An owner's op a tick later: ``before`` and ``now`` are those of its devices that grew."""
     known = replace(known, max_ns=0, max_bytes=0)
     grown = known if now is None else add_ops([known, now])
     return grown if before is None else subtract_ops(grown, before)
 
 
 def _inflight(name: str, accounts: list[_Account]) -> int | None:
-    of_each = [n for a in accounts if name in a.last and (n := a.last[name].inflight) is not None]
-    return sum(of_each) if of_each else None
+    return sum_known(a.last[name].inflight for a in accounts if name in a.last)

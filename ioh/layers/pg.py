@@ -1,4 +1,4 @@
-"""PostgreSQL, by a login: what the server's own statistics views say."""
+"""PostgreSQL through a login: the server's own statistics views."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ SPEC = LayerSpec(
     metrics=numbers(
         """
         hit_blocks_total      |                     | Blocks found in shared buffers.
-        wanted_blocks_total   | blocks/s            | Blocks asked for: found there or read.
+        wanted_blocks_total   | blocks/s            | Blocks requested: found there or read.
         cached_pct = 100 * hit_blocks_total / wanted_blocks_total | cached% |
-            Share of the blocks asked for that were in shared buffers.
-        sessions | sessions | Sessions of all databases, ioh's own among them.
-        active_sessions       | active              | Sessions that execute a statement.
-        waiting_for_locks     | wait for locks      | Sessions that wait for a lock.
+            Share of the requested blocks that were in shared buffers.
+        sessions | sessions | Sessions of all databases, including ioh's own.
+        active_sessions       | active              | Sessions executing a statement.
+        waiting_for_locks     | wait for locks      | Sessions waiting for a lock.
         idle_in_transaction   | idle in transaction | Sessions idle in a transaction.
         oldest_transaction_us | oldest              | Age of the oldest transaction.
-        rollbacks_total       | rollbacks/s         | Transactions that were rolled back.
-        full_pages_total      | full pages/s        | Full pages in the log, after checkpoints.
+        rollbacks_total       | rollbacks/s         | Transactions rolled back.
+        full_pages_total      | full pages/s        | Full page images in WAL, after checkpoints.
         temp_bytes_total      | temp B/s            | Bytes written to temporary files.
         deadlocks_total       | deadlocks/s         | Deadlocks.
         """
@@ -44,19 +44,19 @@ SPEC = LayerSpec(
     tables=tables(
         """
         statement | statements | database, statement | avg_inflight
-            calls_total       | calls/s | Executions that ended.
+            calls_total       | calls/s | Executions that have ended.
             elapsed_ns_total  |         | Time of all executions.
-            avg_inflight = 1e-9 * elapsed_ns_total | active | Sessions that execute it, on average.
-            latency_us = 1e-3 * elapsed_ns_total / calls_total | mean µs | Mean execution.
+            avg_inflight = 1e-9 * elapsed_ns_total | active | Mean number of sessions executing it.
+            latency_us = 1e-3 * elapsed_ns_total / calls_total | mean µs | Mean execution time.
             rows_total        | rows/s  | Rows returned or changed.
             read_blocks_total | reads/s | Blocks not found in shared buffers.
-            queryid           |         | Its number in pg_stat_statements.
+            queryid           |         | Its queryid in pg_stat_statements.
         session | sessions | pid, user, database, state, wait, statement | state_us
             state_us       | for  | Time in this state.
             transaction_us | xact | Age of its transaction.
         wait | waits | wait | avg_inflight
-            session_ns_total | | Time of all sessions seen in it.
-            avg_inflight = 1e-9 * session_ns_total | sessions | Sessions in it, on average; sampled.
+            session_ns_total | | Time of all sessions seen waiting for it.
+            avg_inflight = 1e-9 * session_ns_total | sessions | Mean sessions in it; sampled.
         """
     ),
     lost=(),
@@ -64,7 +64,7 @@ SPEC = LayerSpec(
 
 
 class Postgres(Layer):
-    """One PostgreSQL server, wherever it is."""
+    """One PostgreSQL server, local or remote."""
 
     spec = SPEC
     needs_login = True
@@ -75,7 +75,7 @@ class Postgres(Layer):
         self._last = 0
 
     def log_in(self, login: Login) -> None:
-        """Begin to read the server's views, in the background."""
+        """Start to read the server's views, in a background thread."""
         self._reader = Reader(login, forget_capabilities)
         self._reader.start()
 
@@ -85,17 +85,17 @@ class Postgres(Layer):
             self._reader.close()
 
     def read(self, maps: Maps) -> LayerSample:
-        """Never called, since there is no probe."""
+        """Never called: there is no probe."""
         raise NotImplementedError
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """What the background thread has last read; never waits.
+        """Return what the background thread read last; never waits.
 
-        Where it has read nothing since the tick before, operations and metrics are unknown: the
-        same totals would look like an interval in which nothing was done.
+        If that is not new since the last tick, operations and metrics are unknown: the same totals
+        would look like an idle interval.
         """
         if self._reader is None:
-            return CONNECTING  # once root has been given away
+            return CONNECTING  # the login follows once privileges are dropped
         found = self._reader.latest()
         if isinstance(found, Unavailable):
             return found
@@ -107,5 +107,5 @@ class Postgres(Layer):
         ops, metrics = found.ops, found.metrics
         if not is_new:
             ops, metrics = dict.fromkeys(ops, OpTotals()), dict.fromkeys(metrics)
-        # A row or a database that is missing would begin from nothing when it comes again.
+        # Keep all rows and databases: one that is missing would start from 0 when it comes back.
         return LayerSample("pg", ops, metrics, found.tables, found.databases, notes=notes)

@@ -1,4 +1,4 @@
-"""Which process submitted block requests: running totals that outlive the probe's entries."""
+"""Block requests by submitting process: running totals that outlive the probe's entries."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 _SUBMITTER = struct.Struct("=II16s")  # tgid, write, comm
 _IDLE_TICKS = 60
-# With more than this share of the map in use, idle entries go after a tick: on a host that starts
-# hundreds of processes a second the newcomers would find no room.
+# Above this share of the map, drop idle entries after one tick.  Otherwise a host that starts
+# hundreds of processes a second has no room for new ones.
 _CROWDED_SHARE = 4
 _CROWDED_IDLE_TICKS = 1
 
 
 class SubmitterTable:
-    """Reads and writes by submitting process; kernel threads stand under their own name.
+    """Reads and writes by submitting process; kernel threads appear under their own names.
 
-    Entries of the map that have been idle for long are taken out, so that a host where
-    processes come and go for weeks never fills it; their rows leave the table with them.
+    Entries that have been idle for long are removed from the map together with their rows, or
+    short-lived processes would fill it over the weeks.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class SubmitterTable:
         self._rows: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def read(self, submitters: Map) -> Table:
-        """Take in what was submitted since the last tick."""
+        """Add everything submitted since the last tick; return the table."""
         self._tick += 1
         idle: list[tuple[bytes, tuple[int, int, int]]] = []
         is_crowded = len(self._seen) > submitters.spec.max_entries // _CROWDED_SHARE
@@ -40,12 +40,12 @@ class SubmitterTable:
         for key, (count, made, merged) in submitters.sums(3):
             size = made + merged
             before = self._seen.get(key, (0, 0, 0))
-            if (count, size) != before[:2]:  # what joins a request adds bytes alone
+            if (count, size) != before[:2]:  # a merged bio adds only bytes
                 self._add(key, count - before[0], size - before[1])
                 self._seen[key] = (count, size, self._tick)
             elif self._tick - before[2] > idle_ticks:
                 idle.append((key, before))
-        # Last, when it is known whether a row's other direction came back in this tick.
+        # Last: now it is known whether the row's other direction came back in this tick.
         for key, before in idle:
             self._retire(submitters, key, before)
         return dict(self._rows)
@@ -62,7 +62,7 @@ class SubmitterTable:
         self._rows[row_key] = tuple(row)
 
     def _retire(self, submitters: Map, key: bytes, seen: tuple[int, int, int]) -> None:
-        """Drop an idle entry; one that was used again meanwhile keeps its row."""
+        """Drop an idle entry; keep the row if it was used again in between."""
         value = submitters.take(key)
         del self._seen[key]
         if value is not None:

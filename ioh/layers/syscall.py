@@ -45,7 +45,7 @@ syncs_total       | f/s  | fsync-family calls.
 sync_ns_total     |      | Time in fsync-family calls.
 sync_latency_us = 1e-3 * sync_ns_total / syncs_total | f µs |
     Mean time of an fsync call.
-faults_total      | m/s  | Reads that page faults, swap-in and exec submitted.
+faults_total      | m/s  | Reads submitted by page faults, swap-in and exec.
 fault_bytes_total | mB/s | Bytes of those reads.
 fault_ns_total    |      | Time of those reads.
 fault_latency_us = 1e-3 * fault_ns_total / faults_total | m µs |
@@ -73,37 +73,38 @@ SPEC = LayerSpec(
     },
     metrics=numbers(
         """
-        read_calls_total | | Read calls that were watched for what they became: none of FUSE, CIFS
-            or ZFS.
+        read_calls_total | | Read calls followed to the layers below; not those on FUSE, CIFS or
+            ZFS.
         read_calls_cached_total   | | Of these, calls that touched no lower layer.
-        read_calls_at_end_total | | Read calls that found the end of their file, and are none of
-            these.
+        read_calls_at_end_total | | Read calls at end of file; not included in the read calls
+            followed.
         cached_pct = 100 * read_calls_cached_total / read_calls_total | cached% |
             Share of read calls served from cache: they submitted nothing below.
-        read_lower_ops_total      | | Bios that reads submitted in their own context.
+        read_lower_ops_total      | | Bios that read calls submitted themselves.
         read_lower_bytes_total    | | Bytes of those bios.
-        write_calls_total         | | Write and fsync calls that were watched.
-        write_lower_ops_total     | | Bios that writes and fsyncs submitted themselves.
+        write_calls_total         | | Write and fsync calls followed to the layers below.
+        write_lower_ops_total     | | Bios that write and fsync calls submitted themselves.
         write_lower_bytes_total   | | Bytes of those bios.
-        write_reads_total | | Bios that writes submitted to read: pages that they write in part,
+        write_reads_total | | Bios that write calls submitted to read: partly written pages,
             metadata.
-        lower_splits_total        | | Times a bio of such a call was cut by a limit.
-        lower_requests_total      | | Requests that such calls became.
+        lower_splits_total        | | Bios of such calls that were split because of a limit.
+        lower_requests_total      | | Requests made from the bios of such calls.
         read_lower_ops_per_op = read_lower_ops_total / read_calls_total | bios/r |
-            Bios for each read call.
+            Bios per read call.
         write_lower_ops_per_op = write_lower_ops_total / write_calls_total | bios/w |
-            Bios for each write or fsync call, submitted by the caller itself.
-        read_reaped_late_total | | libaio reads that had completed before io_getevents was called
-            for them.
-        write_reaped_late_total   | | The same of libaio writes.
-        unlisted_total            | | Operations in the totals but not in the tables (full).
-        read_looked_bytes_total | | Bytes of the buffered reads whose file was looked at: one a
-            millisecond and CPU.
-        read_hole_bytes_total | | Of these, bytes in no block of their file: most of it in memory
-            are holes.
-        fault_requests_total      | | Requests that fault_read became.
-        read_packed_bytes_total   | | Bytes of compressed files that buffered reads fetched.
-        read_unpacked_bytes_total | | What these bytes became in the page cache.
+            Bios per write or fsync call, submitted by the caller itself.
+        read_reaped_late_total | | libaio reads that completed before io_getevents was called for
+            them.
+        write_reaped_late_total | | libaio writes that completed before io_getevents was called for
+            them.
+        unlisted_total | | Operations that are in the totals but not in the tables (full).
+        read_looked_bytes_total | | Bytes of the buffered reads whose file was checked for holes:
+            one read per millisecond and CPU.
+        read_hole_bytes_total | | Of these, bytes read from holes: most pages in memory of the file
+            have no block.
+        fault_requests_total      | | Requests made from fault_read operations.
+        read_packed_bytes_total   | | Compressed bytes that buffered reads fetched.
+        read_unpacked_bytes_total | | Their size in the page cache, uncompressed.
         """
     ),
     tables=tables(
@@ -120,13 +121,13 @@ SPEC = LayerSpec(
 )
 
 
-_NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
-_TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are left out."
-_OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
+_NO_MSYNC = "--device: msync is not counted, because its file is not known (it takes an address)."
+_TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are not counted."
+_OTHER_PIDS = "ioh runs in a separate PID namespace: the process ids shown are the host's."
 
 
 class Syscall(Layer):
-    """Calls of every process on files and block devices, and what each became below."""
+    """Calls of all processes on files and block devices, followed to the layers below."""
 
     spec = SPEC
     probe = "syscall"
@@ -182,11 +183,11 @@ class Syscall(Layer):
         self._fallback = SyscallFallback(SPEC, filters, root)
 
     def wants_late(self) -> bool:
-        """While NFS is mounted: its tracepoints keep the module from being unloaded."""
+        """Whether NFS is mounted: its tracepoints keep the module from being unloaded."""
         return is_any_mounted(self.root)
 
     def read(self, maps: Maps) -> LayerSample:
-        """Read totals, what calls became, and who did what to which file."""
+        """Read totals, the bios and requests of calls, and the tables."""
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
         counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
@@ -194,7 +195,7 @@ class Syscall(Layer):
         withdrawn = charges[len(counters) :]  # by op
         metrics = dict(zip(counters, charges, strict=False))
         self._take_back_failed(metrics, *charges[-2:])
-        # Nothing slow before all of these are read: what ends meanwhile has its maximum elsewhere.
+        # Nothing slow until these are read: an operation that ends now has its maximum next time.
         ops = {
             name: decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
             for index, name in enumerate(SPEC.ops)
@@ -202,7 +203,7 @@ class Syscall(Layer):
         lost = decode_lost(maps["lost"], SPEC.lost)
         self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
         for reason, count in lost.items():
-            # An iocb used again meanwhile is in neither count until the next reading.
+            # An iocb reused in between is in neither count until the next reading.
             found = count + self._abandoned[reason]
             self._lost[reason] = max(found, self._lost.get(reason, 0))
         for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False):
@@ -221,7 +222,7 @@ class Syscall(Layer):
         )
 
     def _take_back_failed(self, metrics: dict[str, int], cached: int, fetched: int) -> None:
-        """Asynchronous reads count when they are submitted; some fail in a later interval."""
+        """Take back asynchronous reads that failed: they were counted when submitted."""
         for name, failed in (
             ("read_calls_total", cached + fetched),
             ("read_calls_cached_total", cached),
@@ -242,12 +243,12 @@ class Syscall(Layer):
         return (_NO_MSYNC, *found)
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """Read each process' own account, /proc/PID/io."""
+        """Read each process' /proc/PID/io."""
         return self._fallback.sample()
 
 
 def _is_at_a_halt(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> bool:
-    """Whether some op has calls under way of which none began nor ended since."""
+    """Whether some op has calls in flight, but none started or ended since."""
     return any(
         op.inflight
         and name in older

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.totals import hist_defines
-from ioh.layers.base import known_offsets, offset_defines
+from ioh.layers.base import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.host import HostFacts
 
-CALL_SLOTS = 1 << 16  # threads whose ids differ by a multiple share a slot
+CALL_SLOTS = 1 << 16  # threads whose ids differ by a multiple of it share a slot
 _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
-_TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if it is idle
-_FIRST_COMERS = 128  # of a tick; user space names half as many, the busiest
-DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
+_TICKS_TO_STAY = 8  # an idle entry is dropped about four ticks after it was made
+_FIRST_COMERS = 128  # per tick; user space names half as many, the busiest
+DEVICES = 16  # known with --device: volumes, arrays, btrfs, partitions on the disk
 
 _MEMBERS = (
     "task_struct pid tgid files group_leader comm nvcsw",
@@ -38,13 +38,13 @@ _MEMBERS = (
     "dentry d_inode d_parent d_name.name d_name.hash",
     "bio bi_opf bi_iter.bi_size bi_private",
 )
-# Members that the probe reads by one call of a helper.
+# Members that the probe reads with one helper call.
 _SPANS = {
     "FILE": ("file", ("f_inode", "f_flags", "f_path_dentry")),
     "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
     "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
 }
-# By the names that it knows them by; a pointer lies at the beginning of a list's head.
+# By the probe's names; a list_head begins with a pointer.
 CAST_TYPES = {
     "FILE": "file",
     "INODE": "inode",
@@ -67,7 +67,7 @@ _CGROUP_MEMBERS = (
     "kernfs_node id",
 )
 _URING_MEMBERS = "io_kiocb opcode file flags cqe.fd"
-# What the probe can do without, each line for itself.
+# Optional members; each line is independent.
 _OPTIONAL = (
     ("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid"),
     ("task_struct ioac.read_bytes",),  # CONFIG_TASK_IO_ACCOUNTING
@@ -96,11 +96,11 @@ def _optional(btf: Btf, lines: tuple[tuple[str, ...], ...]) -> dict[str, int]:
 
 
 def has_uring(btf: Btf) -> bool:
-    """Whether io_uring's tracepoints name their request, and the request its descriptor.
+    """Whether io_uring's tracepoints have the request, and the request its descriptor.
 
-    The arguments were (ring, user_data, res, cflags) until 5.17; 5.18 added the request, 5.19 put
-    ``cqe`` into struct io_kiocb, and later kernels pass the completion entry itself.  Submissions
-    began with the ring up to 5.19; since they begin with the request, they also have its type.
+    The completion's arguments were (ring, user_data, res, cflags) until 5.17.  5.18 added the
+    request, 5.19 put ``cqe`` into struct io_kiocb, and later kernels pass the completion entry
+    itself.  Submissions had the ring as first argument up to 5.19, then the request, with its type.
     """
     args = btf.tracepoint("io_uring_complete") or ()
     submits = any(
@@ -112,9 +112,8 @@ def has_uring(btf: Btf) -> bool:
 
 def _fault_defines(btf: Btf) -> dict[str, int]:
     offsets = known_offsets(btf, *_FAULT_MEMBERS)
-    # Linux 7.1 renamed the one, 7.2 took the union around the other away.
-    head = btf.offset("page", "compound_head") or btf.offset("page", "compound_info")
-    alias = btf.offset("dentry", "d_u.d_alias") or btf.offset("dentry", "d_alias")
+    head = btf.offset("page", "compound_head") or btf.offset("page", "compound_info")  # since 7.1
+    alias = dentry_alias(btf)
     backed = btf.enumerators("pageflags").get("PG_swapbacked")
     meta = btf.enumerators("req_flag_bits").get("__REQ_META")
     if not offsets or head is None or alias is None or backed is None or meta is None:
@@ -130,7 +129,7 @@ def _fault_defines(btf: Btf) -> dict[str, int]:
 
 
 def sees_faults(btf: Btf) -> bool:
-    """Whether this kernel's structs say which file a bio reads."""
+    """Whether this kernel's structs tell which file a bio reads."""
     return bool(_fault_defines(btf))
 
 
@@ -146,12 +145,12 @@ def syscall_defines(
     if numbers is None:
         return Unavailable(
             f"ioh does not know the system call numbers of {host.machine}",
-            "x86_64 and aarch64 are known; please report your machine",
+            "x86_64 and aarch64 are supported; please report your machine",
         )
     if filters.pid is not None and not are_pids_the_kernels():
         return Unavailable(
-            "the kernel knows processes by the host's ids, and ioh runs in a PID namespace",
-            "let the container share the host's (docker run --pid=host), or use --comm or --cgroup",
+            "--pid does not work here: ioh runs in a PID namespace, the probe sees the host's ids",
+            "share the host's PID namespace (docker run --pid=host), or use --comm or --cgroup",
         )
     offsets = offset_defines(host.btf, *_members(host, filters))
     if isinstance(offsets, Unavailable):
@@ -197,7 +196,7 @@ def _compat_defines(host: HostFacts) -> dict[str, int]:
 
 
 def _members(host: HostFacts, filters: Filters) -> list[str]:
-    """Members of structs that the probe follows on this machine, for these filters."""
+    """Struct members that the probe reads on this machine with these filters."""
     return [
         *_MEMBERS,
         *([_X86_REGISTERS] if host.machine == "x86_64" else []),
@@ -207,7 +206,7 @@ def _members(host: HostFacts, filters: Filters) -> list[str]:
 
 
 def _spans(offsets: Mapping[str, int]) -> dict[str, int]:
-    """First byte and length of the words of each struct that hold all these members."""
+    """First byte and length of the 8-byte words that hold all these members, for each struct."""
     spans: dict[str, int] = {}
     for name, (owner, members) in _SPANS.items():
         at = [offsets[f"OFF_{owner}_{member}"] & ~7 for member in members]
@@ -217,21 +216,16 @@ def _spans(offsets: Mapping[str, int]) -> dict[str, int]:
 
 def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
     """Where the bio is: commits a54895fa057c and e8a676d61c07 (5.11) dropped the queue."""
-
-    def position(tracepoint: str) -> int:
-        args = btf.tracepoint(tracepoint) or ()
-        return args.index("bio") if "bio" in args else 0
-
     return {
-        "QUEUE_BIO_ARG": position("block_bio_queue"),
-        "GETRQ_BIO_ARG": position("block_getrq"),
-        "MERGE_BIO_ARG": position("block_bio_backmerge"),
-        "SPLIT_BIO_ARG": position("block_split"),
+        "QUEUE_BIO_ARG": argument_at(btf, "block_bio_queue", "bio"),
+        "GETRQ_BIO_ARG": argument_at(btf, "block_getrq", "bio"),
+        "MERGE_BIO_ARG": argument_at(btf, "block_bio_backmerge", "bio"),
+        "SPLIT_BIO_ARG": argument_at(btf, "block_split", "bio"),
     }
 
 
 def _uring_arguments(btf: Btf) -> dict[str, int]:
-    """Where the RWF_ flags and the position are: in what each opcode has for itself."""
+    """Where the RWF_ flags and the position are: in the part of each opcode."""
     own, flags = btf.offset("io_kiocb", "cmd"), btf.offset("io_rw", "flags")
     position = btf.offset("io_rw", "kiocb.ki_pos")
     if own is None or flags is None or position is None:
@@ -240,16 +234,11 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:
-    defines: dict[str, int | str] = {}
-    if filters.pid is not None:
-        defines["FILTER_PID"] = filters.pid
-    if filters.comm is not None:
-        defines["FILTER_COMM"] = filters.comm
-    if filters.cgroup_id is not None:
-        defines["FILTER_CGROUP"] = filters.cgroup_id
+    given = {"PID": filters.pid, "COMM": filters.comm, "CGROUP": filters.cgroup_id}
+    defines = {f"FILTER_{name}": value for name, value in given.items() if value is not None}
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
-        # What is not used stands for the disk itself.
+        # Unused entries repeat the disk itself.
         above = (*numbers_on(filters.device), *[filters.device] * DEVICES)[:DEVICES]
         defines |= {f"FILTER_ABOVE_{at}": dev for at, dev in enumerate(above, 1)}
     return defines

@@ -1,4 +1,4 @@
-"""TCP: what connections carried, sent again, and how long a round trip took."""
+"""TCP: payload, retransmissions and round-trip times of all connections."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ioh.layers.tcp_tables import (
 )
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
+from ioh.model.rates import sum_known
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.files import path_under, read_numbers
 from ioh.procfs.network import LinkTable, read_counters, read_interfaces
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 _FLOW = """
 in_bytes_total      | in B/s   | Payload received.
 out_bytes_total     | out B/s  | Payload sent for the first time.
-retrans_bytes_total | retr B/s | Payload sent again.
-retrans_segs_total  | retr/s   | Segments sent again.
+retrans_bytes_total | retr B/s | Payload retransmitted.
+retrans_segs_total  | retr/s   | Segments retransmitted.
 """
 _BY_BYTES = "in_bytes_per_s, out_bytes_per_s, retrans_bytes_per_s"
 
@@ -48,25 +49,25 @@ SPEC = LayerSpec(
     groups={},
     metrics=numbers(
         """
-        retrans_bytes_total    | retr B/s | Payload sent again.
-        retrans_segs_total     | retr/s   | Segments sent again, SYN and FIN included.
-        sent_segs_total        | seg/s    | Segments sent, repeats and bare ACKs included.
-        received_segs_total    |          | Segments received, as the kernel joined them.
+        retrans_bytes_total    | retr B/s | Payload retransmitted.
+        retrans_segs_total     | retr/s   | Segments retransmitted, including SYN and FIN.
+        sent_segs_total | seg/s | Segments sent, including retransmissions and pure ACKs.
+        received_segs_total    |          | Segments received, after the kernel merged them (GRO).
         retrans_pct = 100 * retrans_segs_total / sent_segs_total | retr% |
-            Share of the segments sent that were sent again.
-        srtt_us                | rtt µs   | Smoothed round-trip time, mean over the bytes moved.
-        min_rtt_us | min rtt | Shortest round trip of a connection, mean over the bytes moved.
-        connections            | conns    | Open connections (both ends of one within this host).
-        active_connections | active | Of these, and of those that ended, the ones that moved payload
-            since the reading before.
-        established            | estab    | Connections established, as the kernel counts.
+            Share of sent segments that were retransmissions.
+        srtt_us                | rtt µs   | Smoothed round-trip time, weighted by bytes.
+        min_rtt_us | min rtt | Shortest round trip of a connection, weighted by bytes.
+        connections            | conns    | Open connections (within this host: both ends).
+        active_connections | active | Open and ended connections that moved payload since the last
+            reading.
+        established            | estab    | Established connections, as the kernel counts them.
         opened_total           | open/s   | Connections opened, by either side.
-        ended_total            | end/s    | Connections that ended; needs the probe.
+        ended_total            | end/s    | Connections that ended (needs the probe).
         timeouts_total         | rto/s    | Retransmission timeouts (RTO).
         listen_overflows_total | lovf/s   | Connections refused: accept queue full.
-        backlog_drops_total    | bdrop/s  | Segments dropped: the socket's backlog full.
-        in_discards_total      | idisc/s  | IP packets in, dropped for want of memory.
-        out_discards_total     | odisc/s  | IP packets out, dropped for want of memory.
+        backlog_drops_total    | bdrop/s  | Segments dropped: socket backlog full.
+        in_discards_total      | idisc/s  | Incoming IP packets dropped: out of memory.
+        out_discards_total     | odisc/s  | Outgoing IP packets dropped: out of memory.
         """
     ),
     gauge_hists=numbers(
@@ -81,54 +82,54 @@ SPEC = LayerSpec(
             srtt_us                 | rtt µs   | Smoothed round-trip time.
             min_rtt_us              | min rtt  | Shortest round trip.
             cwnd                    | cwnd     | Congestion window, in segments.
-            unacked                 | unack    | Segments sent and not acknowledged.
-            notsent_bytes           | unsent   | In the send buffer, not sent yet.
-            delivery_bytes_per_s    | dlv B/s  | Rate at which data last arrived.
+            unacked                 | unack    | Segments sent but not acknowledged.
+            notsent_bytes           | unsent   | Bytes in the send buffer, not sent yet.
+            delivery_bytes_per_s    | dlv B/s  | Most recent delivery rate.
             busy_us_total           |          | Time with data to send.
-            rwnd_limited_us_total   |          | Of it, held up by the peer's window.
-            sndbuf_limited_us_total |          | Of it, held up by our send buffer.
+            rwnd_limited_us_total   |          | Of it, limited by the peer's receive window.
+            sndbuf_limited_us_total |          | Of it, limited by our send buffer.
             busy_pct = 1e-4 * busy_us_total | busy% | Share of time with data to send.
             rwnd_limited_pct = 100 * rwnd_limited_us_total / busy_us_total | rwnd% |
-                Share of the busy time that the peer's window held up.
+                Share of the busy time limited by the peer's receive window.
             sndbuf_limited_pct = 100 * sndbuf_limited_us_total / busy_us_total | sbuf% |
-                Share of the busy time that our send buffer held up.
+                Share of the busy time limited by our send buffer.
         port | services | port, service | {_BY_BYTES}
             {_FLOW}
             connections         | conns    | Connections that moved payload.
-            srtt_us             | rtt µs   | Smoothed round-trip time, mean over the bytes.
+            srtt_us             | rtt µs   | Smoothed round-trip time, weighted by bytes.
         interface | interfaces | interface | in_bytes_per_s, out_bytes_per_s
-            in_bytes_total           | in B/s  | Bytes received, with headers.
-            out_bytes_total          | out B/s | Bytes sent, with headers.
+            in_bytes_total           | in B/s  | Bytes received, including headers.
+            out_bytes_total          | out B/s | Bytes sent, including headers.
             in_packets_total         | in/s    | Packets received.
             out_packets_total        | out/s   | Packets sent.
             in_drops_total           | idrop/s | Packets dropped on arrival.
             out_drops_total          | odrop/s | Packets dropped before sending.
-            in_errors_total          | ierr/s  | Packets received broken.
+            in_errors_total          | ierr/s  | Packets received with errors.
             out_errors_total         | oerr/s  | Packets that could not be sent.
-            capacity_bytes_total     |         | What the link could have carried each way.
-            out_capacity_bytes_total | | What could have been sent: a shaper may let less out than
-                the link carries.
+            capacity_bytes_total     |         | Bytes that the link could have carried each way.
+            out_capacity_bytes_total | | Bytes that could have been sent: a shaper may allow less
+                than the link.
             speed_bits_per_s         | bit/s   | The link's speed.
-            shaped_bits_per_s        |         | What a shaper (tc tbf) lets out.
+            shaped_bits_per_s        |         | Rate limit of a shaper (tc tbf).
             in_used_pct = 100 * in_bytes_total / capacity_bytes_total | in% |
-                Share of the speed used inwards.
+                Share of the link's speed used by incoming bytes.
             out_used_pct = 100 * out_bytes_total / out_capacity_bytes_total | out% |
-                Share used of what can be sent.
+                Share of the outgoing capacity used.
         """
     ),
     lost=("map_full", "no_close"),
 )
 
-# Entries, each some 150 bytes of kernel memory: connections that end between two ticks.
+# Connections that end between two ticks; each entry takes about 150 bytes of kernel memory.
 MAX_CLOSED = 32768
 _SLOW_DUMP_S = 0.1
 _NO_PROBE = (
-    "No probe: what a connection moves after its last tick is missed, and all of one that opens "
-    "and closes between two."
+    "No probe: bytes after a connection's last tick are missed, and connections that open and "
+    "close between two ticks."
 )
 _OF_ONE_PORT = (
-    "Segments sent and received are those with payload. Established connections, timeouts, drops, "
-    "discards and interfaces are the whole host's, not only this port's."
+    "Segments sent and received are only those with payload. Established connections, timeouts, "
+    "drops, discards and interfaces are those of the whole host, not only of this port."
 )
 
 
@@ -179,13 +180,13 @@ class Tcp(Layer):
         return defines
 
     def read(self, maps: Maps) -> LayerSample:
-        """One tick: dump first, then drain; Ledger says why in this order."""
+        """Read one tick: dump first, then drain; see Ledger for the reason."""
         lost = decode_lost(maps["lost"], SPEC.lost)
         with _no_collection():
-            sample = self._read("bpf", maps, ())
+            sample = self._read(maps)
         opened, ended = maps["lives"].sum_cpus(maps["lives"].at(0))
         metrics: dict[str, Value] = dict(sample.metrics)
-        if "ended_total" in metrics:  # those that moved something are known one by one
+        if "ended_total" in metrics:  # the ledger has those that moved something
             metrics["ended_total"] = self._ledger.ended_total + ended
         if self.filters.port is not None:
             metrics["opened_total"] = opened
@@ -193,16 +194,16 @@ class Tcp(Layer):
         return replace(sample, metrics=metrics, lost=lost)
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """The same from sock_diag and /proc alone."""
+        """Read sock_diag and /proc only."""
         with _no_collection():
-            return self._read("proc", None, (_NO_PROBE,))
+            return self._read(None)
 
-    def _read(self, source: str, maps: Maps | None, notes: tuple[str, ...]) -> LayerSample:
+    def _read(self, maps: Maps | None) -> LayerSample:
         try:
             dump, moved, slow = self._read_connections(maps)
         except (OSError, ValueError) as error:
             dump, moved = None, []
-            slow = (f"Connections are not known: sock_diag: {error}; modprobe tcp_diag may help.",)
+            slow = (f"Connections are unknown: sock_diag: {error}. Try modprobe tcp_diag.",)
         tables: dict[str, Table] = {
             "interface": self._interfaces.update(read_interfaces(), time.monotonic_ns())
         }
@@ -211,20 +212,20 @@ class Tcp(Layer):
             tables["port"] = self._ports.update(moved, dump.listening)
         rtt = round_trips(moved)
         return LayerSample(
-            source=source,
+            source="proc" if maps is None else "bpf",
             ops=self._ops(dump),
             metrics=self._metrics(dump, rtt, has_probe=maps is not None),
             tables=tables,
             gauge_hists={} if dump is None else {"srtt_us": rtt.counts},
-            notes=(*notes, *slow, *self._filter_notes()),
+            notes=(*([_NO_PROBE] if maps is None else []), *slow, *self._filter_notes()),
         )
 
     def _read_connections(self, maps: Maps | None) -> tuple[Dump, list[Moved], tuple[str, ...]]:
         began_s = time.perf_counter()
         if self._diag is None:
             self._diag = SockDiag(self.filters.port, keep_closed=maps is None)
-            # Twice: the first pass can skip a connection (Ledger), whose whole history would
-            # count as the first interval's traffic.
+            # Twice: the first pass can skip a connection (see Ledger).  Its whole history would
+            # count as traffic of the first interval.
             dumps = [self._diag.dump(None) for _ in range(2)]
             self._ledger.begin(dumps, _drain(maps))
             return dumps[1], [], ()
@@ -234,7 +235,7 @@ class Tcp(Layer):
         if took_s < _SLOW_DUMP_S:
             return dump, moved, ()
         note = (
-            f"Reading {len(dump.seen)} connections took {took_s * 1000:.0f} ms of this tick; "
+            f"Reading {len(dump.seen)} connections took {took_s * 1000:.0f} ms in this tick; "
             "--port reads fewer."
         )
         return dump, moved, (note,)
@@ -260,7 +261,7 @@ class Tcp(Layer):
         if has_probe:
             values["ended_total"] = self._ledger.ended_total
         if self.filters.port is not None:
-            # The kernel's own counters know no port.
+            # The kernel's own counters are not by port.
             values["retrans_segs_total"] = totals.retrans_segs
             values["sent_segs_total"] = totals.out_segs
             values["received_segs_total"] = totals.in_segs
@@ -278,8 +279,8 @@ class Tcp(Layer):
 def _no_collection() -> Iterator[None]:
     """Keep Python's cycle collector out of a tick.
 
-    With 20,000 sockets a tick makes and drops 10⁵ tuples, none of them in a cycle; walking them
-    again and again would be a seventh of its time.
+    With 20,000 sockets, a tick makes and drops 10⁵ tuples without any cycle; the collector would
+    take a seventh of its time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -294,13 +295,8 @@ def _drain(maps: Maps | None) -> list[ConnectionEnd]:
     return [] if maps is None else decode_endings(maps["closed"].drain())
 
 
-def _sum(*values: int | None) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def _kernel_counters(root: Path) -> dict[str, Value]:
-    """What the kernel counts for the whole network namespace, exactly."""
+    """The kernel's own counters of the whole network namespace."""
     snmp = read_counters("snmp", root)
     extended = read_counters("netstat", root).get("TcpExt", {})
     ipv6 = read_numbers(path_under(root, "proc/net/snmp6"), ("Ip6InDiscards", "Ip6OutDiscards"))
@@ -308,16 +304,16 @@ def _kernel_counters(root: Path) -> dict[str, Value]:
     retrans_segs, first_segs = tcp.get("RetransSegs"), tcp.get("OutSegs")
     return {
         "retrans_segs_total": retrans_segs,
-        # Linux counts a segment in OutSegs when it is sent for the first time only.
+        # OutSegs does not include retransmissions.
         "sent_segs_total": (
             None if retrans_segs is None or first_segs is None else first_segs + retrans_segs
         ),
         "received_segs_total": tcp.get("InSegs"),
         "established": tcp.get("CurrEstab"),
-        "opened_total": _sum(tcp.get("ActiveOpens"), tcp.get("PassiveOpens")),
+        "opened_total": sum_known((tcp.get("ActiveOpens"), tcp.get("PassiveOpens"))),
         "timeouts_total": extended.get("TCPTimeouts"),
         "listen_overflows_total": extended.get("ListenOverflows"),
         "backlog_drops_total": extended.get("TCPBacklogDrop"),
-        "in_discards_total": _sum(ip.get("InDiscards"), ipv6.get("Ip6InDiscards")),
-        "out_discards_total": _sum(ip.get("OutDiscards"), ipv6.get("Ip6OutDiscards")),
+        "in_discards_total": sum_known((ip.get("InDiscards"), ipv6.get("Ip6InDiscards"))),
+        "out_discards_total": sum_known((ip.get("OutDiscards"), ipv6.get("Ip6OutDiscards"))),
     }

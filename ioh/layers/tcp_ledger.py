@@ -1,4 +1,4 @@
-"""Adds up what TCP connections moved although they come and go; pure, no kernel in it."""
+"""Adds up the counters of TCP connections that come and go; does no I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ENDING = struct.Struct("=QQQQIIIII36s")  # struct connection of probes/tcp.c
 _FAMILY = 16  # of an inet_diag message
 _ZERO = Counters()
 _U32 = 0xFFFFFFFF
-# A dump that the kernel resumes in the middle of a hash chain can pass over a connection, so
-# one missing dump does not yet mean that it is gone.
+# A dump that the kernel resumes in the middle of a hash chain can skip a connection, so one dump
+# without it does not mean that it is gone.
 _MISSING_DUMPS = 3
 
 
 class ConnectionEnd(NamedTuple):
-    """A connection as the probe saw it end; ``cookie`` is 0 if sock_diag never described it."""
+    """A connection at its end, from the probe; ``cookie`` is 0 if sock_diag never dumped it."""
 
     cookie: int
     counters: Counters
@@ -30,13 +30,13 @@ class ConnectionEnd(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What one connection moved since the reading before.
+    """What one connection moved since the last reading.
 
     Shape:
-        Of an open connection ``message`` is the kernel's, of one that ended it is empty and
-        ``pair`` and ``family`` are as for format_endpoints().  Round-trip times are 0 where
-        not known.  Bytes can be -1: a FIN that came between the two halves of the kernel's
-        answer.  ``all_bytes`` is the payload in both directions, sent again included.
+        ``message`` is the kernel's for an open connection, empty for an ended one, which has
+        ``pair`` and ``family`` as for format_endpoints().  Round-trip times are 0 if unknown.
+        Bytes can be -1, if a FIN came between the two halves of the kernel's answer.  ``all_bytes``
+        is the payload in both directions, including retransmissions.
     """
 
     cookie: int
@@ -60,7 +60,7 @@ class Moved(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sum over all connections since the baseline; never goes backwards."""
+    """Sum over all connections since the baseline; never decreases."""
 
     in_bytes: int = 0
     out_bytes: int = 0
@@ -71,7 +71,7 @@ class Totals(NamedTuple):
 
 
 def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[ConnectionEnd]:
-    """The probe's map ``closed``, oldest first."""
+    """Decode the probe's map ``closed``, oldest first."""
     ordered = sorted(items, key=_ended_at_ns)
     ended = _ENDING.iter_unpack(b"".join([value for _, value in ordered]))
     endings = []
@@ -86,23 +86,23 @@ def _ended_at_ns(item: tuple[bytes, bytes]) -> int:
 
 
 class Ledger:
-    """Turns counters of single connections into running totals, each byte counted once.
+    """Turns counters of single connections into running totals; counts each byte once.
 
-    A tick dumps all connections first and drains the probe's endings second.  An ending is
-    written after the kernel took the connection out of its table, hence:
+    A tick first dumps all connections, then drains the probe's endings.  An ending is written
+    after the kernel removed the connection from its table.  So there are two cases:
 
-    * drained in the tick of a dump that still shows the connection: the ending has the final
-      counters, and what that dump says is part of them;
-    * not yet drained: no later dump shows the connection, and the next drain has its ending.
+    * The ending is drained in the tick of a dump that still shows the connection: the ending has
+      the final counters, which include those of the dump.
+    * The ending is not yet drained: no later dump shows the connection; the next drain has it.
 
-    So the endings are applied against the counters of the dump before, and win over this
-    tick's.  Drained first and dumped second nothing would be lost either, but whatever ended
-    during the dump would count one tick late.
+    So endings are compared with the counters of the previous dump, and win over this tick's dump.
+    Draining first would lose nothing either, but connections that end during the dump would count
+    one tick late.
 
-    A connection's cookie is 0 until sock_diag describes it for the first time.  The kernel's
-    answer can do so while the connection ends, in the nanoseconds after the probe read the
-    cookie and before the state says CLOSE: then it is in a dump under a cookie and in an ending
-    without one.  No later dump nor ending knows that cookie; ``_take_back`` finds it by that.
+    A connection's cookie is 0 until sock_diag dumps it for the first time.  This can happen while
+    it ends, in the nanoseconds after the probe read the cookie and before the state is CLOSE.
+    Then a dump has it with a cookie, and an ending without one.  No later dump or ending has that
+    cookie, so ``_take_back`` can find it.
     """
 
     def __init__(self) -> None:
@@ -117,22 +117,21 @@ class Ledger:
 
     @property
     def totals(self) -> Totals:
-        """Running totals; a correction downwards is held back until the sum has passed it."""
+        """Running totals; after a correction downwards they stay until the sum passes them."""
         self._shown = Totals(*map(max, self._shown, self._sum))
         return self._shown
 
     def begin(self, dumps: Iterable[Dump], endings: Iterable[ConnectionEnd]) -> None:
-        """Take what exists now as the baseline: its history does not count."""
+        """Take the open connections as the baseline: their history does not count."""
         for dump in dumps:
             self.known.update(dump.seen)
         for ending in endings:
             self.known.pop(ending.cookie, None)
 
     def apply(self, dump: Dump, endings: list[ConnectionEnd]) -> list[Moved]:
-        """Book one tick; ``dump`` was read before ``endings`` and loses the ended ones.
+        """Add one tick; ``dump`` was read before ``endings``; ended connections leave it.
 
-        Returns:
-            Every connection that moved something, ended ones first.
+        Returns every connection that moved something, ended ones first.
         """
         moved: list[Moved] = []
         finals: dict[int, Counters] = {}
@@ -195,9 +194,9 @@ _ZERO_TOTALS = Totals()
 
 
 def _is_later(newer: Counters, older: Counters) -> bool:
-    """Whether one connection's counters can have come from ``older`` to ``newer``.
+    """Whether one connection's counters can have grown from ``older`` to ``newer``.
 
-    Only the 64-bit ones, which do not wrap; one byte is left to a FIN in between.
+    Compares only the 64-bit ones, which do not wrap, and allows one byte for a FIN in between.
     """
     return (
         newer.bytes_received + 1 >= older.bytes_received
@@ -207,10 +206,10 @@ def _is_later(newer: Counters, older: Counters) -> bool:
 
 
 def _remove_ended(seen: dict[int, Counters], finals: dict[int, Counters]) -> None:
-    """Leave of the ended connections those that connect() used again since, cookie and all.
+    """Remove ended connections, except sockets that connect() reused since, with their cookie.
 
-    Their counters began at 0.  As long as they are below the final ones this cannot be told
-    from a dump made before the end; then the next dump finds a connection it does not know.
+    The counters of those started at 0.  While they are below the final ones, this looks like a dump
+    from before the end; then the next dump finds an unknown connection.
     """
     for cookie, final in finals.items():
         counters = seen.get(cookie)
@@ -219,7 +218,7 @@ def _remove_ended(seen: dict[int, Counters], finals: dict[int, Counters]) -> Non
 
 
 def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, int, int, int]:
-    """In, out and repeated bytes; repeated, received and sent segments; all bytes."""
+    """In, out, retransmitted bytes; retransmitted, in, out segments; all bytes."""
     received, sent, retrans, retrans_segs, segs_in, segs_out = newer
     if older is not _ZERO:
         received -= older.bytes_received
@@ -233,7 +232,7 @@ def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, i
 
 def _moved(change: Change, base: Counters) -> Moved:
     if not _is_later(change.counters, base):
-        base = _ZERO  # the socket was connected again, and no probe saw it
+        base = _ZERO  # the socket was reconnected without a probe to see it
     return Moved(
         change.cookie,
         *_difference(change.counters, base),

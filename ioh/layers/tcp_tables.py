@@ -1,4 +1,4 @@
-"""The breakdowns of the tcp layer: connections, service ports, interfaces, round-trip times."""
+"""Breakdowns of the tcp layer: connections, service ports, interfaces, round-trip times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ioh.model.sample import Row, Table
 from ioh.procfs.network import LinkTable
 from ioh.procfs.sock_diag import NO_DETAILS, PORTS_AT, Details, decode_details
 
-# Busiest connections added in a tick, and how many rows there can be with earlier ones.
+# Busiest connections added per tick, and most rows including earlier ones.
 CONNECTIONS_PER_TICK = 40
 MAX_ROWS = 200
-# A row that is dropped and comes back begins at 0 again, so it stays for a while.
+# A dropped row that comes back starts at 0 again, so keep it for a while.
 _IDLE_TICKS = 10
 
-# What storage and databases use; /etc/services lacks half of them on a small system.
+# Storage and databases; /etc/services of a small system lacks half of them.
 _SERVICES = {
     111: "rpcbind",
     445: "smb",
@@ -54,7 +54,7 @@ _PORTS = struct.Struct("!HH")
 
 @cache
 def service_name(port: int) -> str:
-    """What usually listens on a port; empty when nothing is known."""
+    """The usual service of a port; "" if unknown."""
     known = _SERVICES.get(port)
     if known is not None:
         return known
@@ -65,17 +65,17 @@ def service_name(port: int) -> str:
 
 
 def service_port(local_port: int, remote_port: int, listening: AbstractSet[int]) -> int:
-    """The port of the side that serves: one that listens here, else the lower one."""
+    """The server side's port: the one that listens here, else the lower one."""
     if local_port in listening:
         return local_port
-    if remote_port in listening:  # the client's end of a connection within this host
+    if remote_port in listening:  # the client end of a connection within this host
         return remote_port
     return min(local_port, remote_port)
 
 
 @dataclass(slots=True)
 class _Flow:
-    """Running totals of one row, from when it was listed."""
+    """Running totals of one row since it was listed."""
 
     in_bytes: int = 0
     out_bytes: int = 0
@@ -84,7 +84,7 @@ class _Flow:
     idle_ticks: int = 0
 
     def add(self, moved: Moved) -> None:
-        # -1 (Moved) is left out: a row must not go backwards.
+        # Ignore -1 (see Moved): a row must not decrease.
         self.in_bytes += max(0, moved.in_bytes)
         self.out_bytes += moved.out_bytes
         self.retrans_bytes += moved.retrans_bytes
@@ -94,7 +94,7 @@ class _Flow:
 
 @dataclass(slots=True)
 class _Connection(_Flow):
-    """A listed connection; the gauges are those of its last change."""
+    """A listed connection; gauges are as of its last change."""
 
     cookie: int = 0
     ended: bool = False
@@ -116,7 +116,7 @@ class _Connection(_Flow):
 
     def _add_limited(self, before: Details | None) -> None:
         if before is None or self.details.sndbuf_limited_us is None:
-            # Listed only now: how much of the kernel's total is of this tick is not known.
+            # Newly listed: this tick's part of the kernel's total is unknown.
             self.limited_us = None
             return
         total = self.limited_us or (0, 0, 0)
@@ -124,7 +124,7 @@ class _Connection(_Flow):
         self.limited_us = tuple(t + max(0, (new or 0) - (old or 0)) for t, old, new in pairs)
 
     def row(self) -> Row:
-        # The probe does not read at the end what the connection had waited for.
+        # At the end, the probe does not read these times.
         limited_us = None if self.ended else self.limited_us
         return (
             self.in_bytes,
@@ -139,18 +139,14 @@ class _Connection(_Flow):
 
 
 class ConnectionTable:
-    """The busiest connections; one that is listed stays until it has been idle for a while."""
+    """The busiest connections; a listed one stays until it has been idle for a while."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], _Connection] = {}
         self._keys: dict[int, tuple[str, str]] = {}
 
     def update(self, moved: list[Moved]) -> Table:
-        """Book one tick.
-
-        Returns:
-            Row by (local, remote): busiest ones of this tick and of the last few.
-        """
+        """Add one tick; return rows by (local, remote): the busiest of the last few ticks."""
         for connection in self._rows.values():
             connection.idle_ticks += 1
         busiest = heapq.nlargest(CONNECTIONS_PER_TICK, moved, key=attrgetter("all_bytes"))
@@ -207,10 +203,9 @@ class PortTable:
         self._rows: dict[int, _Port] = {}
 
     def update(self, moved: list[Moved], listening: AbstractSet[int]) -> Table:
-        """Book one tick; ``listening`` are the ports that somebody listens on here.
+        """Add one tick; ``listening``: the listening ports of this host.
 
-        Returns:
-            Row by (port, service), MAX_ROWS of them, those that moved something last.
+        Returns up to MAX_ROWS rows by (port, service), the most recently active ones.
         """
         for row in self._rows.values():
             row.idle_ticks += 1
@@ -229,7 +224,7 @@ class PortTable:
                 row.weighted_us += item.srtt_us * item.all_bytes
                 row.weight += item.all_bytes
         kept = list(self._rows.items())
-        if len(kept) > MAX_ROWS:  # many peers on ports above 1024, none of them listening here
+        if len(kept) > MAX_ROWS:  # many peers on high ports that do not listen here
             kept = heapq.nsmallest(MAX_ROWS, kept, key=_idle_first_out)
         self._rows = dict(kept)
         return {(str(port), service_name(port)): row.row() for port, row in kept}
@@ -237,13 +232,12 @@ class PortTable:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """Round-trip times of the connections that moved payload since the reading before.
+    """Round-trip times of the connections that moved payload since the last reading.
 
     Shape:
         ``counts``: connections by smoothed time, over LATENCY_EDGES_US.  ``srtt_us`` and
-        ``min_rtt_us`` are means over the bytes moved, None when nothing moved; they differ by
-        what queues and late acknowledgements add.  The shortest time is not known of
-        connections that ended.
+        ``min_rtt_us`` are means weighted by bytes, None if nothing moved.  They differ by queueing
+        and delayed acknowledgements.  Ended connections have no shortest time.
     """
 
     active: int
@@ -253,7 +247,7 @@ class RoundTrips:
 
 
 def round_trips(moved: list[Moved]) -> RoundTrips:
-    """Look at all connections of a tick once."""
+    """Summarize all connections of a tick in one pass."""
     counts = [0] * LATENCY_BUCKETS
     active = sum_us = weight = min_sum_us = min_weight = 0
     for item in moved:
@@ -277,7 +271,7 @@ def round_trips(moved: list[Moved]) -> RoundTrips:
 
 
 class InterfaceTable:
-    """Network interfaces: what they carried, and what they could have carried meanwhile."""
+    """Network interfaces: bytes carried, and the capacity over the same time."""
 
     def __init__(self, links: LinkTable) -> None:
         self._links = links
@@ -285,7 +279,7 @@ class InterfaceTable:
         self._last_mono_ns: int | None = None
 
     def update(self, interfaces: dict[str, Any], mono_ns: int) -> Table:
-        """Book one reading of read_interfaces(), taken at ``mono_ns``."""
+        """Add one reading of read_interfaces(), taken at ``mono_ns``."""
         elapsed_s = 0.0 if self._last_mono_ns is None else (mono_ns - self._last_mono_ns) / 1e9
         self._last_mono_ns = mono_ns
         rows: dict[tuple[str, ...], Row] = {}

@@ -1,4 +1,4 @@
-"""One layer of a live run: attached by the loader, read each tick, or read from /proc."""
+"""One layer of a live run: attached by the loader, or read from /proc."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SOON = "shown as soon as it is attached"
 
 
 class ModuleProbe:
-    """The part of an attached probe that runs only while its layer wants it.
+    """The late part of an attached probe, which runs only while its layer wants it.
 
-    ``refusal`` says why it cannot be had, ``""`` where it can or is not wanted.
+    ``refusal``: why it is not available, ``""`` if it is, or is not wanted.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -32,9 +32,9 @@ class ModuleProbe:
         self.refusal = ""
 
     def is_due(self) -> bool:
-        """Whether to ask for it now: once each time that the layer begins to want it.
+        """Whether to request it now: once each time that the layer starts to want it.
 
-        Lets go of it, and of the module that it holds, when it is wanted no more.
+        Detaches it, and so releases its module, when it is no longer wanted.
         """
         if self._layer.late is None or not self._layer.wants_late():
             self.close()
@@ -45,11 +45,11 @@ class ModuleProbe:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the loader owes an answer."""
+        """Whether the loader still owes an answer."""
         return self._is_asked and not (self._links or self.refusal)
 
     def take(self, links: list[int], reason: str) -> None:
-        """The loader's answer; links that came too late are closed."""
+        """Take the loader's answer; close links that came too late."""
         if not self._is_asked or self._links:
             close_all(links)
             return
@@ -57,7 +57,7 @@ class ModuleProbe:
         self.refuse(reason)
 
     def refuse(self, reason: str) -> None:
-        """Keep why it cannot be had, with what is missing for it; "" when it can."""
+        """Note why it is not available, or "" if it is."""
         if self._layer.late is not None:
             self.refusal = f"{self._layer.late.without}: {reason}" if reason else ""
 
@@ -68,13 +68,12 @@ class ModuleProbe:
 
 
 class AttachedLayer:
-    """One layer with whatever feeds it.
+    """One layer with its source: BPF or /proc.
 
-    Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.  ``why_proc``
-    says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the host has something
-    for it to measure; ``is_awaited``: its probe is being compiled, and nobody shall take /proc's
-    numbers for its own meanwhile.  ``has_late``: the probe that is attached has a part that may
-    come later.
+    With BPF, it holds the probe's descriptors; closing them detaches the probe.  ``why_proc``: why
+    the source is /proc, ``""`` with BPF.  ``is_wanted``: the host has something for it to measure.
+    ``is_awaited``: its probe is being compiled; until then /proc's numbers are not shown, so that
+    nobody takes them for the probe's.  ``has_late``: the attached probe has a late part.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -99,12 +98,12 @@ class AttachedLayer:
         self._is_warm = False
 
     def is_shown(self) -> bool:
-        """Whether to say anything of it; what was once there is not left out again."""
+        """Whether to show it; a layer that has been shown stays."""
         self._was_wanted |= self.is_wanted
         return self._was_wanted or not self.layer.is_rare
 
     def restart(self, why_proc: str) -> None:
-        """Detach, and forget; the layer starts from zero when it is wanted again."""
+        """Detach and reset; the layer starts from zero when it is wanted again."""
         self.close()
         self.layer = type(self.layer)(self.layer.filters, self.layer.root)
         self.servers = ServerProbes(self.layer)
@@ -112,7 +111,7 @@ class AttachedLayer:
         self.why_proc = why_proc
 
     def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
-        """Take what the loader sent: descriptors, or the reason for there being none."""
+        """Take the loader's answer: descriptors, or a reason."""
         self.is_awaited = False
         if "maps" not in answer:
             self.why_proc = str(answer.get("reason", "the loader failed"))
@@ -132,19 +131,19 @@ class AttachedLayer:
         self.why_proc = self.hint = ""
 
     def warm_up(self) -> None:
-        """Read a probe for nothing before it is read the first time, which takes longest.
+        """Read a new probe once without using the result, because the first reading is slow.
 
-        A layer's time is that at which its reading begins: what the first one takes longer to get
-        to the probe's counts would be missing in the first interval.
+        A layer's time is the start of its reading.  A slow first reading reaches the probe's counts
+        late, and that time would be missing in the first interval.
         """
         if self.maps and not self._is_warm:
             self._is_warm = True
             self.read()
 
     def read(self, since_ns: int | None = None) -> LayerSample | Unavailable:
-        """Read the layer once; a layer that fails is left out from then on, the rest goes on.
+        """Read the layer; if it fails, it stays unavailable and the other layers continue.
 
-        ``since_ns``: when the reading of all layers began, on the monotonic clock.
+        ``since_ns``: when the reading of all layers started, on the monotonic clock.
         """
         passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
         found = self._read()
@@ -167,12 +166,12 @@ class AttachedLayer:
                     self.servers.drop(op, why)
                 return self._with_misses(sample)
             return self._with_reason(self.layer.read_proc())
-        except Exception as error:  # noqa: BLE001 (the tick's last guard: keep the other layers)
+        except Exception as error:  # noqa: BLE001 (last guard of a tick: keep the other layers)
             self.broken = f"reading failed: {type(error).__name__}: {error}"
             return Unavailable(self.broken, "please report this")
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
-        """Add events whose program was active already, and what the numbers do not have."""
+        """Add events skipped because their program was active, and notes about missing parts."""
         from ioh.bpf.totals import skipped_events
 
         misses = [misses for _, misses in program_counts(self.program_fds)]
@@ -181,7 +180,7 @@ class AttachedLayer:
         notes = sample.notes
         if self.missing:
             notes += (
-                f"this kernel does not give {', '.join(dict.fromkeys(self.missing.values()))}.",
+                f"this kernel does not provide {', '.join(dict.fromkeys(self.missing.values()))}.",
             )
         if self.late.refusal:
             notes += (self.late.refusal,)
@@ -199,11 +198,11 @@ class AttachedLayer:
         return replace(sample, reason=reason, hint=self.hint or sample.hint)
 
     def run_time_ns(self) -> int:
-        """CPU time of the probe's programs, while statistics are on."""
+        """CPU time of the probe's programs; counted while statistics are on."""
         return sum(spent for spent, _ in program_counts(self.program_fds))
 
     def close(self) -> None:
-        """Detach the probe, and end what the layer has begun."""
+        """Detach the probe and close the layer."""
         self.layer.close()
         self.late.close()
         self.servers.close()

@@ -1,6 +1,6 @@
-"""The layers of a live run and their loader: asks it, takes its answers, follows modules.
+"""The layers of a live run and their loader: sends requests, takes answers, follows modules.
 
-However the loader or a compiling child ends, the layers that they owe go on with /proc and say why.
+If the loader or a compiling child ends, the awaited layers continue with /proc and show why.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ STATS_TIMEOUT_S = 1.0
 
 
 class Attaching:
-    """Which layers are attached, and which ones the loader is still to attach."""
+    """The attached layers, and those that the loader has yet to attach."""
 
     def __init__(self, filters: Filters) -> None:
         self._filters, self._why_proc = filters, ""
         self._is_started = False
-        # Layers whose probes are still to be asked for, with what each joins.
+        # Layers whose probes are not yet requested, with the layer that each joins.
         self._due: dict[str, str] = {}
         self._is_unlimited = False
         self.deadline = 0.0
@@ -39,7 +39,7 @@ class Attaching:
         self._loader: Loader | None = None
 
     def start(self, why_proc: str) -> None:
-        """Start the loader, once, unless there is a reason not to; it keeps what is imported."""
+        """Start the loader, once, unless ``why_proc`` is given; it keeps what is imported."""
         if self._is_started:
             return
         self._is_started, self._why_proc = True, why_proc
@@ -53,12 +53,12 @@ class Attaching:
             self._why_proc = f"the loader cannot be started: {why}"
 
     def begin(self, layers: Mapping[str, type[Layer]]) -> None:
-        """Make these layers, in their order, and ask for the first probes."""
+        """Create these layers, in order, and request the first probes."""
         from ioh.live.attached import COMPILING, AttachedLayer
 
-        # Asked once: the loader compiles those only that have something to measure.
+        # Called once: the loader compiles only layers with something to measure.
         wanted = {name for name, layer in layers.items() if layer.is_wanted()}
-        # From the disk up, since its numbers say most; one CPU is left to our own imports.
+        # The disk first, because its numbers matter most; leave one CPU for our imports.
         names = reversed(tuple(layers))
         probed = [name for name in names if layers[name].probe and name in wanted]
         self._due = {name: layers[name].joins for name in probed}
@@ -77,16 +77,16 @@ class Attaching:
 
     @property
     def has_loader(self) -> bool:
-        """Whether there was one to ask."""
+        """Whether a loader was started."""
         return self._loader is not None
 
     @property
     def watched(self) -> tuple[int, ...]:
-        """Descriptors that show an answer, where one is awaited."""
+        """Descriptors that become readable with an awaited answer."""
         return (self._loader.socket.fileno(),) if self._loader and self.awaited else ()
 
     def request_due(self, count: int | None = None) -> None:
-        """Ask for the next probes; without a number for all, each once what it joins is there."""
+        """Request the next ``count`` probes (None: all), each after the layer that it joins."""
         self._is_unlimited |= count is None
         awaited = (*self._due, *self.awaited)
         due = [name for name, joins in self._due.items() if joins not in awaited]
@@ -103,7 +103,7 @@ class Attaching:
             self._lose(error)
 
     def _lose(self, error: Exception) -> None:
-        """The loader is gone; what is attached goes on without it."""
+        """Handle the loss of the loader; attached layers continue without it."""
         from ioh.live.attached import COMPILING
 
         self._why_proc = f"the loader failed: {error}"
@@ -115,7 +115,7 @@ class Attaching:
                 layer.late.refuse(self._why_proc)
 
     def take_answers(self) -> None:
-        """Take what the loader has sent; layers that it owes for too long are awaited no more."""
+        """Take the loader's answers; give up on layers that are overdue."""
         try:
             while self._loader is not None and (got := self._loader.answer(0.0)) is not None:
                 self._take_answer(*got)
@@ -128,7 +128,7 @@ class Attaching:
             self.request_due()
 
     def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
-        """Give a layer what the loader sent for it, unless it is not wanted any more."""
+        """Pass an answer to its layer, unless the layer is no longer wanted."""
         self._owes_stats &= answer.get("verb") != "stats"
         attached = self.attached.get(answer.get("layer", ""))
         if attached is not None and answer["verb"] == "attach_late":
@@ -141,7 +141,7 @@ class Attaching:
             close_all(fds)
 
     def follow_modules(self) -> None:
-        """Attach what has come (a first mount), detach what has gone, so its module can go."""
+        """Attach layers that became wanted (a first mount); detach others to free their modules."""
         from ioh.live.attached import COMPILING
 
         for name, attached in self.attached.items():
@@ -161,9 +161,9 @@ class Attaching:
                 self._request("attach_server", name, pid=pid)
 
     def stats_descriptor(self) -> int | None:
-        """What makes the kernel count run time while it is open; None where it does not.
+        """A descriptor that makes the kernel count run time while it is open, or None.
 
-        A loader that has not answered is asked again once it has: else each time would be waited.
+        If the loader has not answered the last request, do not ask again: every call would wait.
         """
         if self._loader is None or self._why_proc or self._owes_stats:
             return None

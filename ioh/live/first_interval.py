@@ -1,7 +1,7 @@
 """The first interval of a live run, measured while the screen's libraries are being imported.
 
-Importing them takes longer than the first probe takes to be attached, on a busy machine by
-seconds: whoever waits shall see numbers meanwhile.
+The imports take longer than attaching the first probe, on a busy machine by seconds.  So the user
+sees numbers before they finish.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from ioh.model.sample import Sample
 
 FIRST_INTERVAL_S = 0.2
-EARLY_INTERVAL_S = 0.1  # where somebody waits for the screen: a tenth of what that may take
-JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
+EARLY_INTERVAL_S = 0.1  # while the user waits for the screen: a tenth of its time budget
+JOIN_SPACING_S = 0.1  # shortest interval caused by a newly attached layer
 
 # Called with the two samples of the first interval.
 TellFirst = Callable[["Sample", "Sample"], None]
 
 
 class FirstInterval(Closing):
-    """Takes the first two samples in a thread, and tells them from there.
+    """Takes the first two samples in a thread, and reports them from there.
 
-    A thread has the privileges of the one that started it, and nobody else can take them: leave
-    this context manager before root is given away, and leave the source alone until then.  The
-    interval is at most EARLY_INTERVAL_S.
+    A thread has the privileges of its creator, and nobody else can drop them.  So exit this context
+    manager before dropping root, and do not use the source until then.  The interval is at most
+    EARLY_INTERVAL_S.
     """
 
     def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:
@@ -50,9 +50,9 @@ class FirstInterval(Closing):
         self._thread.join()
 
     def samples_so_far(self) -> tuple[list[Sample], float]:
-        """What the iteration begins with, and when the next one is due, as time.monotonic().
+        """The first samples of the iteration, and when the next is due, as time.monotonic().
 
-        Layers that have come since the last sample get a baseline, as in the iteration.
+        Layers attached since the last sample get a baseline, as in the iteration.
         """
         if self._source.awaited == self._awaited:
             is_begun = len(self._samples) > 1
@@ -71,7 +71,7 @@ class FirstInterval(Closing):
         return min(EARLY_INTERVAL_S, self._interval_s)
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # it fails again, and is reported, in the iteration
+        with contextlib.suppress(Exception):  # it fails again in the iteration, which reports it
             self._look()
 
     def _look(self) -> None:
@@ -86,7 +86,7 @@ class FirstInterval(Closing):
         if not self._is_over:
             self._read()
             self._tell(*self._samples)
-        while not self._is_over:  # an answer lets the source ask for the next probe
+        while not self._is_over:  # each answer makes the source request the next probe
             self._source.wait(float("inf"))
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""The servers' files that a layer's program is attached to, and for how long."""
+"""The servers' files that a layer's program is attached to."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ioh.layers.event_rate import PAUSE_S
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
-# A file whose last process has ended is let go of, so that an upgraded server's old program goes;
-# one that is started again is followed without a gap.
+# Detach from a file this long after its last process has ended, so that the old program of an
+# upgraded server is released; a server that restarts in time is measured without a gap.
 _KEPT_S = 60.0
-_MOST_AT_ONCE = 4  # requests a tick, each of which takes the loader a process
+_MOST_AT_ONCE = 4  # requests per tick; the loader forks for each
 
 
 @dataclass(slots=True)
 class _Attached:
-    """What one process' request came to: its files' links, where they were not attached before."""
+    """The result of a process' request: the links of its files that were not yet attached."""
 
-    links: dict[int, str]  # a link's descriptor -> what it counts
+    links: dict[int, str]  # the op of each link's descriptor
     files: frozenset[tuple[int, ...]]
     ended_s: float | None = None
 
 
 @dataclass(slots=True)
 class ServerProbes:
-    """Asks for each process once, and keeps the links for as long as somebody runs the file.
+    """Requests probes once per process; keeps the links while a process runs the file.
 
-    ``missing`` says what a server has no probe for, ``refused`` by process why it has none,
-    ``dropped`` by operation why it is not counted for a while, and until when.
+    ``missing``: what a server has no probe for.  ``refused``: why a process has no probes.
+    ``dropped``: by op, why it is not counted for a while, and until when.
     """
 
     layer: Layer
@@ -44,9 +44,9 @@ class ServerProbes:
     refused: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> list[int]:
-        """Processes to ask the loader for now; lets go of what nobody runs any more.
+        """Processes to request from the loader now; detaches files that nobody runs any more.
 
-        Once an operation has been let go of for long enough, it is asked for again.
+        Requests dropped operations again after their pause.
         """
         running, now_s = self.layer.server_pids(), time.monotonic()
         self.asked &= running
@@ -72,7 +72,7 @@ class ServerProbes:
                 del self.attached[pid]
 
     def take(self, answer: dict[str, Any], fds: Sequence[int]) -> None:
-        """The loader's answer about a process."""
+        """Take the loader's answer about a process."""
         pid, reason = int(answer["pid"]), str(answer.get("reason", ""))
         if reason or pid not in self.asked:
             self.refused[pid] = reason
@@ -81,7 +81,7 @@ class ServerProbes:
         links = dict(zip(fds, map(str, answer["link_ops"]), strict=True))
         self.missing = tuple(dict.fromkeys((*self.missing, *map(str, answer["missing"]))))
         files = frozenset(tuple(file) for file in answer["files"])
-        if pid in self.attached:  # asked again, of which it had most already
+        if pid in self.attached:  # requested again; most were already attached
             links |= self.attached[pid].links
             files |= self.attached[pid].files
         self.attached[pid] = _Attached(links, files)
@@ -91,7 +91,7 @@ class ServerProbes:
         self.layer.learn_server({**answer, "link_ops": ops})
 
     def drop(self, op: str, why: str) -> None:
-        """Let go of all places of an operation for a while."""
+        """Stop counting an operation for a while."""
         self.dropped[op] = why, time.monotonic() + PAUSE_S
         self._detach(op)
 
@@ -102,14 +102,14 @@ class ServerProbes:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is not, and why."""
+        """What is not counted, and why."""
         refused = tuple(dict.fromkeys(why for why in self.refused.values() if why))
         not_counted = (f"a server is not counted: {why}" for why in refused)
         dropped = (why for why, _ in self.dropped.values())
         return (*self.missing, *dropped, *not_counted)
 
     def close(self) -> None:
-        """Detach them."""
+        """Detach all."""
         for attached in self.attached.values():
             close_all(tuple(attached.links))
         self.attached, self.asked = {}, set()

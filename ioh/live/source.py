@@ -1,7 +1,7 @@
-"""Samples of this machine, live: attach the layers, then read them all once a tick.
+"""Live samples of this machine: attach the layers, then read them all once a tick.
 
-In two stages, so that a screen can paint before the probes are compiled: entering the source
-asks the loader for them and gives root away, attach() or the iteration waits for them.
+This has two stages, so that the screen can paint before the probes are compiled.  Entering the
+source requests them from the loader and drops root; attach() or the iteration waits for them.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class LiveSource(Closing):
     """The layers of this machine, read each ``interval_s``; a context manager and an iterator.
 
     Args:
-        layers: Which layers, by name; None for all.
-        filters: Narrowing that the probes apply.
+        layers: Names of the layers; None for all.
+        filters: Filters that the probes apply.
         interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S.
-        use_bpf: False to read /proc and sysfs only.
-        preload: Imports what the caller will need; called before root is given up, after which
-            a checkout below /root can be unreadable.
-        tell_first: Called with the first interval while preload() is still busy, in a thread of its
-            own; the iteration begins with the same two samples.
-        login: Of a database server; without one the layers that need it are not there at all.
+        use_bpf: False to read only /proc and sysfs.
+        preload: Imports what the caller needs; called before root is dropped, because then a
+            checkout below /root can be unreadable.
+        tell_first: Called with the first interval from a separate thread, while preload() is
+            still running; the iteration starts with the same two samples.
+        login: To a database server; without it, layers that need a login do not appear.
 
     Raises:
-        IohError: An unknown layer was asked for.
+        IohError: A requested layer is unknown.
     """
 
     def __init__(  # noqa: PLR0913
@@ -62,9 +62,9 @@ class LiveSource(Closing):
         layers: tuple[str, ...] | None,
         filters: Filters,
         interval_s: float,
-        use_bpf: bool = True,  # noqa: FBT001, FBT002
-        preload: Callable[[], None] | None = None,
         *,
+        use_bpf: bool = True,
+        preload: Callable[[], None] | None = None,
         tell_first: TellFirst | None = None,
         login: Login | None = None,
     ) -> None:
@@ -79,16 +79,16 @@ class LiveSource(Closing):
         self._attaching = Attaching(filters)
         self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
         self._uname = os.uname()
-        # What the probes cost, carried on from a share of a core that is measured now and then.
+        # The probes' CPU time, extrapolated from a share of a core that is measured periodically.
         self._bpf_share: float | None = None
         self._bpf_ns, self._bpf_at_ns = 0.0, 0
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
-        """Ask for the probes and give root away; waits for none of them.
+        """Request the probes and drop root; does not wait for the probes.
 
-        Threads get the privileges of the one that starts them, and no thread can take them from
-        another: give them away before the first thread is made.
+        A thread inherits the privileges of its creator, and no other thread can drop them.  So drop
+        them before creating the first thread.
         """
         try:
             self._begin()
@@ -98,7 +98,7 @@ class LiveSource(Closing):
         return self
 
     def fork_loader(self) -> None:
-        """Before anything large is imported, since the loader keeps that for good; once."""
+        """Fork the loader, once, before anything large is imported: it would keep that."""
         with own_rights():
             self._attaching.start(self._why_no_bpf())
 
@@ -115,7 +115,7 @@ class LiveSource(Closing):
             cause = f"unknown layer {printable(unknown[0])!r}"
             raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
         try:
-            # In the order of the path.
+            # In path order.
             self._attaching.begin({name: layer for name, layer in known.items() if name in names})
             self._import_all()
         except ImportError as error:
@@ -137,16 +137,16 @@ class LiveSource(Closing):
         return self._attaching.awaited
 
     def attach(self) -> None:
-        """Wait until every probe is attached or refused, the time is over, or stop() is called.
+        """Wait until every probe is attached or refused, the time limit, or stop().
 
-        Without this the iteration begins with the first layer; the others join it one by one.
+        Without this, the iteration starts with the first layer; the others join one by one.
         """
         while self.awaited and not self._stopped:
             self._wait(float("inf"))
 
     def _why_no_bpf(self) -> str:
         if not self._use_bpf:
-            return "asked for with --proc"
+            return "requested with --proc"
         if not privileges.is_privileged():
             return "BPF needs root: start with sudo"
         if privileges.version(self._uname.release) < OLDEST_KERNEL:
@@ -154,7 +154,7 @@ class LiveSource(Closing):
         return ""
 
     def _import_all(self) -> None:
-        """Import now, while the loader compiles, what may be unreadable after the drop."""
+        """While the loader compiles, import modules that can be unreadable after dropping root."""
         import ioh.bpf.totals
         import ioh.model.derive
         import ioh.procfs.host  # noqa: F401
@@ -179,7 +179,7 @@ class LiveSource(Closing):
         self._forget_waking()
 
     def wait(self, due: float) -> bool:
-        """As the iteration does: until a time, wake(), stop() or an awaited layer's answer."""
+        """Wait until a time, wake(), stop() or an awaited layer's answer, as the iteration does."""
         has_come = self._wait(due)
         if has_come:
             self._attaching.request_due(1)
@@ -195,7 +195,7 @@ class LiveSource(Closing):
             self.wake()
 
     def _wait(self, due: float) -> bool:
-        """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
+        """Sleep until a time, wake() or an awaited layer's answer; return whether one has come."""
         attaching = self._attaching
         before = attaching.awaited
         timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
@@ -208,7 +208,7 @@ class LiveSource(Closing):
 
     def _drop(self) -> None:
         if privileges.is_privileged():
-            # The probes cannot narrow to a process by its id here: /proc answers --pid.
+            # In a PID namespace the probes cannot filter by process id: --pid uses /proc.
             by_bpf = self._filters.pid is None or are_pids_the_kernels()
             use_bpf = by_bpf and not self._why_no_bpf()
             self.kept = privileges.needed(self._uname.release, use_bpf=use_bpf)
@@ -219,26 +219,26 @@ class LiveSource(Closing):
         self._attaching.close()
 
     def sample_soon(self) -> None:
-        """Let the iteration take one more sample, at once; safe to call from any thread."""
+        """Make the iteration take an extra sample now; safe to call from any thread."""
         self._is_asked = True
         self.wake()
 
     def set_interval(self, interval_s: float) -> None:
-        """Take a sample now, and the next ones at another interval; from any thread."""
+        """Take a sample now, then continue with another interval; safe to call from any thread."""
         self._interval_s = interval_s
         self._is_rescheduled = True
         self.wake()
 
     def stop(self) -> None:
-        """End the iteration at once; safe to call from a signal handler."""
+        """End the iteration immediately; safe to call from a signal handler."""
         self._stopped = True
         self.wake()
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yield a baseline at once, then one sample a tick; a late tick is not made up for.
+        """Yield a baseline immediately, then one sample per tick; does not catch up late ticks.
 
-        While layers are awaited, each that comes gets a baseline of its own, and FIRST_INTERVAL_S
-        later its first numbers.  A sample that was asked for shifts none of the others.
+        Each awaited layer gets its own baseline when it is attached, and its first numbers
+        FIRST_INTERVAL_S later.  An extra sample does not shift the others.
         """
         samples, due = self._first_samples()
         next_cost = time.monotonic() + FIRST_INTERVAL_S
@@ -263,7 +263,7 @@ class LiveSource(Closing):
                 due = now + self._interval_s
 
     def _first_samples(self) -> tuple[list[Sample], float]:
-        """Those that were taken early, or a baseline; and when the next one is due."""
+        """The samples that were taken early, or a baseline; and when the next one is due."""
         if self._early is not None and self._early.has_begun:
             return self._early.samples_so_far()
         asked = len(self.awaited)
@@ -273,7 +273,7 @@ class LiveSource(Closing):
         return [self.read()], began + min(FIRST_INTERVAL_S, self._interval_s)
 
     def _sleep_until(self, due: float) -> bool:
-        """Sleep until a time or stop(), less when an awaited layer comes; whether one has come."""
+        """Sleep until a time or stop(), or less if a layer joins; return whether one has joined."""
         earliest = time.monotonic() + JOIN_SPACING_S
         has_joined = False
         while not (self._stopped or self._is_asked or self._is_rescheduled):
@@ -308,9 +308,9 @@ class LiveSource(Closing):
 
     @contextmanager
     def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
-        """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
+        """Let the kernel count BPF run time in this block; counting always would cost too much.
 
-        Yields what returns the probes' run time so far in ns, None where it is not counted.
+        Yields a function that returns the probes' run time so far in ns, None if it is not counted.
         """
         fd = self._attaching.stats_descriptor()
 
@@ -326,20 +326,20 @@ class LiveSource(Closing):
                 os.close(fd)
 
     def _measure_cost(self) -> None:
-        """Learn the probes' share of a core from a short window."""
+        """Measure the probes' share of a core in a short window."""
         with self.counting_run_time() as run_time_ns:
             before, started = run_time_ns(), time.monotonic_ns()
             if before is None:
                 return
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
             after, now = run_time_ns(), time.monotonic_ns()
-        if not self._is_asked:  # else it was too short
+        if not self._is_asked:  # otherwise the window was too short
             if self._bpf_share is None:
                 self._bpf_at_ns = now
             self._bpf_share = ((after or before) - before) / (now - started)
 
     def _bpf_ns_total(self) -> int | None:
-        """The probes' run time since the first share was learned; None before."""
+        """The probes' run time since the first measurement; None before."""
         if self._bpf_share is None:
             return None
         now_ns = time.monotonic_ns()

@@ -1,1 +1,1 @@
-"""Values only: what ioh measures, as frozen data; standard library, no I/O, no clock."""
+"""What ioh measures, as frozen values; standard library only, no I/O, no clock."""

@@ -1,4 +1,4 @@
-"""A sample of NFS calls, chosen alike at both ends: what the network took of each."""
+"""A sample of NFS calls, the same at both ends, to find the network time of each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ioh.model.hist import FINE_BUCKETS, LatencyHist, fine_index
 
 CALL_OPS = ("read", "write", "commit")
 CALL_NUMBERS = 4
-KEPT_BATCHES = 8  # a reply may be under way for so many samples
-MOST_CALLS = 1024  # of a batch: as many as the probes' map holds
+KEPT_BATCHES = 8  # a reply can take this many samples
+MOST_CALLS = 1024  # per batch; the size of the probes' map
 _MOST_OF_SPAN = 16_384
 _LAST_LEVEL = 31
 _GOLDEN = 0x9E3779B1  # as in probes/nfs_calls.h
@@ -21,13 +21,13 @@ class CallBatch(NamedTuple):
     """The calls of one sample.
 
     Shape:
-        ``peers``: addresses of other ends, each once.  ``numbers``: CALL_NUMBERS of each call: its
-        XID, its kind as a position in CALL_OPS, its peer's position, and its time; what came twice
-        within a sample has 0.
+        ``peers``: addresses of the other ends, each once.  ``numbers``: CALL_NUMBERS for each call:
+        XID, kind (index in CALL_OPS), index of its peer, and time; the time is 0 if the call came
+        twice within the sample.
 
     Units:
-        ``mono_ns``: when it was read; rises.  Times in ns: at the client from sending the call to
-        the end of its reply, at the server from taking it up to having the reply.
+        ``mono_ns``: when it was read; increases.  Times in ns: at the client from sending the call
+        to the end of its reply, at the server from accepting the call to having the reply.
     """
 
     mono_ns: int
@@ -39,21 +39,21 @@ Calls = tuple[CallBatch, ...]
 
 
 def split_calls(older: Calls, newer: Calls) -> tuple[Calls, Calls]:
-    """What is in ``newer`` since ``older``, and what it has from before."""
+    """The calls in ``newer`` since ``older``, and the earlier ones."""
     begin_ns = older[-1].mono_ns if older else -1
     fresh = tuple(batch for batch in newer if batch.mono_ns > begin_ns)
     return fresh, newer[: len(newer) - len(fresh)]
 
 
 class CallSpan:
-    """The calls of several samples, thinned out where they are too many."""
+    """The calls of several samples; thins them out if there are too many."""
 
     def __init__(self) -> None:
         self._batches: list[CallBatch] = []
         self._level = self._numbers = 0
 
     def add(self, newer: Calls) -> None:
-        """Add those that are not there yet."""
+        """Add the batches that are new."""
         for batch in split_calls(tuple(self._batches[-1:]), newer)[0]:
             self._batches.append(_thinned(batch, self._level))
             self._numbers += len(self._batches[-1].numbers)
@@ -64,12 +64,12 @@ class CallSpan:
 
     @property
     def calls(self) -> Calls:
-        """All of them, oldest first."""
+        """All calls, oldest first."""
         return tuple(self._batches)
 
 
 def _thinned(batch: CallBatch, level: int) -> CallBatch:
-    """One call of ``2 ** level``, chosen as the probes do, so that both ends keep the same."""
+    """Keep one call of ``2 ** level``, chosen as in the probes, so both ends keep the same."""
     if not level:
         return batch
     kept = (call for call in _each(batch) if not (call[0] * _GOLDEN & 0xFFFFFFFF) >> (32 - level))
@@ -89,11 +89,11 @@ def network_hists(
     is_client: Callable[[str], bool],
     is_server: Callable[[str], bool],
 ) -> Mapping[str, LatencyHist]:
-    """What the network took of each call that both ends have, in the interval of the later one.
+    """The network time of each call that both ends have, in the interval of the later one.
 
-    ``client`` and ``server`` as split_calls() has them.  A call's reply ends at the client after
-    it does at the server, so that it may be another interval's there; it counts once.  What either
-    end has twice is left out: it may have been sent again, or be two calls.
+    ``client`` and ``server`` are from split_calls().  A call can end in a later interval at the
+    client than at the server; it counts once.  Calls that either end has twice are left out: they
+    are retransmissions or two different calls.
     """
     ours, fresh_ours = _by_key(client, is_server)
     theirs, fresh_theirs = _by_key(server, is_client)
@@ -108,7 +108,7 @@ def network_hists(
 def _by_key(
     calls: tuple[Calls, Calls], is_peer: Callable[[str], bool]
 ) -> tuple[dict[_Key, int], set[_Key]]:
-    """Times of calls that came once, with that peer; which of them are of the interval."""
+    """Times of the calls with that peer that came once, and the keys of this interval."""
     fresh, earlier = calls
     of_interval = list(_with(is_peer, fresh))
     every = [*of_interval, *_with(is_peer, earlier)]
@@ -124,7 +124,7 @@ def _with(is_peer: Callable[[str], bool], calls: Calls) -> Iterator[tuple[_Key, 
 
 
 def packed_calls(mono_ns: int, calls: Iterable[tuple[int, int, str, int]]) -> CallBatch:
-    """A batch of XID, kind, peer and ns of each."""
+    """Make a batch of (XID, kind, peer, ns)."""
     listed = sorted(calls)
     peers: Sequence[str] = tuple(dict.fromkeys(peer for _, _, peer, _ in listed))
     at = {peer: number for number, peer in enumerate(peers)}

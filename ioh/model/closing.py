@@ -1,4 +1,4 @@
-"""What ends with its ``with`` block."""
+"""A base class for objects that close with their ``with`` block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _T = TypeVar("_T", bound="Closing")
 
 
 class Closing:
-    """A context manager that is closed in the end, whatever happened."""
+    """A context manager that always calls close()."""
 
     def __enter__(self: _T) -> _T:  # noqa: PYI019 (Self came with Python 3.11)
         return self
@@ -17,5 +17,5 @@ class Closing:
         self.close()
 
     def close(self) -> None:
-        """Give back what was opened."""
+        """Release all resources."""
         raise NotImplementedError

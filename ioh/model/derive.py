@@ -1,14 +1,13 @@
-"""Two Samples in, one Snapshot out: the only place where a rate or a mean is computed."""
+"""Two Samples in, one Snapshot out: the only place that computes rates and means."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
 
 from ioh.model.calls import split_calls
-from ioh.model.derive_op import derive_group, derive_op
+from ioh.model.derive_op import derive_group, derive_op, subtract_ops
 from ioh.model.derive_table import derive_metrics, derive_table
 from ioh.model.late import LateMapping
 from ioh.model.metric import LayerSpec
@@ -26,11 +25,11 @@ from ioh.model.snapshot import HOST_NUMBERS, HostStats, LayerSnapshot, OpStats, 
 def derive(older: Sample, newer: Sample) -> Snapshot:
     """Turn two readings into the interval between them.
 
-    A layer that is new in ``newer`` is shown from the next interval on: its totals since
-    attach say nothing about this interval.
+    A layer that is new in ``newer`` appears from the next interval on: its totals are not those of
+    this interval.
 
     Raises:
-        ValueError: ``newer`` is not later than ``older``, which is a bug in the source.
+        ValueError: ``newer`` is not later than ``older``: a bug in the source.
     """
     interval_s = (newer.mono_ns - older.mono_ns) / 1e9
     if interval_s <= 0:
@@ -66,8 +65,8 @@ def _derive_layer(
     if not isinstance(older, LayerSample) or older.source != newer.source:
         return Unavailable("starting", "numbers from the next interval")
     interval_s += (newer.read_after_us - older.read_after_us) / 1e6
-    if interval_s <= 0:  # no source makes such; a recording that somebody forged can
-        return Unavailable("its readings are out of order", "see 'ioh verify'")
+    if interval_s <= 0:  # only in a forged recording
+        return Unavailable("its readings are out of order", "run ioh verify")
     ops = _derive_ops(spec, older.ops, newer.ops, interval_s)
 
     parts = {
@@ -88,7 +87,7 @@ def _derive_layer(
         for table in spec.tables
         if table.name in newer.tables
     }
-    lost = {k: int(delta(older.lost.get(k, 0), v) or 0) for k, v in newer.lost.items()}
+    lost = {k: delta(older.lost.get(k, 0), v) or 0 for k, v in newer.lost.items()}
     counted = sum(ops[name].count or 0 for name in spec.ops if name in ops)
     calls, earlier_calls = split_calls(older.calls, newer.calls)
     return LayerSnapshot(
@@ -109,15 +108,9 @@ def _derive_layer(
 
 
 def _begun(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> Mapping[str, OpTotals]:
-    """What a part had before: zero for operations that have just appeared, as for a new part."""
-    fresh = {name: _zeroed(op) for name, op in newer.items() if name not in older}
+    """A part's older totals, with zero for operations that are new, as for a new part."""
+    fresh = {name: subtract_ops(op, op) for name, op in newer.items() if name not in older}
     return {**older, **fresh} if fresh else older
-
-
-def _zeroed(op: OpTotals) -> OpTotals:
-    counters = (f.name for f in fields(op) if f.name.endswith("_total"))
-    known: dict[str, Any] = {name: 0 for name in counters if getattr(op, name) is not None}
-    return OpTotals(**known)
 
 
 def _derive_ops(
@@ -126,7 +119,7 @@ def _derive_ops(
     newer: Mapping[str, OpTotals],
     interval_s: float,
 ) -> dict[str, OpStats]:
-    """Leaves first, then groups, each from its members' totals."""
+    """Derive the leaves, then the groups, each from its members' totals."""
     ops = {
         name: derive_op(older[name], newer[name], interval_s)
         for name in spec.ops
@@ -140,12 +133,12 @@ def _derive_ops(
             ops[group] = derive_group(
                 [older[name] for name in present], [newer[name] for name in present], interval_s
             )
-        elif group in older and group in newer:  # a source that cannot distinguish the leaves
+        elif group in older and group in newer:  # this source does not have the leaves
             ops[group] = derive_op(older[group], newer[group], interval_s)
     return ops
 
 
-# Numbers of the machine that are what they are at the newer reading.
+# Gauges of the machine, taken from the newer reading.
 _AS_READ = frozenset(f.name for f in fields(HostSample)) & frozenset(HOST_NUMBERS)
 
 
@@ -153,9 +146,9 @@ def derive_host(older: HostSample, newer: HostSample, interval_s: float) -> Host
     """The machine between two readings."""
     ticks = delta(older.cpu_total_ticks, newer.cpu_total_ticks)
     if older.cpu_count != newer.cpu_count:
-        ticks = None  # the kernel's sum leaps by the idle time of a CPU that goes or comes
+        ticks = None  # the sum jumps by the idle time of a CPU that goes or comes
     idle = delta(older.cpu_idle_ticks, newer.cpu_idle_ticks)
-    # The kernel's iowait may run backwards (it is a hint); then it is not known.
+    # The kernel's iowait is approximate and can decrease; then it is unknown.
     iowait = delta(older.cpu_iowait_ticks, newer.cpu_iowait_ticks)
     busy = None if ticks is None or idle is None else max(0, ticks - idle - (iowait or 0))
     some = rate_per_s(older.psi_io_some_us_total, newer.psi_io_some_us_total, interval_s)

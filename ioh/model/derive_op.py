@@ -1,4 +1,4 @@
-"""One op, or several as one, between two readings of its totals."""
+"""Derives one op, or several as one, from two readings of its totals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from operator import attrgetter, is_
 
 from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
 from ioh.model.hist import LatencyHist, SizeLatencyHist, add_hists
-from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
+from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import OpTotals
 from ioh.model.snapshot import OpStats
 
 
 def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
-    """One op between two readings of its totals."""
+    """Derive one op from two readings of its totals."""
     if newer is older:
         has_hists = newer.latency is not None and newer.size_lat is not None
         return _idle(newer, has_hists=has_hists)
@@ -23,7 +23,7 @@ def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
 
 
 def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
-    """What derive_op() makes of two equal readings: 0 or unknown, whatever the interval."""
+    """The result of derive_op() for two equal readings: 0 or unknown, for any interval."""
     busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
     known = (
         totals.count_total is not None,
@@ -40,7 +40,7 @@ def _idle_stats(
     has_hists: bool,  # noqa: FBT001
     inflight: int | None,
 ) -> OpStats:
-    """What is known of an op that did nothing."""
+    """An idle op."""
     count, size, errors, busy = (0 if each else None for each in known)
     return OpStats.with_late(
         NOTHING_DONE if has_hists and count is not None else UNKNOWN,
@@ -67,16 +67,16 @@ def _derive_op(
     older_hists: Sequence[OpTotals],
     newer_hists: Sequence[OpTotals],
 ) -> OpStats:
-    """One op; its histograms, added up, are looked at only when somebody asks for them."""
-    count = int_delta(older.count_total, newer.count_total)
-    bytes_ = int_delta(older.bytes_total, newer.bytes_total)
-    latency_ns = int_delta(older.latency_ns_total, newer.latency_ns_total)
-    queued = int_delta(older.queued_total, newer.queued_total)
-    queue_us = quotient(int_delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
+    """One op; its histograms are summed only when needed."""
+    count = delta(older.count_total, newer.count_total)
+    bytes_ = delta(older.bytes_total, newer.bytes_total)
+    latency_ns = delta(older.latency_ns_total, newer.latency_ns_total)
+    queued = delta(older.queued_total, newer.queued_total)
+    queue_us = quotient(delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
     latency_us = quotient(latency_ns, count, 1e-3)
     known = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
     max_us = scaled(newer.max_ns, 1e-3) if count else None
-    weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
+    weighted_ns = delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
     return OpStats.with_late(
         Distribution(older_hists, newer_hists, max_us) if count is not None else UNKNOWN,
@@ -97,7 +97,7 @@ def _derive_op(
 
 
 def _is_nearly_all(queued: int | None, count: int | None) -> bool:
-    """Of operations that end while totals are read, a part may be in the next interval."""
+    """Allow 1 % difference: operations that end during the read can be split over two intervals."""
     return None not in (queued, count) and abs((count or 0) - (queued or 0)) * 100 <= (count or 0)
 
 
@@ -109,7 +109,7 @@ def _sum_known(values: tuple[int | None, ...]) -> int | None:
 
 
 def add_ops(parts: list[OpTotals]) -> OpTotals:
-    """The totals of a group of ops: everything added, the slower of the two maxima kept."""
+    """Add the totals of several ops; the maximum is that of the slowest."""
     if len(parts) == 1:
         return parts[0]
     latencies = [p.latency for p in parts if p.latency is not None]
@@ -122,10 +122,10 @@ def add_ops(parts: list[OpTotals]) -> OpTotals:
 
 
 def subtract_ops(newer: OpTotals, older: OpTotals) -> OpTotals:
-    """What was counted since ``older``, as totals; maximum and operations under way are of now."""
+    """The totals since ``older``; maximum and number in flight are those of ``newer``."""
     return replace(
         newer,
-        **{name: int_delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
+        **{name: delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
         latency=newer.latency and newer.latency - (older.latency or LatencyHist()),
         size_lat=newer.size_lat and newer.size_lat - (older.size_lat or SizeLatencyHist()),
     )
@@ -139,23 +139,19 @@ _summed = attrgetter(
 
 
 def _add_numbers(parts: Sequence[OpTotals]) -> OpTotals:
-    """The same without histograms."""
+    """As add_ops(), without histograms."""
     count, size, errors, latency, queue, queued, started, inflight, weighted = map(
         _sum_known, zip(*map(_summed, parts), strict=True)
     )
-    slowest = max(parts, key=_max_ns)
+    slowest = max(parts, key=lambda totals: totals.max_ns or 0)
     return OpTotals(
         count, size, errors, latency, queue, queued, started,
         slowest.max_ns, slowest.max_bytes, inflight, weighted,
     )  # fmt: skip
 
 
-def _max_ns(totals: OpTotals) -> int:
-    return totals.max_ns or 0
-
-
 def derive_group(olds: list[OpTotals], news: list[OpTotals], interval_s: float) -> OpStats:
-    """Several ops as one: everything added, percentiles of all their operations."""
+    """Derive several ops as one, with percentiles over all their operations."""
     if all(map(is_, olds, news)):
         has_hists = any(op.latency is not None for op in news) and any(
             op.size_lat is not None for op in news

@@ -1,4 +1,4 @@
-"""A layer's numbers and the rows of its breakdowns over one interval."""
+"""Derives a layer's numbers and the rows of its tables over one interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def derive_metrics(
     newer: Mapping[str, Value],
     interval_s: float,
 ) -> dict[str, Value]:
-    """A layer's numbers, as if they were one row."""
+    """Derive a layer's numbers, like one row."""
     plan = _plan(specs)
     before, row = tuple(map(older.get, plan.raw)), tuple(map(newer.get, plan.raw))
     return {name: column.value(before, row, interval_s) for name, column in plan.columns.items()}
@@ -27,14 +27,14 @@ def derive_metrics(
 def derive_table(
     spec: TableSpec, older: Table, newer: Table, interval_s: float
 ) -> tuple[TableRow, ...]:
-    """Rank the rows of a breakdown that did something in this interval.
+    """Rank the rows of a table that were active in this interval.
 
-    A key that ``older`` lacks started from nothing: a row is dropped only while it is idle, so
-    all of its total belongs to this interval.
+    A key that is not in ``older`` started from zero: rows are dropped only while idle, so its whole
+    total belongs to this interval.
     """
     plan = _plan(spec.columns)
     nothing, has_counters = plan.nothing, plan.has_counters
-    # Not by _Values, which would keep them: most rows are ranked and never looked at.
+    # Not by _Values, which costs more: most rows are only ranked, never shown.
     ranks = [plan.columns[name].value for name in spec.sort_by if name in plan.columns]
     if older is newer and has_counters:
         return ()
@@ -56,10 +56,10 @@ def derive_table(
 def _without_dropped(
     older: Table, newer: Table, others: tuple[str, ...], nothing: Row
 ) -> dict[tuple[str, ...], Row]:
-    """``older`` as if the rows that were dropped since had been among the others already.
+    """``older``, with the rows that were dropped since already merged into the others.
 
-    What a row counted before this interval is then no part of what the others did in it.
-    A row that was dropped and came again begins with less than it had.
+    So a dropped row's earlier counts do not appear as activity of the others in this interval.  A
+    row that was dropped and came back starts with less than it had.
     """
     kept = dict(older)
     before = kept.get(others, nothing)
@@ -73,8 +73,8 @@ def _without_dropped(
 
 
 def _has_fallen(row: Row, now: Row, nothing: Row) -> bool:
-    """Whether a running total, which begins with 0, is less than it was."""
-    # A recording's layer may have had other columns before.
+    """Whether a running total (initially 0) has decreased."""
+    # In a recording, the layer may have had other columns.
     for a, b, zero in zip(row, now, nothing, strict=False):
         if zero == 0 and a is not None and b is not None and b < a:
             return True
@@ -86,7 +86,7 @@ def _sum(a: Value, b: Value) -> Value:
 
 
 class _Column(NamedTuple):
-    """How one column of a Snapshot's row follows from two raw rows; by position, not by name."""
+    """Computes one column of a Snapshot's row from two raw rows, by position."""
 
     kind: str
     at: int
@@ -100,7 +100,7 @@ class _Column(NamedTuple):
         if kind == "gauge":
             return now
         was = before[at]
-        if now is None or was is None or now < was:  # as delta(), whose call takes as long again
+        if now is None or was is None or now < was:  # as delta(); a call would double the time
             return None
         if denominator_at is None:
             return (now - was) / interval_s * scale
@@ -108,7 +108,7 @@ class _Column(NamedTuple):
 
 
 class _Values(Mapping[str, Value]):
-    """A row's columns, each computed when it is looked at: most rows show few of them, or none."""
+    """A row's columns, computed on access: most rows show few of them, or none."""
 
     __slots__ = ("_before", "_columns", "_interval_s", "_row")
 
@@ -122,7 +122,7 @@ class _Values(Mapping[str, Value]):
         return self._columns[name].value(self._before, self._row, self._interval_s)
 
     def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
-        """As of any mapping, without an exception for what is not there."""
+        """As in Mapping, without raising an exception for a missing key."""
         return self[name] if name in self._columns else default
 
     def __iter__(self) -> Iterator[str]:
@@ -136,10 +136,10 @@ class _Values(Mapping[str, Value]):
 
 
 class _Plan(NamedTuple):
-    """What columns' specs mean for a row.
+    """How to compute the columns of a row.
 
     Shape:
-        ``raw`` names what a Sample's row holds; ``nothing`` is what it had before it was there.
+        ``raw``: the names in a Sample's row.  ``nothing``: the row before it appeared.
     """
 
     columns: Mapping[str, _Column]
@@ -151,7 +151,7 @@ class _Plan(NamedTuple):
 @by_identity
 def _plan(specs: tuple[MetricSpec, ...]) -> _Plan:
     raw = {c.name: c.kind == "counter" for c in specs if c.kind != "ratio"}
-    # A recording's layer may have ratios of numbers that it does not describe.
+    # A recording's layer can have ratios of undescribed numbers.
     for name in (each for c in specs for each in (c.numerator, c.denominator) if each):
         raw.setdefault(name, False)
     positions = {name: at for at, name in enumerate(raw)}

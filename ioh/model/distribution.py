@@ -1,4 +1,4 @@
-"""What an op's histograms say of one interval, found out when somebody asks."""
+"""An op's histograms and percentiles over one interval, computed on demand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Hist = TypeVar("_Hist", LatencyHist, SizeLatencyHist)
 
 
 class Distribution:
-    """Histograms and percentiles of an op; None where its totals lack histograms of either kind.
+    """Histograms and percentiles of an op; None if its totals lack either kind of histogram.
 
-    Those of all ``older`` totals, added up, are the earlier reading; ``max_us`` is the slowest
-    operation of the interval.
+    The sum of all ``older`` totals is the earlier reading.  ``max_us``: the interval's slowest
+    operation.
     """
 
     __slots__ = ("_max_us", "_newer", "_older")
@@ -31,11 +31,11 @@ class Distribution:
         self._older, self._newer, self._max_us = older, newer, max_us
 
     def latency(self) -> LatencyHist | None:
-        """Increments of the latency histogram."""
+        """The latency histogram of the interval."""
         return self._increments(attrgetter("latency"), LatencyHist())
 
     def size_lat(self) -> SizeLatencyHist | None:
-        """The same of the histogram by size."""
+        """The size × latency histogram of the interval."""
         return self._increments(attrgetter("size_lat"), SizeLatencyHist())
 
     def _increments(self, of: Callable[[OpTotals], _Hist | None], nothing: _Hist) -> _Hist | None:
@@ -48,7 +48,7 @@ class Distribution:
     def percentiles_us(
         self, latency: LatencyHist | None, quantiles: tuple[float, ...]
     ) -> tuple[float | None, ...]:
-        """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
+        """Upper edges of the ranks' buckets, or the maximum itself if it is in that bucket."""
         if latency is None:
             return (None,) * len(quantiles)
         found, max_us = latency.percentiles_us(quantiles), self._max_us

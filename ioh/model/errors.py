@@ -1,4 +1,4 @@
-"""Errors that a user can act upon: cause and next step, printed as one line."""
+"""Errors for the user: cause and next step, printed as one line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status says; part of the contract, listed in docs/output.md."""
+    """Exit statuses of commands; a stable interface, listed in docs/output.md."""
 
     OK = 0
     FAILED = 1
@@ -16,7 +16,7 @@ class ExitCode(IntEnum):
 
 
 class IohError(Exception):
-    """A user's or the host's error: the cause, without a full stop, and the next step."""
+    """An error of the user or the host: the cause, without a full stop, and the next step."""
 
     def __init__(self, cause: str, hint: str = "", code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(cause)
@@ -29,6 +29,6 @@ class IohError(Exception):
 
 
 def refuse_if(is_wrong: object, cause: str, hint: str) -> None:
-    """Raise IohError, of wrong arguments, where ``is_wrong`` is true or not empty."""
+    """Raise a usage IohError if ``is_wrong`` is true."""
     if is_wrong:
         raise IohError(cause, hint, ExitCode.USAGE)

@@ -1,4 +1,4 @@
-"""The screen's port: what it needs of whoever reads Samples, and what passes through it."""
+"""The screen's interface to a source of intervals, and the data passed through it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TimelineEvent:
     """A mark or a gap on the time line.
 
     Shape:
-        ``text`` printable; ``until_unix_s`` only for a gap.
+        ``text`` is printable; only a gap has ``until_unix_s``.
     """
 
     time_unix_s: float
@@ -30,12 +30,12 @@ class TimelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What of the time line can be visited.
+    """The part of the time line that can be visited.
 
     Shape:
-        Intervals are numbered ``first`` to ``last``, both inside; ``last < first``: none yet.
-        A number stays with its interval; ``first`` grows as the oldest are dropped.
-        ``is_growing``: more will come.
+        Intervals are numbered ``first`` to ``last``, inclusive; ``last < first``: none yet.  The
+        numbers do not change; ``first`` increases when the oldest are dropped.  ``is_growing``:
+        more will come.
     """
 
     first: int = 1
@@ -45,17 +45,17 @@ class Extent:
     is_growing: bool = True
 
     def nearest(self, tick: int) -> int:
-        """An interval by its number, or the nearest there is."""
+        """The interval number, or the nearest available one."""
         return max(self.first, min(tick, self.last))
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the rules found of everything kept, whether it was shown or not.
+    """The findings of all kept intervals, shown or not.
 
     Shape:
-        ``begins``: when each finding began, as far as ``until_unix_s``; ``found``: the newest of
-        them, MAX_FOUND at most; ``is_under_way``: it goes further by itself.
+        ``begins``: when each finding began, up to ``until_unix_s``.  ``found``: the newest ones, at
+        most MAX_FOUND.  ``is_under_way``: the search is still running.
     """
 
     begins: tuple[float, ...] = ()
@@ -69,8 +69,7 @@ class RecordingState:
     """The recording that the user started with a key, if any.
 
     Shape:
-        ``path`` printable, "" where none is under way; ``failure`` why the last one ended,
-        "" where it did not fail.
+        ``path`` is printable, "" if none is running.  ``failure``: why the last one failed, or "".
 
     Units:
         ``since_unix_s`` when it began; ``size_bytes`` written so far.
@@ -84,12 +83,12 @@ class RecordingState:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a feed reports from its thread.
+    """A report of a feed, from its thread.
 
     Shape:
-        ``tick`` and ``snapshot`` of the newest interval, or None where there is only a
-        ``status`` to show (what it waits for, why it ended); ``error`` ends the screen:
-        one line with cause and next step.  ``host``: which one's, of several.
+        ``tick`` and ``snapshot`` of the newest interval, or None if there is only a ``status`` to
+        show (what it waits for, why it ended).  ``error`` ends the screen: one line with cause and
+        next step.  ``host``: the host's index, if there are several.
     """
 
     tick: int | None = None
@@ -100,100 +99,100 @@ class News:
     host: int = 0
 
 
-class FeedEnded(Exception):  # noqa: N818 (no error: what was asked for)
-    """Ends the screen without a word: a signal came, or the time asked for is over."""
+class FeedEnded(Exception):  # noqa: N818 (not an error but requested)
+    """Ends the screen without a message: a signal came, or the requested time is over."""
 
 
 class Feed(Protocol):
     """Where the screen's intervals come from.
 
-    run() is called in a thread of its own; visit(), judge(), walk(), tick_at(), extent and
-    moments() from another one, meanwhile; the rest from the main thread.  None of them blocks for
-    more than 50 ms, walk() and judge() for one interval each.
+    run() is called in its own thread.  At the same time visit(), judge(), walk(), tick_at(), extent
+    and moments() are called from another one, and everything else from the main thread.  No call
+    blocks for more than 50 ms; for walk() and judge() this holds per interval.
     """
 
     mode: Mode
-    can_play: bool  # play_from() does something: what has ended can be played again
-    title: str  # the recording's name, printable; "" where it is live
-    cycle_s: float  # as asked for; an interval is late when it takes much longer
+    can_play: bool  # whether play_from() works: a recording can be played again
+    title: str  # the recording's printable name, "" if live
+    cycle_s: float  # as requested; an interval that takes much longer is late
 
     @property
     def extent(self) -> Extent:
-        """What can be visited now."""
+        """The part of the time line that can be visited now."""
 
     @property
     def recording(self) -> RecordingState:
-        """The state of R."""
+        """The state of the recording that key R started."""
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(); reports every new interval once, at the feed's pace."""
+        """Read until stop(); report every new interval once, at the feed's pace."""
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval by its number; None where it is lost or not kept any more.
+        """One interval by its number; None if it is lost or no longer kept.
 
         It has findings if it was reported or judged before.
         """
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
-        """The same with its findings, for which several intervals before it are looked at.
+        """As visit(), with findings; this reads several intervals before it.
 
-        None as soon as ``is_wanted``, given how many are yet to be looked at, says no.
+        None as soon as ``is_wanted``, called with the number left to read, returns False.
         """
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals, much faster than visit() for each; only ``is_whole`` has tables and parts."""
+        """Intervals, much faster than visit(); with tables and parts only if ``is_whole``."""
 
     def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last interval that ends not later than a time, within the extent."""
+        """The number of the last interval that ends by that time, within the extent."""
 
     def moments(self) -> tuple[TimelineEvent, ...]:
-        """Marks and gaps of everything kept, by time."""
+        """All kept marks and gaps, by time."""
 
     def overview(self) -> Overview:
-        """What was found without being visited; from the main thread."""
+        """The findings of all kept intervals; called from the main thread."""
 
     def set_speed(self, speed: float) -> None:
-        """Times the recording's pace at which run() reports intervals; nothing for a live feed."""
+        """Set the speed of run() relative to the recording; does nothing for a live feed."""
 
     def set_cycle(self, cycle_s: float) -> bool:
-        """Read this machine at another interval from now on; False where nobody can."""
+        """Read this machine at another interval from now on; False if that is not possible."""
 
     def play_from(self, tick: int) -> None:
-        """Continue from an interval of a recording; does nothing for a live feed."""
+        """Continue a recording from an interval; does nothing for a live feed."""
 
     def hold(self) -> None:
-        """Report no new interval of a recording until play_from(); a live feed goes on."""
+        """Pause a recording until play_from(); a live feed continues."""
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line, now if it has no time; returns one printable line on it."""
+        """Set a mark, now if ``time_unix_s`` is None; return a printable line about it."""
 
     def toggle_recording(self) -> str:
-        """Start or end a recording; returns one printable line saying what happened."""
+        """Start or end a recording; return a printable line about it."""
 
 
 @runtime_checkable
 class Hosts(Protocol):
-    """Feeds of several hosts that are read together; run() is that of all of them."""
+    """Feeds of several hosts that are read together; run() reads all of them."""
 
     @property
     def names(self) -> Sequence[str]:
-        """As the user calls the hosts; printable."""
+        """The user's names for the hosts; printable."""
 
     @property
     def feeds(self) -> Sequence[Feed]:
-        """One for each."""
+        """One feed per host."""
 
     @property
     def states(self) -> Sequence[HostState]:
-        """How each one stands now."""
+        """The current state of each host."""
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(), as Feed.run()."""
+        """Read until stop(), as in Feed.run()."""
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""

@@ -1,4 +1,4 @@
-"""Which file systems lie on a block device of this host, and which do not."""
+"""Which file systems are on a block device of this host."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _OFF_DISK = frozenset(
 
 
 def is_off_disk(fstype: str) -> bool:
-    """Whether its files are on another machine or in memory: no block device here knows of them."""
+    """Whether its files are on another machine or in memory, not on a block device here."""
     return fstype in _OFF_DISK or fstype.startswith("fuse.")

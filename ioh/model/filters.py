@@ -1,4 +1,4 @@
-"""What the user wants to see: one process, control group, device or port instead of all."""
+"""The user's filters: one process, control group, device or port instead of all."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ _ONLY, _NOTHING_ELSE = "only ", ": nothing else is counted"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Narrowing that the probes themselves apply; None means everything.
+    """Filters that the probes apply; None means everything.
 
     Shape:
-        ``sample_calls`` narrows nothing: NFS' probes keep some calls, see probes/nfs_calls.h.
+        ``sample_calls`` is not a filter: it makes the NFS probes keep some calls, see
+        probes/nfs_calls.h.
 
     Units:
-        ``pid`` a process (thread group); ``comm`` at most 15 bytes, as the kernel keeps it,
-        with a character that this cuts in two as surrogates; ``cgroup_id`` of the v2
-        hierarchy; ``device`` the kernel's dev_t (major << 20 | minor), with ``device_name``
-        for people; ``port`` local or remote.
+        ``pid``: a process (thread group).  ``comm``: at most 15 bytes, as in the kernel; a
+        character cut in two becomes surrogates.  ``cgroup_id``: in the v2 hierarchy.  ``device``:
+        the kernel's dev_t (major << 20 | minor), shown as ``device_name``.  ``port``: local or
+        remote.
     """
 
     pid: int | None = None
@@ -33,7 +34,7 @@ class Filters:
     sample_calls: bool = False
 
     def given(self) -> dict[str, str]:
-        """The options that were given, by name, as they are spelled: ``--pid 7``."""
+        """The given options by name, as typed: ``--pid 7``."""
         values = {
             "pid": self.pid,
             "comm": None if self.comm is None else printable(self.comm),
@@ -44,21 +45,21 @@ class Filters:
         return {name: f"--{name} {v}".rstrip() for name, v in values.items() if v is not None}
 
     def note(self, *options: str) -> tuple[str, ...]:
-        """What a layer says that applies these options, as far as they were given."""
+        """The note of a layer that applies these options, if any was given."""
         given = [text for name, text in self.given().items() if name in options]
         return (f"{_ONLY}{' '.join(given)}{_NOTHING_ELSE}",) if given else ()
 
 
 def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str, ...]:
-    """What a layer says of the options that it does not apply: it shows ``what``.
+    """The note of a layer that does not apply some given options: it shows ``what``.
 
-    ``others`` are options that it applies, or that are of no interest to it.
+    ``others``: options that it applies, or that do not concern it.
     """
     ignored = [f"--{name}" for name in filters.given() if name not in others]
     return (f"{', '.join(ignored)} not applied here: {what} are shown",) if ignored else ()
 
 
 def options_told(notes: Iterable[str]) -> tuple[str, ...]:
-    """Of layers' notes, those about options that they apply, each once: ``only --comm fio``."""
-    told = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
-    return tuple(dict.fromkeys(text for text in told if text.startswith(_ONLY)))
+    """The notes of layers about options that they apply, each once: ``only --comm fio``."""
+    texts = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
+    return tuple(dict.fromkeys(text for text in texts if text.startswith(_ONLY)))

@@ -1,4 +1,4 @@
-"""What is wrong, in words: a rule's verdict on what was measured, with its evidence."""
+"""A finding: a rule's verdict in words, with its evidence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Confidence = Literal["low", "medium", "high"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One fact that a finding rests on.
+    """One fact that supports a finding.
 
     Shape:
-        ``text`` says it with its number; ``metric`` names the number as a Snapshot does;
-        ``value`` is what was measured and ``limit`` what it is held against, None where there
-        is none; ``source`` is where it was read (``/sys/block/sda/queue/max_sectors_kb``).
+        ``text``: the fact with its number.  ``metric``: the number's name in a Snapshot.  ``value``
+        was measured and compared with ``limit``; None if there is none.  ``source``: where it was
+        read (``/sys/block/sda/queue/max_sectors_kb``).
 
     Units:
         As the suffix of ``metric`` says.
@@ -31,19 +31,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a rule found, as of the newest interval in which it held.
+    """One finding of a rule, as of the newest interval in which it held.
 
     Shape:
-        Every string is printable and one line.  ``rule`` names the rule (``ioh explain RULE``);
-        ``cause`` is one sentence with the numbers; ``advice`` what to do, ``command`` the exact
-        command or ``""``; ``false_alarm`` what else may look like it, ``wrong_if`` what would prove
-        it wrong, and ``check`` the command that shows that; ``subject`` the device, mount,
-        connection … it is about, ``""`` for the machine: rule and subject together
-        are the finding's identity over time.  ``host``, where there are several, as the user
-        calls it.
+        Every string is printable and one line.  ``rule``: the rule's name (``ioh explain RULE``).
+        ``cause``: one sentence with the numbers.  ``advice``: what to do.  ``command``: the exact
+        command or ``""``.  ``false_alarm``: what else can look like it.  ``wrong_if``: what would
+        disprove it.  ``check``: the command that shows that.  ``subject``: its device, mount,
+        connection …, ``""`` for the machine; rule and subject identify the finding over time.
+        ``host``: the user's name for the host, if there are several.
 
     Units:
-        ``since_unix_s``: the begin of the first interval in which it held without a pause.
+        ``since_unix_s``: start of the first interval from which it has held without a break.
     """
 
     rule: str
@@ -65,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotEvaluated:
-    """A rule that could not look: what it needs was not measured.  Not the same as silent."""
+    """A rule that was not evaluated because its inputs were not measured."""
 
     rule: str
     title: str
@@ -76,5 +75,5 @@ _WORST_FIRST: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
 
 
 def worst_first(finding: Finding) -> tuple[int, float]:
-    """What findings are sorted by: the worst ones first, then as they began."""
+    """Sort key of findings: severity, then start."""
     return _WORST_FIRST[finding.severity], finding.since_unix_s

@@ -10,8 +10,8 @@ from itertools import accumulate, compress
 from operator import add, sub
 from typing import TypeVar
 
-# The fine latency axis counts in units of 1/128 µs and splits each power of two into SUB_BUCKETS,
-# so that a bucket's upper edge is at most 1/16 = 6.25 % above any value in it.
+# The fine latency axis has units of 1/128 µs and splits each power of two into SUB_BUCKETS.  So a
+# bucket's upper edge is at most 1/16 = 6.25 % above any value in it.
 UNITS_PER_US = 128
 SUB_BITS = 4
 SUB_BUCKETS = 1 << SUB_BITS
@@ -30,7 +30,7 @@ LATENCY_BUCKETS = len(LATENCY_EDGES_US) + 1
 
 
 def _fine_edge_us(index: int) -> float:
-    """Upper edge of fine bucket ``index``, inside the bucket."""
+    """Upper edge of fine bucket ``index``, inclusive."""
     if index < SUB_BUCKETS:
         return (index + 1) / UNITS_PER_US
     octave, part = divmod(index, SUB_BUCKETS)
@@ -42,7 +42,7 @@ _FINE_INDICES = range(FINE_BUCKETS)
 
 
 def fine_index(latency_ns: int) -> int:
-    """Fine latency bucket of an operation; the same arithmetic as ``probes/ioh.h``."""
+    """Fine latency bucket of an operation; same arithmetic as in ``probes/ioh.h``."""
     units = (latency_ns * 16 - 1) // 125 if latency_ns > 0 else 0
     if units < SUB_BUCKETS:
         return units
@@ -63,7 +63,7 @@ def latency_index(latency_us: float) -> int:
 
 
 _Hist = TypeVar("_Hist", bound="_Counts")
-_FEW_HISTS = 3  # up to so many are added sooner one to the other than column by column
+_FEW_HISTS = 3  # up to this number, adding one by one is faster than by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +91,25 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class LatencyHist(_Counts):
-    """How long operations took, as counts, fine enough for percentiles.
+    """Latencies as counts, fine enough for percentiles.
 
     Shape:
-        ``counts[b]`` for FINE_EDGES_US plus one last bucket for "longer".  Bucket ``b`` holds
-        values in ``(edge[b-1], edge[b]]``.  ``()`` stands for all zero.
+        ``counts[b]`` for FINE_EDGES_US plus a last bucket for longer ones.  Bucket ``b`` has values
+        in ``(edge[b-1], edge[b]]``.  ``()`` means all zero.
 
     Units:
-        Edges in µs.  Counts are completed operations since attach: two histograms may be
-        subtracted and added, never averaged.
+        Edges in µs.  Counts are completed operations since attach: histograms can be subtracted
+        and added, but not averaged.
 
     Source:
         The ``latency`` part of map ``totals`` in ``probes/<layer>.c``.
     """
 
     def percentiles_us(self, quantiles: tuple[float, ...]) -> tuple[float | None, ...]:
-        """Upper edge of the bucket that holds each rank: "at most", within 6.25 %.
+        """Upper edge of each rank's bucket: at most 6.25 % above the true value.
 
-        Returns:
-            None for a quantile that needs more operations than were counted (p99 below 100),
-            and for one whose rank lies in the last bucket, which has no upper edge.
+        None for a quantile that needs more operations (p99 below 100), and for one in the last
+        bucket, which has no upper edge.
         """
         counts = self.counts
         hit = list(compress(_FINE_INDICES, counts))
@@ -129,23 +128,23 @@ class LatencyHist(_Counts):
 
 @dataclass(frozen=True, slots=True)
 class SizeLatencyHist(_Counts):
-    """How long operations of each size took, as counts.
+    """Latencies by operation size, as counts.
 
     Shape:
         Row-major ``counts[size * LATENCY_BUCKETS + latency]``; ``size`` indexes
-        SIZE_EDGES_BYTES, ``latency`` LATENCY_EDGES_US.  Each axis has one extra last bucket
-        for "larger"; bucket ``i`` holds ``(edge[i-1], edge[i]]``.  ``()`` stands for all zero.
+        SIZE_EDGES_BYTES, ``latency`` LATENCY_EDGES_US.  Each axis has an extra last bucket for
+        larger values; bucket ``i`` has ``(edge[i-1], edge[i]]``.  ``()`` means all zero.
 
     Units:
         Edges in bytes and µs; counts are completed operations since attach.
 
     Source:
-        The ``size_lat`` part of map ``totals`` in ``probes/<layer>.c``; the edges reach the C
-        side as ``-D`` flags built from the constants above, so they cannot drift.
+        The ``size_lat`` part of map ``totals`` in ``probes/<layer>.c``, which gets the edges as
+        ``-D`` flags made from the constants above.
     """
 
     def row(self, size: int) -> tuple[int, ...]:
-        """Counts by latency of one size bucket."""
+        """Counts by latency in one size bucket."""
         if not self.counts:
             return (0,) * LATENCY_BUCKETS
         return self.counts[size * LATENCY_BUCKETS : (size + 1) * LATENCY_BUCKETS]
@@ -157,7 +156,7 @@ class SizeLatencyHist(_Counts):
 
 
 def add_hists(several: Sequence[_Hist]) -> _Hist:
-    """All of them together; there must be one."""
+    """Add histograms; at least one."""
     counts = [hist.counts for hist in several if hist.counts]
     if len(counts) <= _FEW_HISTS:
         return reduce(add, several)
@@ -165,6 +164,6 @@ def add_hists(several: Sequence[_Hist]) -> _Hist:
 
 
 def has_percentile(total: int, quantile: float) -> bool:
-    """Whether so many operations are enough for it."""
+    """Whether ``total`` operations are enough for the quantile."""
     # 1e-9: 1/(1-0.99) is 99.99999999999991 in binary floating point.
     return total * (1 - quantile) >= 1 - 1e-9

@@ -1,4 +1,4 @@
-"""Samples in, intervals out: the one place where two Samples become a Snapshot."""
+"""Turns a stream of Samples into intervals (Snapshots)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ ChooseLayers = Callable[[Sample], "frozenset[str] | None"]
 
 
 def all_layers(sample: Sample) -> None:
-    """Choose every layer of the first sample, and those that come later."""
+    """Choose all layers, including those that come later."""
     del sample
 
 
 def interval(older: Sample | None, newer: Sample) -> Snapshot | None:
-    """What happened between two samples.
+    """The interval between two samples.
 
-    Returns:
-        None before the second sample, and where the clock went back: another machine, or
-        another boot of this one.
+    None before the second sample, and if the clock went back: another machine, or another boot.
     """
     if older is None or newer.mono_ns <= older.mono_ns:
         return None
@@ -32,7 +30,7 @@ def interval(older: Sample | None, newer: Sample) -> Snapshot | None:
 class Intervals:
     """Pairs each sample with the one before it.
 
-    ``choose`` names the layers to show, of those in the first sample; samples are joined until an
+    ``choose`` selects the layers to show from the first sample.  Samples are joined until an
     interval is ``cycle_s`` long.
     """
 
@@ -45,13 +43,12 @@ class Intervals:
         self._older: Sample | None = None
 
     def take(self, sample: Sample) -> Snapshot | None:
-        """The interval that ends with ``sample``, if one does."""
+        """The interval that ends with ``sample``, if any."""
         if self._first_ns is None:
             self._first_ns, self._names = sample.mono_ns, self._choose(sample)
         self._newest_ns = sample.mono_ns
-        newer: Sample | None = chosen_layers(sample, self._names)
-        if newer is not None and self._downsampler is not None:
-            newer = self._downsampler.take(newer)
+        chosen = chosen_layers(sample, self._names)
+        newer = chosen if self._downsampler is None else self._downsampler.take(chosen)
         if newer is None:
             return None
         found, self._older = interval(self._older, newer), newer
@@ -65,17 +62,13 @@ class Intervals:
 
     @property
     def newest(self) -> Sample:
-        """The newest sample taken, with the layers chosen.
-
-        Raises:
-            LookupError: None was taken.
-        """
+        """The newest sample, with the chosen layers; LookupError if there is none."""
         if self._older is None:
             raise LookupError
         return self._older
 
     def has_taken(self, sample: Sample) -> bool:
-        """Whether the sample last given to take() ended an interval, or began the first."""
+        """Whether the sample last passed to take() ended an interval, or began the first."""
         return self._older is not None and self._older.mono_ns == sample.mono_ns
 
     @property
@@ -85,5 +78,5 @@ class Intervals:
 
     @property
     def seen_s(self) -> float:
-        """Time between the first and the newest sample taken."""
+        """Time between the first and the newest sample."""
         return 0.0 if self._first_ns is None else (self._newest_ns - self._first_ns) / 1e9

@@ -1,4 +1,4 @@
-"""Values that are computed when somebody looks at them, and only then."""
+"""Values that are computed on first access."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class LateMapping(Mapping[_K, _V]):
 
 
 def by_identity(make: Callable[[_A], _V]) -> Callable[[_A], _V]:
-    """Like functools.cache for a large argument that never changes, such as a LayerSpec.
+    """Like functools.cache for a large immutable argument, such as a LayerSpec.
 
-    To hash one takes as long as what is to be saved, so the object itself is the key.
+    Hashing it would cost as much as the cache saves, so its identity is the key.
     """
-    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays taken as long as it is here
+    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays unique while the object is here
 
     @wraps(make)
     def look_up(of: _A) -> _V:

@@ -1,4 +1,4 @@
-"""What a failure for want of memory, descriptors or processes means: which limit, what to do."""
+"""Explains failures from too little memory, or too few descriptors or processes."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import NamedTuple
 
 from ioh.model.errors import IohError
 
-MIN_FDS = 48  # without any probe
-MIN_BYTES = 200 << 20  # of address space; numpy's BLAS ends or crashes a process with less
-ENOUGH_FDS = 512  # all layers take some 110; 330 where each program is attached six times
-SPARE_FDS = 16  # for the files of /proc and threads' pipes, beside what the probes take
+MIN_FDS = 48  # without probes
+MIN_BYTES = 200 << 20  # address space; with less, numpy's BLAS exits or crashes
+ENOUGH_FDS = 512  # all layers need about 110; 330 if each program is attached six times
+SPARE_FDS = 16  # for /proc files and threads' pipes, in addition to the probes
 
 
 class Lack(NamedTuple):
-    """What there is too little of, and what to do about it."""
+    """A lack of some resource, and what to do about it."""
 
     cause: str
     hint: str
 
     def as_error(self) -> IohError:
-        """The same as what ends a command."""
+        """The error that ends a command."""
         return IohError(self.cause, self.hint[0].upper() + self.hint[1:])
 
 
 def soft_limit(which: int) -> int | None:
-    """A limit of this process; None where there is none."""
+    """A soft limit of this process; None if unlimited."""
     soft = resource.getrlimit(which)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def too_few_fds() -> Lack:
-    """No descriptor is left."""
+    """Out of descriptors."""
     limit = soft_limit(resource.RLIMIT_NOFILE)
     return Lack(f"too few file descriptors (ulimit -n {limit})", f"raise to {ENOUGH_FDS}")
 
 
 def too_little_memory() -> Lack:
-    """No memory is left, or no room for its addresses."""
+    """Out of memory or address space."""
     limit = soft_limit(resource.RLIMIT_AS)
     if limit is None:
         return Lack("too little memory", "free some")
@@ -48,10 +48,10 @@ def too_little_memory() -> Lack:
 
 
 def require_limits() -> None:
-    """Take as many descriptors as are needed, where this process is allowed to.
+    """Raise the descriptor limit as far as needed and allowed.
 
     Raises:
-        IohError: It is allowed so little that nothing would work.
+        IohError: A limit is too low for ioh to work at all.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = ENOUGH_FDS if hard == resource.RLIM_INFINITY else min(ENOUGH_FDS, hard)
@@ -65,9 +65,9 @@ def require_limits() -> None:
 
 
 def lack_behind(error: BaseException, *, of_fork: bool = False) -> Lack | None:
-    """What a failure is for want of; None where it is for another reason.
+    """The lack behind an error; None if the error has another reason.
 
-    ``of_fork``: it may be that of a fork; EAGAIN has many meanings elsewhere.
+    ``of_fork``: the error may come from fork(); elsewhere EAGAIN has other meanings.
     """
     if isinstance(error, MemoryError) or _is(error, errno.ENOMEM) or _is_unmapped(error):
         return too_little_memory()
@@ -78,13 +78,13 @@ def lack_behind(error: BaseException, *, of_fork: bool = False) -> Lack | None:
     is_thread = isinstance(error, RuntimeError) and "start new thread" in str(error)
     if is_thread or (of_fork and _is(error, errno.EAGAIN)):
         limit = soft_limit(resource.RLIMIT_NPROC)
-        told = "too few processes" if limit is None else f"too few processes (ulimit -u {limit})"
-        return Lack(f"{told}, or no memory for another", "raise the limit, or that of the service")
+        cause = "too few processes" if limit is None else f"too few processes (ulimit -u {limit})"
+        return Lack(f"{cause}, or no memory for another", "raise the limit of user or service")
     return None
 
 
 def _is(error: BaseException, code: int) -> bool:
-    """Whether it has this code; the dynamic loader says it in words alone."""
+    """Whether an error has this code; the dynamic loader only gives its text."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno == code
     return isinstance(error, ImportError | OSError) and os.strerror(code) in str(error)

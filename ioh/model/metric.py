@@ -1,4 +1,4 @@
-"""What a number is: its name with the unit, its kind, and what it means."""
+"""Describes numbers: name with unit, kind, and meaning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class MetricSpec:
 
     Shape:
         A ``counter`` is a running total in the Sample, named ``…_total``, and a rate in the
-        Snapshot, named ``…_per_s``.  A ``gauge`` is the value at the sample instant, under
-        one name in both.  A ``ratio`` exists in the Snapshot only: Δnumerator / Δdenominator
-        times ``scale``, both of them counters of the same layer or row; without a
-        denominator, Δnumerator per second times ``scale``.
+        Snapshot, named ``…_per_s``.  A ``gauge`` is the value at the sample instant, with the same
+        name in both.  A ``ratio`` exists only in the Snapshot: Δnumerator / Δdenominator times
+        ``scale``, both counters of the same layer or row; without a denominator, Δnumerator per
+        second times ``scale``.
 
     Units:
         The name's suffix (docs/output.md, "Names and units").
@@ -40,10 +40,10 @@ class MetricSpec:
 
 
 def numbers(text: str) -> tuple[MetricSpec, ...]:
-    """Numbers of a layer, one a line: ``name | title | help``.
+    """Parse a layer's numbers, one per line: ``name | title | help``.
 
-    A name that ends in ``_total`` is a counter's, ``busy_pct = 100 * busy_us_total / us_total``
-    a ratio's, any other a gauge's.  A line without ``|`` continues the help.
+    A name ending in ``_total`` is a counter, ``busy_pct = 100 * busy_us_total / us_total`` a ratio,
+    any other a gauge.  A line without ``|`` continues the help.
     """
     return tuple(_number(*row) for row in _rows(text))
 
@@ -69,11 +69,11 @@ def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002 (Prom
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A breakdown of a layer: which rows, which columns.
+    """A breakdown of a layer.
 
     Shape:
-        ``keys`` name the parts that identify a row (``("pid", "comm")``); ``columns`` its
-        numbers; ``sort_by`` the derived names whose sum ranks the rows, largest first.
+        ``keys``: the parts that identify a row (``("pid", "comm")``).  ``columns``: its numbers.
+        ``sort_by``: the derived names whose sum ranks the rows, largest first.
     """
 
     name: str
@@ -84,12 +84,12 @@ class TableSpec:
 
     @property
     def raw_columns(self) -> tuple[MetricSpec, ...]:
-        """The columns a Sample stores, in the order in which a row stores them."""
+        """The columns in a Sample's row, in order."""
         return tuple(c for c in self.columns if c.kind != "ratio")
 
 
 def tables(text: str) -> tuple[TableSpec, ...]:
-    """Breakdowns of a layer, each a line ``name | title | keys | sort_by`` above its numbers()."""
+    """Parse a layer's breakdowns: ``name | title | keys | sort_by``, then lines of numbers()."""
     found: list[tuple[list[str], list[MetricSpec]]] = []
     for row in _rows(text):
         if len(row) == 4:
@@ -104,16 +104,15 @@ def tables(text: str) -> tuple[TableSpec, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """What a layer offers, known before anything was measured.
+    """The static description of a layer.
 
     Shape:
-        ``ops`` are the leaves the probe counts, in the order of the probe's indices;
-        ``groups`` sums of leaves (``{"read": ("read_buffered", "read_direct")}``).  A group's
-        histogram is the sum of its members', never a mean of means.  ``part`` names what the
-        layer keeps whole statistics of, apart from its total (``"device"``), or is ``""``.
-        ``gauge_hists`` are distributions at the sample instant (round-trip time over
-        connections), as opposed to those of operations, which every op has.
-        ``lost`` lists the reasons for which its probe can lose an event.
+        ``ops``: the leaves that the probe counts, in the order of the probe's indices.
+        ``groups``: sums of leaves (``{"read": ("read_buffered", "read_direct")}``); a group's
+        histogram is the sum of its members', never a mean of means.  ``part``: what the layer also
+        keeps full statistics of (``"device"``), or ``""``.  ``gauge_hists``: distributions at the
+        sample instant (round-trip time over connections), unlike those of operations, which every
+        op has.  ``lost``: the reasons why its probe can lose an event.
     """
 
     name: str

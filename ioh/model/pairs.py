@@ -1,8 +1,8 @@
-"""NFS between hosts that are measured together: what of a call's time the server took.
+"""NFS between hosts that are measured together: the server's part of a call's time.
 
-The client's mean round trip less the server's mean time is network and RPC.  Both are means over
-the calls of an interval, each by its own host's clock, so that the clocks need not agree.  Where
-both ends keep a sample of calls, the same is known of each call that both have.
+The client's mean round trip minus the server's mean time is network and RPC.  Both are means over
+the calls of an interval, each by its own host's clock, so the clocks need not agree.  If both ends
+sample calls, the network time of each call in both samples is known, too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from math import isfinite
 
 from ioh.model.calls import CALL_OPS, network_hists
 from ioh.model.path import disk_shares
-from ioh.model.rates import weighted_mean
-from ioh.model.sample import Sample, Value
+from ioh.model.rates import sum_known, weighted_mean
+from ioh.model.sample import Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow, rows_of
 
 OPS = CALL_OPS
-_NFS_PORT = "2049"
+_NFS_PORT = ":2049"
 _GOOD_CLOCK_S = 0.05
 
 
@@ -30,8 +30,8 @@ class HostInterval:
     """One host's part of an interval.
 
     Shape:
-        ``addresses`` are its own, as text; ``samples`` those that the interval lies between, with
-        the times of ``snapshot``'s clock, None where nobody keeps them.
+        ``addresses``: its own, as text.  ``samples``: the two samples of the interval, with times
+        of ``snapshot``'s clock; None if they are not kept.
     """
 
     name: str
@@ -42,15 +42,16 @@ class HostInterval:
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """How a host stands.
+    """The state of a host.
 
     Shape:
-        ``is_here`` while its intervals come.  ``why`` they do not, or what is missing in them;
-        printable.  ``is_recorded``: nothing is known of its clock but what was recorded.
+        ``is_here``: its intervals arrive.  ``why``: why they do not, or what is missing in them;
+        printable.  ``is_recorded``: only recorded values of its clock are known.
 
     Units:
-        ``lost_s`` since the last one, None where there was none or ``is_here``.  ``offset_s`` of
-        its clock, positive where it is ahead, off by at most ``error_s``; None where not known.
+        ``lost_s``: time since the last interval, None if there was none or ``is_here``.
+        ``offset_s``: of its clock, positive if it is ahead, with an error of at most ``error_s``;
+        None if unknown.
     """
 
     name: str
@@ -63,16 +64,16 @@ class HostState:
 
     @property
     def clock_is_good(self) -> bool:
-        """Whether the clock is known to 50 ms, or nothing else will be known of it."""
+        """Whether its clock is known to 50 ms, or will never be known better."""
         return self.is_recorded or (self.error_s is not None and self.error_s <= _GOOD_CLOCK_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """An interval of each host that go together, and how every host stands, lost ones too.
+    """The matching intervals of all hosts, and the state of every host, lost ones included.
 
     Units:
-        ``time_unix_s`` of the first end, by our clock.
+        ``time_unix_s``: the first end of an interval, by our clock.
     """
 
     time_unix_s: float
@@ -85,9 +86,8 @@ def pairs(
 ) -> tuple[Pair, ...]:
     """Every client with every host that serves one of its mounts.
 
-    An address that several of the hosts have (a bridge for containers) tells none of them.  New
-    pairs are added to ``known``: a client that did nothing in an interval does not name its
-    server, which may still have served it.
+    An address of several hosts (a container bridge) identifies none of them.  New pairs are added
+    to ``known``: an idle client does not list its server, which may still have served it.
     """
     known = set() if known is None else known
     own = {host.name: set(_addresses(host.addresses)) for host in hosts}
@@ -113,14 +113,14 @@ def _pair(
     if layer is None or not (rows or both in known):
         return None
     known.add(both)
-    # A part has the server's name alone, which may be that of several (DNS in turn).
+    # A part has only the server's name, which several servers can share (round-robin DNS).
     elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
     mounts = [ops for part, ops in layer.parts.items() if part.startswith(begins)]
     there = server.snapshot.measured.get("nfs_server")
     by_address = [(row, _host(row.key[0])) for row in rows_of(there, "client") if row.key]
     clients = [row for row, address in by_address if address in ours]
-    # Behind NAT, or where the table is full, this client's calls may be among a stranger's.
+    # Behind NAT, or if the table is full, this client's calls can be in a stranger's row.
     is_whole = all(address in addresses for _, address in by_address)
     found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
     found = {op: _with_disk(op, stats, server.snapshot) for op, stats in found.items()}
@@ -139,14 +139,14 @@ def _pair(
     tcp = [
         row
         for row in rows_of(client.snapshot.measured.get("tcp"), "connection")
-        if len(row.key) == 2 and _host(row.key[1]) in theirs and _port(row.key[1]) == _NFS_PORT
+        if len(row.key) == 2 and _host(row.key[1]) in theirs and row.key[1].endswith(_NFS_PORT)
     ]
     return Pair(
         client.name,
         server.name,
         {op: stats for op, stats in found.items() if stats.client_calls or stats.server_calls},
-        _sum(row.values.get("retransmits_per_s") for row in rows),
-        _sum(row.values.get("retrans_segs_per_s") for row in tcp),
+        sum_known(row.values.get("retransmits_per_s") for row in rows),
+        sum_known(row.values.get("retrans_segs_per_s") for row in tcp),
         weighted_mean((1.0, row.values.get("srtt_us")) for row in tcp),
         server.snapshot,
     )
@@ -162,13 +162,13 @@ def _op(
 ) -> PairOp:
     ours = [stats for ops in mounts if (stats := ops.get(op)) is not None]
     calls = [row.values.get(f"{op}s_per_s") for row in clients]
-    served = _sum(calls)
+    served = sum_known(calls)
     if served is None and is_whole and there is not None and there.source == "bpf":
-        served = 0.0  # nobody of this host called
+        served = 0.0  # this host made no call
     seconds = 0.0 if there is None else there.interval_s
     times_us = [row.values.get(f"{op}_latency_us") for row in clients]
     return PairOp(
-        _count(_sum(stats.count for stats in ours)),
+        _count(sum_known(stats.count for stats in ours)),
         None if served is None else _count(served * seconds),
         weighted_mean((stats.ops_per_s, stats.service_us) for stats in ours),
         weighted_mean(zip(calls, times_us, strict=True)),
@@ -176,7 +176,7 @@ def _op(
 
 
 def _with_disk(op: str, stats: PairOp, there: Snapshot) -> PairOp:
-    """The same with the part of the server's disk."""
+    """Add the part of the server's disk."""
     if stats.server_us is None:
         return stats
     queue, device = disk_shares(there, "sync" if op == "commit" else op)
@@ -189,7 +189,7 @@ def _with_disk(op: str, stats: PairOp, there: Snapshot) -> PairOp:
 
 
 def _addresses(texts: Iterable[str]) -> Iterator[str]:
-    """Those by which another host can find this one, each in one form."""
+    """The addresses by which other hosts can reach this one, normalized."""
     for text in texts:
         found = _address(text)
         if found and not ipaddress.ip_address(found).is_loopback:
@@ -197,7 +197,7 @@ def _addresses(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _address(text: str) -> str:
-    """An address in its one form, without a zone; "" where it is none."""
+    """A normalized address without zone; "" if the text is not an address."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -211,15 +211,5 @@ def _host(endpoint: str) -> str:
     return _address(endpoint.rpartition(":")[0].strip("[]"))
 
 
-def _port(endpoint: str) -> str:
-    return endpoint.rpartition(":")[2]
-
-
 def _count(value: float | None) -> int | None:
     return None if value is None or not isfinite(value) else round(value)
-
-
-def _sum(values: Iterable[Value]) -> float | None:
-    """Of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return float(sum(known)) if known else None

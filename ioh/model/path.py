@@ -1,8 +1,8 @@
 """Where the time of an operation goes: the mean call, divided among the layers below it.
 
-The arithmetic is in docs/path.md.  In short: a layer's time is the sum over its operations, so
-that cached calls and calls of many requests need no case of their own.  What the layer below took
-is taken off the layer above, never more than there is.
+docs/path.md explains the arithmetic.  In short: a layer's time is the sum over its operations, so
+cached calls and calls with many requests need no special case.  The time of the layer below is
+subtracted from the layer above, never more than it has.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TITLES = {
 _NFS = ("nfs", "nfs4")
 _NFS_PORT = "2049"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 50.0
-_BEHIND_MIN = 0.1  # of the bytes of block: less is not worth a word
+_BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One step of the way.
+    """One step of the path.
 
     Shape:
-        ``is_cache`` of the calls' own time where most of it is the page cache's.
+        ``is_cache``: the calls' own time, if most of it is the page cache's.
 
     Units:
-        ``us`` of the mean operation's microseconds; None where the step is not known by itself:
-        then a step beside it holds its time.
+        ``us``: the step's part of the mean operation, in µs; None if it is not separable:
+        then the step next to it includes its time.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Segment:
 
     @property
     def title(self) -> str:
-        """As on the screen."""
+        """The title on the screen."""
         return "page cache" if self.is_cache else TITLES[self.name]
 
 
@@ -56,12 +56,12 @@ class Path:
     """The mean operation of one direction, over one interval.
 
     Shape:
-        ``top`` names the layer where the operations are counted: ``syscall``, or the highest one
-        that knows their time.  ``segments`` in the order in which an operation goes down; what is
-        known of them adds up to ``mean_us``.  ``notes`` say what the bar cannot show.
+        ``top``: the layer that counts the operations: ``syscall``, or the highest one that knows
+        their time.  ``segments``: from top to bottom; the known ones add up to ``mean_us``.
+        ``notes``: what the bar cannot show.
 
     Units:
-        ``ops_per_s`` operations of ``top``; ``mean_us`` from their start to their end.
+        ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.
     """
 
     direction: str
@@ -73,11 +73,11 @@ class Path:
 
     @property
     def slowest(self) -> Segment:
-        """The step with the largest part."""
+        """The slowest step."""
         return max(self.segments, key=lambda segment: segment.us or 0.0)
 
     def share_pct(self, segment: Segment) -> float | None:
-        """A step's part of the whole, 0 to 100."""
+        """A step's share of the whole, 0 to 100."""
         if segment.us is None or not self.mean_us:
             return None
         return 100 * segment.us / self.mean_us
@@ -85,10 +85,10 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """Operations of one layer: how many a second, how much they moved, how long they took.
+    """Operations of one layer: rate, throughput and time.
 
     Units:
-        ``us`` microseconds a second, summed over the operations.
+        ``us``: µs per second, summed over the operations.
     """
 
     ops: float = 0.0
@@ -98,7 +98,7 @@ class _Flow:
 
     @classmethod
     def of(cls, layer: LayerSnapshot | None, *names: str) -> _Flow:
-        """What a layer counted of these operations; nothing where their time is not known."""
+        """A layer's counts of these operations; zero if their time is unknown."""
         made = cls()
         for stats in (layer.ops.get(name) for name in names) if layer is not None else ():
             if stats is not None and stats.ops_per_s and stats.latency_us is not None:
@@ -109,7 +109,7 @@ class _Flow:
         return made
 
     def and_(self, other: _Flow) -> _Flow:
-        """Both together; the wait in the queue is known where either knows it."""
+        """Add both; the queue time is known if either knows it."""
         queues = [flow.queue_us for flow in (self, other) if flow.queue_us is not None]
         return _Flow(
             self.ops + other.ops,
@@ -125,30 +125,22 @@ class _Flow:
         return _Flow(self.ops * share, self.size * share, self.us * share, queue)
 
     def carrying(self, size: float) -> _Flow:
-        """As much of it as moved so many bytes."""
+        """The share of it that moved ``size`` bytes."""
         return self.part(size / self.size) if self.size else _Flow()
 
     def within(self, most_us: float) -> _Flow:
-        """The same, taking no longer than what waits for it: requests overlap each other."""
+        """Limit its time to that of the waiting calls: requests overlap."""
         return self.part(most_us / self.us) if self.us > most_us else self
 
 
 def paths(snapshot: Snapshot) -> dict[str, Path]:
-    """Reads, writes and syncs, as far as there are any whose time is known.
-
-    Returns:
-        By direction, of DIRECTIONS.
-    """
+    """Paths by direction (DIRECTIONS), for those with operations whose time is known."""
     found = {direction: _Way(snapshot, direction).path() for direction in DIRECTIONS}
     return {direction: path for direction, path in found.items() if path is not None}
 
 
 def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:
-    """Of what a server's mean call takes, the shares of its block queue and of its device, 0 to 1.
-
-    Returns:
-        None for what is not known.
-    """
+    """The shares of block queue and device in a server's mean call, 0 to 1; None if unknown."""
     way = _Way(server, direction)
     if not way.served.us or way.layers.get("block") is None or direction == "sync":
         return None, None
@@ -179,22 +171,22 @@ class _Way:
         )
 
     def _waiting(self, app: LayerSnapshot | None) -> _Flow:
-        """The calls that wait for what is below: a buffered write does not."""
+        """The calls that wait for lower layers; buffered writes do not."""
         if self.direction == "write":
             return _Flow.of(app, "write_direct", "write_sync").within(self.calls.us)
         return self.calls
 
     def _of(self, name: str) -> _Flow:
-        """What a lower layer did in this direction."""
+        """A lower layer's operations in this direction."""
         layer = self.layers.get(name)
         if self.direction != "sync":
             return _Flow.of(layer, self.verb)
         return _Flow.of(layer, *(("flush",) if name == "block" else ("write", "commit")))
 
     def path(self) -> Path | None:
-        """The way of those operations that took most of the time."""
+        """The path of the operations that took most of the time."""
         below = self._below_app()
-        if self.direction == "sync":  # a COMMIT and a flush are nobody's call
+        if self.direction == "sync":  # COMMITs and flushes alone are not calls
             return self._made("syscall", self.calls, below) if self.calls.us else None
         if self.calls.us and (self.is_served_here or self.calls.us >= self.served.us):
             return self._made("syscall", self.calls, below)
@@ -205,7 +197,7 @@ class _Way:
         return self._made("block", self.block, _split_block(self.block)) if self.block.us else None
 
     def _made(self, top: str, flow: _Flow, below: Mapping[str, float | None]) -> Path:
-        """A path from times a second to times of one operation."""
+        """Make a path: convert times per second into times per operation."""
         steps = dict(below)
         if top in TITLES and top not in steps:
             steps = {top: left_of(flow.us, sum(us or 0.0 for us in steps.values())), **steps}
@@ -219,7 +211,7 @@ class _Way:
         return replace(made, notes=tuple(self._notes(made)))
 
     def _is_cache(self, step: str, us: float | None) -> bool:
-        """Whether most of a step is the page cache's: reads that it answers, buffered writes."""
+        """Whether most of a step is page cache: cached reads, buffered writes."""
         if step != "syscall" or self.direction == "sync":
             return False
         if self.direction == "read":
@@ -227,7 +219,7 @@ class _Way:
         return us is not None and self.calls.us - self.waiting.us >= us / 2
 
     def _below_app(self) -> dict[str, float | None]:
-        """Of the calls' time, what NFS and the disk took."""
+        """The parts of NFS and the disk in the calls' time."""
         on_nfs = min(self.waiting.us, self._nfs_calls_us())
         client = self.client
         if self.direction == "write":
@@ -237,7 +229,7 @@ class _Way:
         return _added(steps, _split_block(local)) if local.us else steps
 
     def _nfs_calls_us(self) -> float:
-        """Time of the calls on NFS files, as the table of mounts knows it."""
+        """Time of the calls on NFS files, from the table of mounts."""
         kind = "sync" if self.direction == "sync" else self.verb
         return (
             sum(
@@ -249,7 +241,7 @@ class _Way:
         )
 
     def _own_requests(self) -> _Flow:
-        """Requests to the disk that the calls submitted themselves, by their bytes."""
+        """Disk requests that the calls submitted themselves, by bytes."""
         size = self._submitted_here()
         if self.direction == "write":
             size = min(size, self.waiting.size)
@@ -261,12 +253,12 @@ class _Way:
         return data.and_(self.block)
 
     def _submitted_here(self) -> float:
-        """Bytes that calls sent to disks of this machine; the layer counts NFS with them."""
+        """Bytes that calls submitted to local disks; the layer's count includes NFS."""
         size = self._metric("syscall", f"{self.verb}_lower_bytes_per_s") or 0.0
         return max(0.0, size - _Flow.of(self.layers.get("nfs_client"), self.verb).size)
 
     def _below_client(self, client: _Flow) -> dict[str, float | None]:
-        """Of the calls of the NFS client: waiting to be sent, the network, the server."""
+        """The parts of an NFS client's calls: waiting before sending, network, server."""
         beyond = client.us - (client.queue_us or 0.0)
         steps: dict[str, float | None] = {"nfs_queue": client.queue_us}
         if self.is_served_here:
@@ -287,7 +279,7 @@ class _Way:
         return steps | {"network": network, "nfs_server": left_of(beyond, network)}
 
     def below_server(self, served: _Flow) -> dict[str, float | None]:
-        """Of the server's calls, the disk: what no program here submitted itself."""
+        """The disk's part of the server's calls: what no local program submitted."""
         if self.direction == "sync":
             return {}
         left = self.block.carrying(min(served.size, self.block.size - self._submitted_here()))
@@ -298,7 +290,7 @@ class _Way:
         return _split_block(found) if found.us else {}
 
     def _round_trip_us(self) -> float | None:
-        """TCP's round trip to NFS servers, on the client's side."""
+        """TCP's round-trip time to NFS servers, at the client."""
         for row in rows_of(self.layers.get("tcp"), "port"):
             if row.key[0] == _NFS_PORT and (value := row.values.get("srtt_us")) is not None:
                 return float(value)
@@ -309,7 +301,7 @@ class _Way:
         return found.metrics.get(name) if found is not None else None
 
     def _notes(self, path: Path) -> Iterator[str]:
-        """What the bar does not show, each in a few words; what says most first."""
+        """What the bar does not show; most important first."""
         if path.top != "syscall":
             yield self._whose(path.top)
         elif self.direction == "read":
@@ -317,14 +309,14 @@ class _Way:
         elif self.direction == "write":
             yield from self._written_behind()
         elif not self.client.us:
-            yield "app holds the journal's writes, too"
+            yield "app includes the journal's writes"
         unknown = [segment.title for segment in path.segments if segment.us is None]
         unknown += self._untimed() if path.top == "syscall" else []
         if unknown:
-            yield f"{' and '.join(unknown)} not known apart"
+            yield f"{' and '.join(unknown)} not separable"
 
     def _untimed(self) -> list[str]:
-        """Layers below the calls that did something, nobody knows how long."""
+        """Active layers below the calls whose time is unknown."""
         layers = [self.layers.get(name) for name in ("nfs_client", "block")]
         return [
             layer.spec.title
@@ -336,44 +328,41 @@ class _Way:
         ]
 
     def _cached(self) -> Iterator[str]:
-        """Reads that nothing below saw."""
+        """The share of reads that no lower layer saw."""
         layer, of = ("nfs_client", " of NFS bytes") if self.client.us else ("syscall", "")
         cached = self._metric(layer, "cached_pct")
         if cached is not None and cached >= _CACHED_MIN_PCT:
             yield f"{cached:.0f} %{of} cached"
 
     def _whose(self, top: str) -> str:
-        """Who asked, where it was no program here as far as is known."""
+        """The origin of operations without a known local call."""
         if top == "nfs_server":
             return "calls of this server's clients"
         app = self.layers.get("syscall")
         if app is not None and app.source == "bpf":
-            return "no program's call: the kernel's own, such as write-back"
+            return "not from a program's call but from the kernel, such as write-back"
         return f"time above {self.layers[top].spec.title} is not known"
 
     def _written_behind(self) -> Iterator[str]:
-        """Write-back, which no call waits for."""
+        """Write-back, for which no call waits."""
         lower, title = (self.client, "nfs") if self.client.us else (self.block, "block")
-        behind = lower.size - self._direct_size(lower)
+        behind = max(0.0, lower.size - self.waiting.size)
         if lower.size and behind > _BEHIND_MIN * lower.size:
             yield (
-                f"written behind the calls: {behind / 1e6:.3g} MB/s, "
-                f"{lower.us / lower.ops / 1e3:.3g} ms a {title} write"
+                f"write-back: {behind / 1e6:.3g} MB/s, "
+                f"{lower.us / lower.ops / 1e3:.3g} ms per {title} write"
             )
-
-    def _direct_size(self, lower: _Flow) -> float:
-        return min(lower.size, self.waiting.size)
 
 
 def _split_block(flow: _Flow) -> dict[str, float | None]:
-    """Waiting in the queue, and the device."""
+    """Split into queue and device time."""
     if flow.queue_us is None:
         return {"block_queue": None, "device": flow.us}
     return {"block_queue": flow.queue_us, "device": flow.us - flow.queue_us}
 
 
 def _added(*steps: Mapping[str, float | None]) -> dict[str, float | None]:
-    """All of them, step by step; unknown where it is unknown in one."""
+    """Add step by step; unknown if unknown in one."""
     added: dict[str, float | None] = {}
     for name, us in (item for each in steps for item in each.items()):
         before = added.get(name, 0.0)

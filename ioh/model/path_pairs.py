@@ -1,4 +1,4 @@
-"""Whose time an NFS call takes beyond its client, where both ends have measured it."""
+"""Divides an NFS call's time beyond the client, if both ends have measured it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ioh.model.snapshot import Pair, PairOp
 
-# So far apart may the counts of one interval be where a server is its client's.
+# Most relative difference of a server's and its client's counts in one interval.
 SAME_CALLS = 0.2
-_LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
+_LEFT_MIN = 1e-6  # share of the whole; less is a rounding error
 
 
 def shares_by_pairs(
     pairs: Iterable[Pair], names: Sequence[str], all_calls: float
 ) -> dict[str, float | None] | None:
-    """Of the round trip, the parts of the network, the server and its disk, 0 to 1; None: unknown.
+    """The shares of network, server and its disk in the round trip, 0 to 1; None: unknown.
 
-    Returns:
-        None where most of the client's ``all_calls`` are not those of its pairs.
+    Returns None if the calls of the pairs differ too much from the client's ``all_calls``.
     """
     ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
     known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
@@ -42,6 +41,6 @@ def shares_by_pairs(
 
 
 def left_of(whole: float, taken: float) -> float | None:
-    """What a step keeps; None where what is below fills it: its own part is not known then."""
+    """The rest of a step; None if the steps below fill it: then its part is unknown."""
     left = whole - taken
     return left if left > _LEFT_MIN * whole else None

@@ -1,4 +1,4 @@
-"""Makes names from outside (process, file, mount, host) safe to print anywhere."""
+"""Makes untrusted names (process, file, mount, host) safe to print."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _escape(char: str) -> str:
 
 
 def printable_keys(names: Iterable[str]) -> dict[str, str]:
-    """Each name with how it is printed; of two that look the same the later one ends in ``~2``."""
+    """Printable forms by name; the second of two equal ones ends in ``~2``."""
     shown: dict[str, str] = {}
     for name in names:
         plain = text = printable(name)
@@ -35,12 +35,12 @@ def printable_keys(names: Iterable[str]) -> dict[str, str]:
 
 
 def printable(name: str | bytes, max_chars: int = MAX_CHARS) -> str:
-    """Return ``name`` with everything a terminal could act upon spelled out.
+    """Return ``name`` with everything that a terminal could interpret escaped.
 
     Control characters, escapes, bidirectional and zero-width marks, and bytes that are not
-    UTF-8 become ``\\xNN`` or ``\\uNNNN``; a backslash stays itself.  The result holds no line
-    break and at most ``max_chars`` characters, the last one ``…`` where it was cut.  Markup
-    such as ``[/b]`` is left alone: sinks never interpret text as markup.
+    UTF-8 become ``\\xNN`` or ``\\uNNNN``; a backslash stays as it is.  The result has no line break
+    and at most ``max_chars`` characters; if it was cut, the last one is ``…``.  Markup such as
+    ``[/b]`` stays: sinks never interpret text as markup.
     """
     text = name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
     if not (text.isascii() and text.isprintable()):

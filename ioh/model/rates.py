@@ -1,17 +1,19 @@
-"""Differences, rates and quotients of readings that may be missing: None is not 0."""
+"""Differences, rates and quotients of readings that can be missing: None is not 0."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from ioh.model.sample import Value
 
+_N = TypeVar("_N", int, float)
 
-def delta(older: Value, newer: Value) -> int | float | None:
+
+def delta(older: _N | None, newer: _N | None) -> _N | None:
     """Increase of one running total.
 
-    Returns:
-        None when a reading is missing or the total went backwards (module reload, evicted map key).
+    None if a reading is missing or the total decreased (module reload, evicted map key).
     """
     if older is None or newer is None or newer < older:
         return None
@@ -19,39 +21,31 @@ def delta(older: Value, newer: Value) -> int | float | None:
 
 
 def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
-    """Events per second between two readings of one running total; None where delta() is.
-
-    Raises:
-        ValueError: ``interval_s``, the measured time, is not positive: a bug in the sampler.
-    """
-    if interval_s <= 0:
-        msg = f"interval_s must be positive, not {interval_s}"
-        raise ValueError(msg)
+    """Events per second between two readings of a running total; None if delta() is None."""
     difference = delta(older, newer)
     return None if difference is None else difference / interval_s
 
 
 def scaled(value: float | None, scale: float) -> float | None:
-    """A product, or None."""
+    """``value * scale``, or None."""
     return None if value is None else value * scale
 
 
 def quotient(numerator: Value, denominator: Value, scale: float = 1.0) -> float | None:
-    """A quotient times ``scale``; None where either is missing or there is nothing to divide by."""
+    """A quotient times ``scale``; None if either is missing or the denominator is 0."""
     if numerator is None or not denominator:
         return None
     return numerator / denominator * scale
 
 
-def int_delta(older: int | None, newer: int | None) -> int | None:
-    """As delta(), of integers."""
-    if older is None or newer is None or newer < older:
-        return None
-    return newer - older
+def sum_known(values: Iterable[_N | None]) -> _N | None:
+    """The sum of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def weighted_mean(values: Iterable[tuple[Value, Value]]) -> float | None:
-    """Of weights with their values, those that are known; None where there is none."""
+    """The mean of (weight, value) pairs, known ones only; None if there is none."""
     known = [(weight, value) for weight, value in values if weight and value is not None]
     total = sum([weight for weight, _ in known])
     return sum([weight * value for weight, value in known]) / total if total else None

@@ -1,4 +1,4 @@
-"""Which intervals of several hosts go together: one round has at most one of each."""
+"""Matches the intervals of several hosts: a round has at most one of each host."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from ioh.model.pairs import HostInterval
 
 MAX_HOSTS = 8
-MOST_READY = 16  # of a host, that wait for the others'
-_STAYS = 0.1  # of an interval: more than the ends of a host's intervals waver
+MOST_READY = 16  # waiting intervals per host
+_STAYS = 0.1  # share of an interval: more than the jitter of a host's intervals
 
 
 def round_edge(ends_s: Sequence[float], cycle_s: float, before_s: float) -> float:
-    """When, in each cycle, one round ends and the next one begins: where fewest intervals end.
+    """When, in each cycle, one round ends and the next begins: in the largest gap between ends.
 
-    ``ends_s`` is when an interval of each host ended, ``before_s`` the edge until now, nan at
-    first, which is left only for much more room.
+    ``ends_s``: when an interval of each host ended.  ``before_s``: the current edge, nan at first;
+    it changes only for a much larger gap.
     """
     phases = sorted(each % cycle_s for each in ends_s)
     followers = [*phases[1:], phases[0] + cycle_s]
@@ -33,10 +33,10 @@ def round_edge(ends_s: Sequence[float], cycle_s: float, before_s: float) -> floa
 def take_round(
     ready: Mapping[str, deque[HostInterval]], cycle_s: float, edge_s: float
 ) -> list[HostInterval]:
-    """Take the earliest interval that is there, and of each other host the one that goes with it.
+    """Take the earliest waiting interval, and the matching one of each other host.
 
-    Nothing is left out: what ended after the next edge is the next round's.  Where as many wait as
-    there is room for, the times of another host are wrong: that one keeps nobody out.
+    No interval is dropped: those that ended after the next edge belong to the next round.  If
+    MOST_READY intervals of a host wait, another host's times are wrong: do not wait for it.
     """
     numbers = {
         name: math.floor((each[0].snapshot.time_unix_s - edge_s) / cycle_s)

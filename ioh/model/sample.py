@@ -1,4 +1,4 @@
-"""What was read at one instant: running totals and gauges, no rate, no mean, no percentile."""
+"""What was read at one instant: running totals and gauges; no rates, means or percentiles."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 
 Value = int | float | None
-READ_STEP_US = 100  # what a recording keeps of LayerSample.read_after_us
+READ_STEP_US = 100  # resolution of LayerSample.read_after_us in a recording
 
 
 @dataclass(frozen=True, slots=True)
 class OpTotals:
-    """Everything counted of one op of one layer since ioh attached.
+    """All counters of one op of one layer since ioh attached.
 
     Shape:
-        Each field is None where this source cannot know it (a /proc source has no
-        histogram; TCP bytes have no latency).  ``queue_ns_total`` and ``queued_total`` cover
-        the operations whose queue time is known.  ``max_ns`` and ``max_bytes`` are of the
-        slowest operation that ended since the sample before: a maximum cannot be subtracted.
+        A field is None if the source does not have it (/proc has no histograms; TCP bytes have no
+        latency).  ``queue_ns_total`` and ``queued_total`` cover the operations with a known queue
+        time.  ``max_ns`` and ``max_bytes`` are those of the slowest operation since the last
+        sample: a maximum cannot be subtracted.
 
     Units:
-        Totals in operations, bytes and nanoseconds, as integers, exactly as the probe adds
-        them; derive() turns them into µs.
+        Totals in operations, bytes and ns, as integers, exactly as the probe adds them; derive()
+        converts them to µs.
     """
 
     count_total: int | None = None
@@ -45,13 +45,13 @@ class OpTotals:
 
 Row = tuple[Value, ...]
 Table = Mapping[tuple[str, ...], Row]
-# First part of the key of the row that stands for all those without one of their own; no file,
-# process or host is called so.
+# First part of the key of the row for everything without its own row; no file, process or host has
+# this name.
 OTHERS = "(others)"
 
 
 def others_key(parts: int) -> tuple[str, ...]:
-    """The key of that row in a table of so many key parts."""
+    """The key of that row in a table with so many key parts."""
     return (OTHERS, *[""] * (parts - 1))
 
 
@@ -60,21 +60,19 @@ class LayerSample:
     """One layer's totals at one instant.
 
     Shape:
-        ``ops`` by the layer's op names; ``parts[part]`` the same for each device, mount …
-        (a part may lie on another one, so parts need not add up to ``ops``); ``metrics`` by its
-        MetricSpec names, ratios left out;
-        ``tables[table][key]`` in the order of TableSpec.raw_columns, where a row OTHERS takes over
-        the totals of each row that is dropped, so that all rows add up; ``lost`` counts events
-        that a probe saw and could not account for, by reason.  ``source`` says who counted:
-        ``bpf`` or ``proc``.  ``gauge_hists[name]`` counts things, not operations, by a latency
-        of theirs over LATENCY_EDGES_US at this instant.  ``notes`` are sentences for the user
-        (why something is unknown).  ``calls`` are a sample of them where that was asked for, those
-        of the last samples before it, too.
+        ``ops``: by the layer's op names.  ``parts[part]``: the same for each device, mount … (a
+        part can lie on another one, so parts need not add up to ``ops``).  ``metrics``: by
+        MetricSpec names, without ratios.  ``tables[table][key]``: in the order of
+        TableSpec.raw_columns; a row OTHERS gets the totals of dropped rows, so that all rows add
+        up.  ``lost``: events that a probe saw but could not count, by reason.  ``source``: ``bpf``
+        or ``proc``.  ``gauge_hists[name]``: counts of things, not operations, by their latency
+        over LATENCY_EDGES_US at this instant.  ``notes``: sentences for the user (why something is
+        unknown).  ``calls``: sampled calls, if requested, including those of earlier samples.
 
     Units:
-        ``read_after_us``: how long after the Sample's ``mono_ns`` this layer was read, a whole
-        number of READ_STEP_US: layers are read one after another, and each takes now 1 ms, now
-        10, by which the intervals of those behind it differ from the Sample's.
+        ``read_after_us``: how long after the Sample's ``mono_ns`` this layer was read, a multiple
+        of READ_STEP_US.  Layers are read one after another, each in 1 to 10 ms, so their intervals
+        differ from the Sample's.
     """
 
     source: str
@@ -91,11 +89,11 @@ class LayerSample:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A layer that is not there: why, and what would make it available.
+    """An unavailable layer: why, and how to make it available.
 
     Shape:
-        ``is_idle``: there is nothing to measure on this host now, which is no fault (no NFS
-        mount); it comes by itself when there is.
+        ``is_idle``: there is nothing to measure on this host now (no NFS mount), which is not an
+        error; the layer appears when there is.
     """
 
     reason: str
@@ -136,15 +134,15 @@ class Sample:
     """Everything read at one instant.
 
     Shape:
-        ``layers`` by name, in the path's order; ``specs`` of those layers, so that a reader
-        that has never heard of a layer can still show it.
+        ``layers``: by name, in the path's order.  ``specs``: of those layers, so that a reader can
+        show a layer it does not know.
 
     Units:
-        ``time_unix_s`` is wall-clock time for people; ``mono_ns`` the monotonic clock, the
-        only one that intervals are computed from; both of when the reading began.
-        ``self_cpu_ns_total`` is CPU time of ioh's own processes, ``bpf_ns_total`` of its probes
-        (None where the kernel does not count).  ``fresh_numbers`` how many the sample before does
-        not share with it, where a recording says so: what keeping both costs.
+        ``time_unix_s``: wall-clock time, for display.  ``mono_ns``: the monotonic clock, the only
+        one used to compute intervals.  Both are from the start of the reading.
+        ``self_cpu_ns_total``: CPU time of ioh's own processes; ``bpf_ns_total``: of its probes
+        (None if the kernel does not count it).  ``fresh_numbers``: in a recording, how many numbers
+        differ from the sample before: the cost of keeping both.
     """
 
     time_unix_s: float

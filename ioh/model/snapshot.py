@@ -1,4 +1,4 @@
-"""One interval, ready to show: rates, means and percentiles, as derive() computed them."""
+"""One interval, ready to show: rates, means and percentiles from derive()."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ioh.model.sample import Unavailable, Value
 
 
 class _Late:
-    """Fields of OpStats that are not there yet: computed at the first look, then kept."""
+    """Computes missing fields of OpStats on first access."""
 
     __slots__ = ("_late",)
 
-    if not TYPE_CHECKING:  # else every misspelt field of OpStats would be one
+    if not TYPE_CHECKING:  # otherwise mypy would accept misspelt fields of OpStats
 
         def __getattr__(self, name: str) -> object:
-            """A field that is missing: only called for those."""
+            """Compute a missing field."""
             if name not in _LATE_FIELDS:
                 msg = f"{type(self).__name__} has no {name}"
                 raise AttributeError(msg)
@@ -47,15 +47,15 @@ class OpStats(_Late):
     """One op of one layer over one interval.
 
     Shape:
-        None means not known (by this source, or too few operations for that percentile); 0
-        means measured none.
+        None means unknown (not in this source, or too few operations for a percentile); 0 means
+        none was measured.
 
     Units:
-        As the names say; latency from the layer's start to its end.  ``queue_us`` is the mean
-        over the operations whose queue time is known, ``service_us`` = ``latency_us`` -
-        ``queue_us`` where these are all but 1 %.  ``max_bytes`` is the size of the slowest
-        operation.  ``inflight`` counts operations at the sample instant, ``avg_inflight`` is the
-        time-weighted mean where the source has one, else latency summed over the interval.
+        As in the names; latency from the layer's start to its end.  ``queue_us``: the mean over the
+        operations with a known queue time.  ``service_us`` = ``latency_us`` - ``queue_us``, if at
+        most 1 % of the operations lack a queue time.  ``max_bytes``: the size of the slowest
+        operation.  ``inflight``: operations at the sample instant.  ``avg_inflight``: the
+        time-weighted mean if the source has one, otherwise summed latency over the interval.
     """
 
     count: int | None = None
@@ -79,7 +79,7 @@ class OpStats(_Late):
     size_lat: SizeLatencyHist | None = None
 
     def without_histograms(self, *, keep_percentiles: bool) -> OpStats:
-        """The same, to be kept for long, with the percentiles computed now or never."""
+        """A copy to keep for long: percentiles are computed now or never."""
         if getattr(self, "_late", None) in (UNKNOWN, NOTHING_DONE):
             return self
         names = OP_NUMBERS if keep_percentiles else _KEPT
@@ -87,7 +87,7 @@ class OpStats(_Late):
 
     @classmethod
     def with_late(cls, late: Distribution, **known: Value) -> OpStats:
-        """Stats whose percentiles and histograms ``late`` computes when looked at."""
+        """Make stats whose percentiles and histograms ``late`` computes on access."""
         made = object.__new__(cls)
         put = object.__setattr__
         put(made, "_late", late)
@@ -96,14 +96,14 @@ class OpStats(_Late):
         return made
 
 
-# All but the histograms.
+# All except the histograms.
 OP_NUMBERS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
 _KEPT = tuple(name for name in OP_NUMBERS if name not in _PERCENTILES)
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a breakdown: its key parts, printable, and values by derived name."""
+    """One row of a breakdown: printable key parts, and values by derived name."""
 
     key: tuple[str, ...]
     values: Mapping[str, Value]
@@ -114,17 +114,15 @@ class LayerSnapshot:
     """One layer over one interval.
 
     Shape:
-        ``ops`` holds leaves and groups; ``parts[part]`` the same for each device, mount …
-        that did something in this interval or has something under way; ``metrics`` by derived
-        name; ``tables`` rows ranked, largest first, rows without activity left out unless the
-        table holds gauges only.
-        ``lost`` counts events lost in this interval; ``lost_pct`` their share of all.
-        ``gauge_hists`` as in the newer sample; ``calls`` as far as there is a sample of them, and
-        ``earlier_calls`` from the intervals before.
+        ``ops``: leaves and groups.  ``parts[part]``: the same for each device, mount … that was
+        active in this interval or has operations in flight.  ``metrics``: by derived name.
+        ``tables``: ranked rows, largest first, without idle rows unless the table has only gauges.
+        ``lost``: events lost in this interval; ``lost_pct``: their share of all.  ``gauge_hists``:
+        as in the newer sample.  ``calls``: sampled calls, if any; ``earlier_calls``: those from the
+        intervals before.
 
     Units:
-        ``interval_s`` lies between this layer's own two readings: every rate here is one over it,
-        and a rate times it is a count again.
+        ``interval_s``: the time between this layer's own two readings.  All rates here are over it.
     """
 
     spec: LayerSpec
@@ -143,7 +141,7 @@ class LayerSnapshot:
 
 
 def rows_of(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
-    """The rows of a layer that may not be there."""
+    """The rows of a table; () if the layer or the table is missing."""
     return layer.tables.get(table, ()) if layer is not None else ()
 
 
@@ -152,7 +150,7 @@ class HostStats:
     """The machine over one interval.
 
     Units:
-        ``_pct`` of all CPUs' time, 0 to 100; bytes; PSI as share of the interval.
+        ``_pct`` of all CPUs' time, 0 to 100; bytes; PSI as a share of the interval.
     """
 
     cpu_pct: float | None = None
@@ -181,14 +179,13 @@ class Snapshot:
     """One interval of the whole stack; what every sink receives.
 
     Shape:
-        ``findings`` worst first, and ``not_evaluated`` the rules that could not look; both
-        empty until findings.Engine has judged it.  ``pairs``: this client with each host that
-        serves its mounts and is measured, too.  ``name`` is what the user calls the host, where
-        several are read.
+        ``findings``: worst first; ``not_evaluated``: rules without inputs.  Both are empty until
+        findings.Engine has judged it.  ``pairs``: this client with each measured host that serves
+        its mounts.  ``name``: the user's name for the host, if several are read.
 
     Units:
-        ``interval_s`` is measured between the two samples, never the period asked for.
-        ``self_cpu_pct`` and ``bpf_cpu_pct`` are shares of one core; ``fresh_numbers`` as in Sample.
+        ``interval_s``: measured between the two samples, not the requested period.
+        ``self_cpu_pct`` and ``bpf_cpu_pct``: shares of one core.  ``fresh_numbers``: as in Sample.
     """
 
     time_unix_s: float
@@ -217,14 +214,14 @@ class PairOp:
     """One kind of call between a client and its server.
 
     Shape:
-        None is not known.  ``network_us`` is ``rtt_us`` less ``server_us``, None also where the
-        server's mean is the larger one: then the two have not counted the same calls.  ``network``
-        has what it took of each call that both ends sampled; None where an end samples none.
+        None is unknown.  ``network_us`` is ``rtt_us`` minus ``server_us``.  It is also None if the
+        server's mean is larger: then the two have not counted the same calls.  ``network``: the
+        network time of each call that both ends sampled; None if an end samples none.
 
     Units:
-        Calls of the interval as either end counted them; means in µs.  ``rtt_us`` from sending a
-        call to its reply, ``server_us`` from taking it up to sending the reply.  Of that the disk
-        has ``block_queue_us`` and ``device_us``, by their shares in the calls of all its clients.
+        Calls of the interval as counted by each end; means in µs.  ``rtt_us``: from sending a call
+        to its reply.  ``server_us``: from accepting it to sending the reply, including the disk's
+        ``block_queue_us`` and ``device_us``, by their shares in the calls of all clients.
     """
 
     client_calls: int | None = None
@@ -237,30 +234,30 @@ class PairOp:
 
     @property
     def disk_us(self) -> float | None:
-        """What the server's disk has of ``server_us``."""
+        """The disk's part of ``server_us``."""
         return None if self.device_us is None else self.device_us + (self.block_queue_us or 0.0)
 
     @property
     def network_us(self) -> float | None:
-        """What is left for the network, and for RPC at both ends."""
+        """The time of the network, and of RPC at both ends."""
         if self.rtt_us is None or self.server_us is None or self.server_us > self.rtt_us:
             return None
         return self.rtt_us - self.server_us
 
     @property
     def network_pct(self) -> float | None:
-        """Its share of the round trip."""
+        """The network's share of the round trip."""
         network_us = self.network_us
         return 100 * network_us / self.rtt_us if network_us is not None and self.rtt_us else None
 
     @property
     def matched_calls(self) -> int | None:
-        """How many calls both ends have told the time of."""
+        """How many calls both ends sampled."""
         return None if self.network is None else self.network.total
 
     @property
     def network_p50_p99_us(self) -> tuple[float | None, ...]:
-        """Of these calls; None where they are too few."""
+        """p50 and p99 of these calls; None if they are too few."""
         return (None, None) if self.network is None else self.network.percentiles_us((0.5, 0.99))
 
 
@@ -269,12 +266,12 @@ class Pair:
     """A client and the host that serves its mounts, over one interval.
 
     Shape:
-        ``ops`` of pairs.OPS, those that either end has counted.  ``there``: the server's whole
+        ``ops``: those of pairs.OPS that either end has counted.  ``there``: the server's whole
         interval.
 
     Units:
-        ``retransmits_per_s`` of whole calls; ``tcp_retrans_segs_per_s`` and ``tcp_rtt_us`` (the
-        mean over the connections) of the client's connections to this server.
+        ``retransmits_per_s``: whole calls.  ``tcp_retrans_segs_per_s`` and ``tcp_rtt_us`` (mean
+        over the connections): the client's connections to this server.
     """
 
     client: str

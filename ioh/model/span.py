@@ -1,4 +1,4 @@
-"""Several Samples as one longer interval: totals need nothing, the rest must be carried along."""
+"""Joins several Samples into one longer interval; carries along what is not a total."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Carried:
         self._calls: dict[str, CallSpan] = {}
 
     def take(self, sample: Sample) -> None:
-        """Note what the interval that ends with ``sample`` has of them."""
+        """Note those of the interval that ends with ``sample``."""
         for name, layer in sample.layers.items():
             if not isinstance(layer, LayerSample):
                 continue
@@ -32,7 +32,7 @@ class Carried:
                         self._found[name, part, op] = totals.max_ns, totals.max_bytes
 
     def onto(self, sample: Sample) -> Sample:
-        """``sample`` with that, so that derive() finds it for the whole span."""
+        """``sample`` with those of the whole span, for derive()."""
         layers = dict(sample.layers)
         for name, layer in sample.layers.items():
             if isinstance(layer, LayerSample):
@@ -54,7 +54,7 @@ class Carried:
 
 
 def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:
-    """``sample`` with only the layers named; all of them when that is None."""
+    """``sample`` with only these layers; None: all."""
     if names is None:
         return sample
     layers = {name: layer for name, layer in sample.layers.items() if name in names}
@@ -62,9 +62,9 @@ def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:
 
 
 class Downsampler:
-    """Joins intervals until each is ``cycle_s`` long or longer; passes the rest through.
+    """Joins intervals until each is at least ``cycle_s`` long; passes longer ones through.
 
-    A tenth of a tick less is forgiven, since ticks come early.
+    Allows a tenth of a tick less: ticks can be early.
     """
 
     def __init__(self, cycle_s: float) -> None:
@@ -74,7 +74,7 @@ class Downsampler:
         self._carried = Carried()
 
     def take(self, sample: Sample) -> Sample | None:
-        """The sample to show now; None where it is passed over for a later one."""
+        """The sample to show now; None if it is joined to a later one."""
         tick_ns, self._tick_ns = sample.mono_ns - self._tick_ns, sample.mono_ns
         if self._last_ns is None or sample.mono_ns <= self._last_ns:
             self._last_ns = sample.mono_ns

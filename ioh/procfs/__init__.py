@@ -1,1 +1,1 @@
-"""What the kernel shows to every user, without BPF: parsers and readers of /proc and sysfs."""
+"""Readers of /proc, sysfs and netlink: what the kernel reports without BPF."""

@@ -21,7 +21,7 @@ _TOTALS = DiskStats._fields[3:]  # behind dev, name and inflight
 _MS = frozenset(i for i, name in enumerate(_TOTALS) if name.endswith("_ms_total"))
 _SLOT = {name: i for i, name in enumerate(_TOTALS)}
 
-# op → its columns: count, bytes, ms; a flush carries no bytes and has no such column.
+# Columns of each op: count, bytes, ms; flushes have no bytes.
 _OPS = {
     "read": ("reads_total", "read_bytes_total", "read_ms_total"),
     "write": ("writes_total", "write_bytes_total", "write_ms_total"),
@@ -37,14 +37,14 @@ _SETTINGS = (
     "read_ahead_bytes",
     "chunk_bytes",
 )
-# Not psutil.swap_memory(): it takes each page for 4 KiB.
+# Not psutil.swap_memory(): it assumes 4 KiB pages.
 _SWAP = {"pswpin": "swap_in_bytes_total", "pswpout": "swap_out_bytes_total"}
 _MERGES = ("read_merges_total", "write_merges_total", "discard_merges_total")
 
 _NOTES = (
-    "counted by /proc/diskstats: no histogram, percentile, maximum, error, split or process",
-    "its times are sums in whole milliseconds: a mean over few requests is coarse",
-    "write zeroes and zone appends are counted as writes",
+    "counted by /proc/diskstats: no histograms, percentiles, maxima, errors, splits or processes",
+    "times are sums in whole milliseconds: a mean over few requests is coarse",
+    "write zeroes and zone appends count as writes",
 )
 
 Totals = tuple[int, ...]
@@ -52,9 +52,9 @@ _ZERO: Totals = (0,) * len(_TOTALS)
 
 
 def increase(older: Totals, newer: Totals) -> Totals:
-    """What each total of one device grew by.
+    """The growth of each total of a device.
 
-    Returns all of ``newer`` where a count went backwards: the number belongs to another device now.
+    Returns all of ``newer`` if a count decreased: the number now belongs to another device.
     """
     growth = tuple(
         _grown_ms(a, b) if at in _MS else b - a
@@ -66,17 +66,17 @@ def increase(older: Totals, newer: Totals) -> Totals:
 def _grown_ms(older: int, newer: int) -> int:
     if newer >= older:
         return newer - older
-    # Far back: the 32-bit column wrapped.  A little back: per-CPU sums read while they change.
+    # Much less: the 32-bit column wrapped.  A little less: per-CPU sums changed during the read.
     return newer - older + _WRAP_MS if older - newer > _WRAP_MS // 2 else 0
 
 
 def add_totals(a: Totals, b: Totals) -> Totals:
-    """Column by column."""
+    """Add two sets of totals column by column."""
     return tuple(map(add, a, b))
 
 
 def ops_of(totals: Totals) -> dict[str, OpTotals]:
-    """The ops that the kernel counts."""
+    """The totals by op."""
     return {
         op: OpTotals(
             count_total=totals[_SLOT[count]],
@@ -91,8 +91,8 @@ def ops_of(totals: Totals) -> dict[str, OpTotals]:
 class _Account:
     """One device's growth since ioh attached.
 
-    ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest; ``row``
-    what they make, once somebody has asked for it.
+    ``last``: the last totals in diskstats.  ``read`` and ``device``: the sources of all other
+    values.  ``row``: the row made of them, once it was needed.
     """
 
     key: tuple[str, str]
@@ -106,14 +106,13 @@ class _Account:
 
 
 class BlockFallback:
-    """Keeps the block layer's totals from /proc/diskstats, one ``sample()`` a tick.
+    """The block layer's totals from /proc/diskstats; call ``sample()`` once a tick.
 
-    Totals start at 0 with the first sample, only grow, and survive what the file's own
-    numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
-    that comes to mean another device.  The layer's ops are the sum of all devices but those
-    whose I/O appears again on another one (dm, md, loop over a file on a disk) or that have no
-    requests (zram), as with the probe; with ``device``, a whole disk's dev_t, they are its own.
-    ``devices`` is the caller's table, which is refreshed here.
+    Totals start at 0 with the first sample and only grow.  They survive a device that goes away, a
+    32-bit ms column that wraps, and a device number that gets another device.  As with the probe,
+    the layer's ops sum all devices, except those whose I/O appears again on another one (dm, md,
+    loop over a file on a disk) or that have no requests (zram).  With ``device``, a whole disk's
+    dev_t, they are the ops of that disk.  ``devices`` is the caller's table; it is refreshed here.
     """
 
     def __init__(
@@ -131,10 +130,10 @@ class BlockFallback:
         self._sum: Totals | None = None
 
     def sample(self) -> LayerSample | Unavailable:
-        """Read /proc/diskstats and what sysfs says of each device.
+        """Read /proc/diskstats and sysfs.
 
-        Returns parts and rows only of devices that did something since the first
-        sample.  Unavailable where the file cannot be read or the chosen device is gone.
+        Returns parts and rows only of devices with I/O since the first sample.  Unavailable if the
+        file cannot be read or the chosen device is gone.
         """
         stats = read_diskstats(self._root)
         if stats is None:
@@ -142,7 +141,7 @@ class BlockFallback:
         self._devices.refresh()
         disks = self._whole_disks(stats)
         if self._device is not None and not disks:
-            return Unavailable("the device is not in /proc/diskstats", "see --device")
+            return Unavailable("the device is not in /proc/diskstats", "check --device")
         is_first = self._sum is None
         total = self._sum or _ZERO
         for disk, device in disks:
@@ -159,7 +158,7 @@ class BlockFallback:
         return self._device is not None or self._devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
-        """Have rows of these devices, of which somebody else knows that they did something.
+        """Mark devices as active, because the probe saw their I/O.
 
         Returns the rows that the last sample would have had.
         """
@@ -173,7 +172,7 @@ class BlockFallback:
         return rows
 
     def is_idle(self, dev: int) -> bool:
-        """Whether nothing was in flight on a device at the last sample."""
+        """Whether a device had nothing in flight at the last sample."""
         account = self._accounts.get(dev)
         return account is not None and account.read is not None and not account.read.inflight
 
@@ -183,7 +182,7 @@ class BlockFallback:
         for disk in self._chosen(stats):
             device = self._devices.get(disk.dev)
             if device and disk.name != device.name != printable(disk.name):
-                # The number means another disk since the last tick.
+                # The number belongs to another disk since the last tick.
                 self._devices.forget(disk.dev)
                 device = self._devices.get(disk.dev)
             is_partition = (
@@ -194,10 +193,9 @@ class BlockFallback:
         return disks
 
     def _chosen(self, stats: list[DiskStats]) -> list[DiskStats]:
-        """Those asked for, each with a number of its own.
+        """The chosen disks, each with a unique number.
 
-        Of an NVMe disk with several ways to it, those: the disk itself counts since Linux 6.5
-        only, and in bios.
+        For a multipath NVMe disk, its paths: the disk itself counts only since Linux 6.5, in bios.
         """
         each = [s if s.dev else s._replace(dev=self._devices.number_of(s.name)) for s in stats]
         if self._device is None:
@@ -209,7 +207,7 @@ class BlockFallback:
     def _advance(
         self, disk: DiskStats, device: BlockDevice | None, *, is_first: bool
     ) -> Totals | None:
-        """Enter one reading; what it grew by, or None if by nothing."""
+        """Enter one reading; return its growth, or None if there is none."""
         account = self._accounts.get(disk.dev)
         if account is not None and account.read is disk and account.device is device:
             return None
@@ -217,7 +215,7 @@ class BlockFallback:
         key = (name, device.stack if device is not None else name)
         now = disk[3:]
         if account is None:
-            # At the first sample all of it is the past; a device that comes later began at 0.
+            # In the first sample everything is history; a device that appears later started at 0.
             account = _Account(key, now if is_first else _ZERO, _ZERO)
             self._accounts[disk.dev] = account
         elif account.key != key:
@@ -249,7 +247,7 @@ class BlockFallback:
                 rows[account.key] = _row(self._table, account, disk)
         notes: tuple[str, ...] = _NOTES
         if uncounted:
-            notes += (f"statistics are switched off (queue/iostats) for {', '.join(uncounted)}",)
+            notes += (f"statistics are turned off (queue/iostats) for {', '.join(uncounted)}",)
         return LayerSample(
             source="proc",
             ops=ops_of(total),
@@ -278,7 +276,7 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
 
 
 def _read_swap(root: Path) -> dict[str, Value]:
-    """Totals since boot; pages that zram compresses count as they were before."""
+    """Totals since boot; zram pages count uncompressed."""
     pages = read_numbers(path_under(root, "proc/vmstat"), _SWAP)
     found: dict[str, Value] = {_SWAP[name]: n * PAGE_BYTES for name, n in pages.items()}
     pressure = read_pressure(path_under(root, "proc/pressure/memory"))
@@ -288,10 +286,10 @@ def _read_swap(root: Path) -> dict[str, Value]:
 
 
 def looks_like_partition(name: str, names: Iterable[str]) -> bool:
-    """Whether ``name`` is a partition, by names alone: for hosts that hide sysfs.
+    """Whether ``name`` is a partition, judged by name only, for hosts without sysfs.
 
-    ``sda1`` of ``sda``; ``nvme0n1p2`` of ``nvme0n1``, since a disk whose name ends in a
-    digit gets a ``p`` in between.
+    ``sda1`` of ``sda``; ``nvme0n1p2`` of ``nvme0n1``: a ``p`` follows a disk name that ends in a
+    digit.
     """
     disk = name.rstrip("0123456789")
     if disk == name:

@@ -1,4 +1,4 @@
-"""Describes block devices from sysfs: what each one lies on, and the limits of its queue."""
+"""Describes block devices from sysfs: the devices below each one, and its queue limits."""
 
 from __future__ import annotations
 
@@ -13,35 +13,34 @@ from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import MountTable
 
-# Disks made by software.  Their drivers report them as rotating unless configured otherwise.
+# Virtual disks.  Their drivers report them as rotating by default.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
-# NVMe with several ways to one disk: nvme0c1n1 is one of those to nvme0n1.
+# NVMe multipath: nvme0c1n1 is a path to nvme0n1.
 _PATH_NAME = re.compile(r"(nvme\d+)c\d+(n\d+)")
 _VIRTUAL_MODEL = re.compile(r"QEMU|VBOX|VMware|Virtual|PersistentDisk|BlockVolume|LIO-|TCMU")
 _LOOP_MAJOR = 7
 _NEW_TICKS = 5
-_NEW_AT_ONCE = 4  # a thousand disks that come at once are read in turn
-_MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
+_NEW_AT_ONCE = 4  # spread the reads if a thousand disks appear together
+_MAX_DEPTH = 8  # cut deeper stacks; sysfs has no cycles, but a test's root can
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDevice:
-    """One block device and what is known of it.
+    """One block device.
 
     Shape:
-        Every string is printable.  ``stack`` says what the device is made of: ``vda``,
-        ``file /x on vda``, ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``.  ``disk_name`` and
-        ``disk_dev`` name the whole disk of a partition, else the device itself.
-        ``is_stacked``: its I/O appears again on another block device of this host (dm, md,
-        loop over a file on a disk), so a sum over devices must leave it out.  ``has_requests``: it
-        has a request queue; without one (dm, md, zram) no request ever carries its number.
-        ``counts_io``: the kernel keeps its statistics (queue/iostats).  ``rotational`` is None
-        where a virtual disk says that it turns: that is its driver's default.
+        Every string is printable.  ``stack`` shows the devices below: ``vda``, ``file /x on vda``,
+        ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``.  ``disk_name`` and ``disk_dev``: the whole
+        disk of a partition, otherwise the device itself.  ``is_stacked``: its I/O appears again on
+        another block device of this host (dm, md, loop over a file on a disk), so sums leave it
+        out.  ``has_requests``: it has a request queue; without one (dm, md, zram) no request has
+        its number.  ``counts_io``: the kernel keeps its statistics (queue/iostats).
+        ``rotational`` is None if a virtual disk reports 1: that is its driver's default.
 
     Units:
-        Bytes; ``max_request_bytes`` is the limit in force (max_sectors_kb),
-        ``max_hw_request_bytes`` the hardware's; ``chunk_bytes`` the stripe that no request may
-        cross (chunk_sectors), None where there is none; ``queue_depth_limit`` is nr_requests.
+        Bytes.  ``max_request_bytes`` is the current limit (max_sectors_kb),
+        ``max_hw_request_bytes`` the hardware's.  ``chunk_bytes``: the stripe that no request may
+        cross (chunk_sectors), None if there is none.  ``queue_depth_limit`` is nr_requests.
     """
 
     dev: int
@@ -65,53 +64,51 @@ class BlockDevice:
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is part of a sum over all devices: of requests, each of them once."""
+        """Whether sums over all devices include it, so that they count each request once."""
         return self.has_requests and not self.is_stacked
 
 
 def parse_scheduler(text: str | None) -> str | None:
-    """The scheduler in use, ``mq-deadline`` from ``none [mq-deadline] kyber``."""
+    """The current scheduler: ``mq-deadline`` from ``none [mq-deadline] kyber``."""
     if text is None:
         return None
-    for word in text.split():
-        if word.startswith("[") and word.endswith("]"):
-            return printable(word[1:-1]) or None
-    return printable(text.strip()) or None
+    chosen = re.search(r"\[(\S*)\]", text)
+    return printable(chosen[1] if chosen else text.strip()) or None
 
 
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
-    """Real sysfs folder of a device number; None when there is no such device."""
+    """The real sysfs folder of a device number; None if there is no such device."""
     major, minor = split_dev(dev)
     folder = os.path.realpath(path_under(root, f"sys/dev/block/{major}:{minor}"))
     return folder if os.path.isdir(folder) else None
 
 
 def disk_of_path(name: str) -> str:
-    """The disk to which ``nvme0c1n1`` is one of several ways; ``""`` for any other name."""
+    """The disk that ``nvme0c1n1`` is a path to; ``""`` for any other name."""
     found = _PATH_NAME.fullmatch(name)
     return "".join(found.groups()) if found else ""
 
 
 def ways_to(name: str, root: Path = ROOT) -> list[str]:
-    """Hidden disks that are the ways to an NVMe disk; it has no requests of its own then."""
+    """The hidden paths to a multipath NVMe disk, which has no requests of its own."""
     if not name.startswith("nvme") or os.path.isdir(path_under(root, f"sys/block/{name}/mq")):
         return []
     return [way for way in list_folder(path_under(root, "sys/block")) if disk_of_path(way) == name]
 
 
 def folder_name(folder: str) -> str:
-    """The kernel's name of the device in a sysfs folder: ``!`` stands for ``/`` there."""
+    """The kernel's name of the device in a sysfs folder, where ``!`` stands for ``/``."""
     return folder.rpartition("/")[2].replace("!", "/")
 
 
 def read_block_device(
     dev: int, root: Path = ROOT, mounts: MountTable | None = None, hidden: str = ""
 ) -> BlockDevice | None:
-    """Describe the device with the kernel's dev_t; None when sysfs does not know it.
+    """Describe the device with the kernel's dev_t; None if sysfs does not have it.
 
-    Some 15 small files: once for each device, not on every tick (BlockDevices).  ``mounts`` is
-    the caller's table, to find where a loop device's file lies; ``hidden`` the name of a disk that
-    has no number there.
+    Reads about 15 small files: do it once per device, not every tick (see BlockDevices).
+    ``mounts``: the caller's table, to locate a loop device's file.  ``hidden``: the name of a disk
+    without a number in sysfs.
     """
     folder = device_folder(dev, root) if dev > 0 else None
     if folder is None and hidden:
@@ -154,7 +151,7 @@ def _hidden_folder(name: str, root: Path) -> str | None:
 
 
 def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
-    """Whether it is a turning disk; None where nobody can know."""
+    """Whether it is a rotating disk; None if unknown."""
     is_virtual = _VIRTUAL_NAME.fullmatch(disk) or (model and _VIRTUAL_MODEL.search(model))
     return None if rotational is None or (rotational and is_virtual) else rotational != 0
 
@@ -170,7 +167,7 @@ def _printable_line(path: str) -> str | None:
 
 
 def list_folder(path: str) -> list[str]:
-    """Names in a folder, sorted; empty when it cannot be read."""
+    """Sorted names in a folder; empty if it cannot be read."""
     try:
         return sorted(os.listdir(path))
     except (OSError, ValueError):
@@ -180,7 +177,7 @@ def list_folder(path: str) -> list[str]:
 def _describe_stack(
     folder: str, root: Path, mounts: MountTable | None, depth: int
 ) -> tuple[str, bool]:
-    """What the device in ``folder`` is made of, and whether that is another block device."""
+    """The devices below the one in ``folder``, and whether there are any."""
     name = printable(folder_name(folder))
     backing_file = read_line(f"{folder}/loop/backing_file")
     if backing_file is not None:
@@ -216,7 +213,7 @@ def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> 
     folder = device_folder(mount.dev, root) if mount.dev >> 20 else None
     if folder is not None:
         where = folder_name(folder)
-    elif mount.source.startswith("/dev/"):  # btrfs: no block device number, but a source
+    elif mount.source.startswith("/dev/"):  # btrfs: no device number, but a source
         where = folder_name(mount.source)
     else:
         where = mount.fstype
@@ -224,27 +221,27 @@ def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> 
 
 
 class BlockDevices:
-    """Remembers every block device asked for, and looks again at one of them a tick.
+    """A cache of block devices, which reads one of them again each tick.
 
-    A number can come to mean something else (a loop device gets another file, dm reuses a
-    minor), so each is read again in turn: with n devices known, every n ticks.  One that came
-    after the first tick is read again at the next ones, too: an array gets its limits, and a
-    disk its settings from udev, only after the kernel has listed it.
+    A number can get another meaning (a loop device gets another file, dm reuses a minor).  So each
+    device is read again in turn: with n known devices, every n ticks.  A device that appears after
+    the first tick is also read again in its next few ticks: arrays get their limits, and disks
+    their udev settings, only after the kernel lists them.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._mounts = MountTable(root)
         self._known: dict[int, BlockDevice | None] = {}
-        self._new: dict[int, int] = {}  # how often it will be read again soon
-        self._hidden: dict[int, str] = {}  # disks that sysfs does not list by their numbers
+        self._new: dict[int, int] = {}  # how often to read it again soon
+        self._hidden: dict[int, str] = {}  # disks that sysfs does not list by number
         self._loop_files: dict[int, str | None] = {}
         self._was_counted: dict[int, bool] = {}  # these two outlive the device
         self._names: dict[int, str] = {}
         self._ticks = 0
 
     def get(self, dev: int) -> BlockDevice | None:
-        """The device with the kernel's number ``dev``; None when sysfs does not know it."""
+        """The device with the kernel's number ``dev``; None if sysfs does not have it."""
         if dev not in self._known:
             self._read(dev)
             if self._ticks > 1:
@@ -252,9 +249,9 @@ class BlockDevices:
         return self._known[dev]
 
     def number_of(self, name: str) -> int:
-        """A number of ours, below 0, for a disk that has none: diskstats has 0:0 for hidden ones.
+        """A negative number for a hidden disk, which has 0:0 in diskstats.
 
-        Those are the ways to an NVMe disk that can be reached by several (GENHD_FL_HIDDEN).
+        Hidden disks are the paths to a multipath NVMe disk (GENHD_FL_HIDDEN).
         """
         known = (dev for dev, hidden in self._hidden.items() if dev < 0 and hidden == name)
         number = next(known, -1 - len(self._hidden))
@@ -262,24 +259,24 @@ class BlockDevices:
         return number
 
     def note_hidden(self, dev: int, name: str) -> None:
-        """A disk whose number is known to the kernel's inside only, as a probe saw it."""
+        """Note the name of a hidden disk's internal number, as a probe saw it."""
         if self._hidden.get(dev) != name:
             self._hidden[dev] = name
             self.forget(dev)
 
     def name_of(self, dev: int) -> str:
-        """Its name, also of a device that is gone; the numbers of one never seen."""
+        """The name of a device, also a removed one; ``major:minor`` if never seen."""
         device = self.get(dev)
         if device is not None:
             self._names[dev] = device.name
         return self._names.get(dev) or "{}:{}".format(*split_dev(dev))
 
     def is_counted(self, dev: int) -> bool:
-        """Whether what it has just done is part of a sum over all devices.
+        """Whether sums over all devices include the I/O that it has just done.
 
-        Ask in every tick in which it did something.  A device that is gone did it as what it was,
-        and so did a loop device without a file, which can do nothing now.  One that sysfs does
-        not know is counted; a loop device that came and went unseen mostly lay on a disk.
+        Call it in every tick with I/O.  For a removed device the last answer holds, and for a loop
+        device that has no file now.  A device that sysfs never had is counted.  A loop device whose
+        file was never seen is not: most likely the file lay on a disk.
         """
         is_idle_loop = False
         if dev >> 20 == _LOOP_MAJOR:
@@ -288,7 +285,7 @@ class BlockDevices:
             if file is not None and file != self._loop_files.get(dev):
                 self._read(dev)
         elif dev in self._new and dev not in self._was_counted:
-            self._read(dev)  # dm lists a device before it has what it lies on
+            self._read(dev)  # dm lists a device before the devices below it
         device = self.get(dev)
         if device is None or is_idle_loop:
             return self._was_counted.get(dev, device is None)
@@ -296,7 +293,7 @@ class BlockDevices:
         return device.is_counted
 
     def on_others(self) -> list[int]:
-        """Numbers of the devices known now whose I/O appears again on another one."""
+        """Numbers of the known stacked devices."""
         known = ((dev, device) for dev, device in self._known.items() if dev > 0)
         return [dev for dev, device in known if device is not None and device.is_stacked]
 
@@ -307,13 +304,13 @@ class BlockDevices:
 
     def _read(self, dev: int) -> None:
         self._known.pop(dev, None)
-        if dev >> 20 == _LOOP_MAJOR:  # first: a file that comes in between is seen next time
+        if dev >> 20 == _LOOP_MAJOR:  # first: next time shows a file set in between
             self._loop_files[dev] = self._loop_file(dev)
         hidden = self._hidden.get(dev, "")
         self._known[dev] = read_block_device(dev, self._root, self._mounts, hidden)
 
     def refresh(self) -> None:
-        """Read the device again that was read longest ago, and new ones; call it once a tick."""
+        """Read the device read longest ago, and some new ones; call it once a tick."""
         self._ticks += 1
         self._mounts.refresh()
         if self._known:
@@ -325,10 +322,6 @@ class BlockDevices:
                 del self._new[dev]
 
     def forget(self, dev: int) -> None:
-        """Drop a device that is gone, or that should be read again."""
+        """Drop a device that is gone or must be read again."""
         self._known.pop(dev, None)
         self._new.pop(dev, None)
-
-    def close(self) -> None:
-        """Give the mount table's descriptor back."""
-        self._mounts.close()

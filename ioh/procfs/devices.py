@@ -1,4 +1,4 @@
-"""Finds the block device that a user means by ``--device``, and what lies on a disk."""
+"""Resolves ``--device``, and finds the devices and file systems on a disk."""
 
 from __future__ import annotations
 
@@ -23,39 +23,35 @@ from ioh.procfs.files import ROOT, path_under, read_line, read_text
 from ioh.procfs.mountinfo import parse_mountinfo
 
 _MAX_LISTED = 24
-_MOST_DEVICES = 1024  # sysfs cannot hold a cycle, a made-up root can; and each one costs time
+_MOST_DEVICES = 1024  # each one costs time; sysfs has no cycles, but a test's root can
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenDevice:
-    """The whole disk that requests of a device carry; ``notes`` say where that differs from it."""
+    """The whole disk of a device, which its requests carry; ``notes`` explain the difference."""
 
     dev: int
     name: str
     notes: tuple[str, ...] = ()
 
 
-def list_disks(root: Path = ROOT) -> list[str]:
-    """The kernel's names of all whole block devices, sorted, not yet printable."""
-    return [folder_name(entry) for entry in list_folder(path_under(root, "sys/block"))]
-
-
 def resolve_device(argument: str, root: Path = ROOT) -> ChosenDevice:
     """Find the whole disk for ``--device``: requests carry no partition.
 
     Args:
-        argument: A kernel name (``sda``), a path below /dev including symbolic links
+        argument: A kernel name (``sda``), a path or symbolic link below /dev
             (``/dev/mapper/vg-lv``, ``/dev/disk/by-id/…``), a device-mapper name (``vg-lv``)
             or ``major:minor``.
         root: Where /sys and /dev are.
 
     Raises:
-        IohError: There is no such block device; the hint lists those that exist.
+        IohError: There is no such block device; the hint lists the existing ones.
     """
     dev = _find(argument, root)
     device = None if dev is None else read_block_device(dev, root)
     if device is None:
-        names = [printable(name) for name in list_disks(root)]
+        disks = list_folder(path_under(root, "sys/block"))
+        names = [printable(folder_name(disk)) for disk in disks]
         listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
         hint = f"This host has: {listed}" if names else "This host has no block device in /sys"
         cause = f'no block device "{printable(argument, 200)}"'
@@ -67,12 +63,12 @@ def _notes(device: BlockDevice) -> tuple[str, ...]:
     notes = []
     if device.is_partition:
         notes.append(
-            f"{device.name} is a partition: requests carry the whole disk, "
-            f"so all of {device.disk_name} is shown"
+            f"{device.name} is a partition, but requests carry only the whole disk: "
+            f"all of {device.disk_name} is shown"
         )
     if not device.has_requests:
         below = f"; its I/O becomes requests of {device.stack}" if device.is_stacked else ""
-        notes.append(f"{device.disk_name} has no request queue, only /proc counts its I/O{below}")
+        notes.append(f"{device.disk_name} has no request queue: only /proc counts its I/O{below}")
     return tuple(notes)
 
 
@@ -86,7 +82,7 @@ def _find(argument: str, root: Path) -> int | None:
 
 
 def _find_path(path: str, root: Path) -> int | None:
-    # Below /dev only: any other path may lie on a mount that hangs whoever looks.
+    # Only below /dev: any other path can lie on a mount that hangs.
     normal = os.path.normpath(path)
     if not normal.startswith("/dev/"):
         return None
@@ -122,14 +118,14 @@ def _find_name(name: str, root: Path) -> int | None:
 
 
 def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
-    """The device numbers under which files and devices that lie on a disk are known.
+    """The device numbers of the file systems and devices on a disk.
 
-    Volumes, arrays and encrypted devices are found by ``holders``, through as many layers as
-    there are.  One that lies on other disks, too, belongs to each of them.
+    Finds volumes, arrays and encrypted devices by ``holders``, through all layers.  A device on
+    several disks belongs to each of them.
 
-    Each comes once and without ``dev`` itself: btrfs file systems (major 0), then what holds the
-    disk or a partition of it, nearest first, then partitions, of which files do not have the number
-    but are found by their disk.
+    Returns each number once, without ``dev``: btrfs file systems (major 0), then the holders of the
+    disk or its partitions, nearest first, then partitions.  Files do not have a partition's number;
+    their disk is used instead.
     """
     top = device_folder(dev, root)
     if top is None:
@@ -152,7 +148,7 @@ def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
 
 
 def _above(folder: str) -> Iterator[str]:
-    """Folders of a device's partitions, and of the devices that are made of it."""
+    """Folders of a device's partitions and of the devices on top of it."""
     for name in list_folder(folder):
         if read_line(f"{folder}/{name}/partition") is not None:
             yield f"{folder}/{name}"
@@ -165,7 +161,7 @@ def _number(folder: str) -> int | None:
 
 
 def _btrfs_on(devs: set[int], root: Path) -> list[int]:
-    """dev_t of the mounted btrfs that lie on one of the devices: their superblocks name none."""
+    """dev_t of the mounted btrfs on one of the devices: their superblocks name no device."""
     base = path_under(root, "sys/fs/btrfs")
     names: set[str] = set()
     for folder in (f"{base}/{uuid}/devices" for uuid in list_folder(base)):
@@ -176,7 +172,7 @@ def _btrfs_on(devs: set[int], root: Path) -> list[int]:
     return sorted(
         mount.dev
         for mount in mounts
-        # What was mounted may be a name of device mapper's or of udev's.
+        # The mount source can be a name made by device-mapper or udev.
         if mount.fstype == "btrfs"
         and os.path.realpath(path_under(root, mount.source.lstrip("/"))).rpartition("/")[2] in names
     )

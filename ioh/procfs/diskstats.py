@@ -1,4 +1,4 @@
-"""Reads /proc/diskstats: what the block layer counted of each disk and partition."""
+"""Reads /proc/diskstats: the kernel's counters of each disk and partition."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import NamedTuple
 
 from ioh.procfs.files import ROOT, ints_or_none, path_under, read_text
 
-SECTOR_BYTES = 512  # of diskstats, whatever the device's own block size
+SECTOR_BYTES = 512  # in diskstats, for any block size
 MINOR_BITS = 20  # the kernel's dev_t: major << 20 | minor
 
-_COLUMNS = slice(3, 20)  # after major, minor and name; later kernels may have more
-_SECTORS, _INFLIGHT = (2, 6, 13), 8  # of them
+_COLUMNS = slice(3, 20)  # after major, minor, name; later kernels can have more
+_SECTORS, _INFLIGHT = (2, 6, 13), 8  # among them
 
 
 class DiskStats(NamedTuple):
-    """What one disk or partition completed since it appeared.
+    """The counters of one disk or partition since it appeared.
 
     Shape:
-        A named tuple, not a dataclass: one is made for each device on each tick.  ``name``
-        is the kernel's own, not yet printable.  ``dev`` is major << 20 | minor.
+        A named tuple, not a dataclass: each tick makes one per device.  ``name`` is the kernel's
+        own, not yet printable.  ``dev`` is major << 20 | minor.
 
     Units:
-        Requests (bios on devices without a request queue: dm, md, zram), bytes, and ms as
-        32-bit numbers that wrap after 49.7 days of summed time.  ``*_ms_total`` runs from
-        acceptance to completion, queue and service; ``busy_ms_total`` while at least one
-        request was in flight; ``weighted_ms_total`` is the sum of all requests' times.
-        ``inflight`` is a gauge: accepted, not completed.  Write zeroes and zone appends are
-        counted as writes, flushes for whole disks only, after the block layer has joined them.
+        Requests (bios on devices without a request queue: dm, md, zram), bytes, and ms as 32-bit
+        numbers, which wrap after 49.7 days of summed time.  ``*_ms_total`` is queue plus service
+        time; ``busy_ms_total`` the time with at least one request in flight; ``weighted_ms_total``
+        the sum of all requests' times.  ``inflight`` is a gauge.  Write zeroes and zone appends
+        count as writes.  Flushes count for whole disks only, after the block layer merged them.
     """
 
     dev: int
@@ -52,7 +51,7 @@ class DiskStats(NamedTuple):
 
 
 def make_dev(major: int, minor: int) -> int:
-    """The kernel's dev_t, as the probes and /proc know it; not os.makedev()'s."""
+    """The kernel's internal dev_t, as in the probes; differs from os.makedev()."""
     return major << MINOR_BITS | minor
 
 
@@ -70,7 +69,7 @@ def parse_dev(text: str) -> int | None:
 
 
 def parse_line(line: str) -> DiskStats | None:
-    """Parse one device; None when a column is missing or is no number."""
+    """Parse one device; None if a column is missing or not a number."""
     words = line.split()
     device, numbers = ints_or_none(words[:2]), ints_or_none(words[_COLUMNS])
     if not device or not numbers or len(numbers) < 17 or min(*device, *numbers) < 0:
@@ -80,11 +79,11 @@ def parse_line(line: str) -> DiskStats | None:
     return DiskStats(make_dev(device[0], device[1]), words[2], numbers.pop(_INFLIGHT), *numbers)
 
 
-_known: dict[str, DiskStats | None] = {}  # the lines of the text before
+_known: dict[str, DiskStats | None] = {}  # by line, of the last text
 
 
 def parse_diskstats(text: str) -> list[DiskStats]:
-    """All well-formed lines; of an idle device the very same DiskStats as before."""
+    """Parse all well-formed lines; an idle device keeps the same object."""
     found = {line: _known.get(line) or parse_line(line) for line in text.split("\n")}
     _known.clear()
     _known.update(found)
@@ -92,6 +91,6 @@ def parse_diskstats(text: str) -> list[DiskStats]:
 
 
 def read_diskstats(root: Path = ROOT) -> list[DiskStats] | None:
-    """Every disk and partition of the host; None when /proc/diskstats cannot be read."""
+    """Every disk and partition of the host; None if the file cannot be read."""
     text = read_text(path_under(root, "proc/diskstats"))
     return None if text is None else parse_diskstats(text)

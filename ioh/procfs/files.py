@@ -1,4 +1,4 @@
-"""Reads the small text files of /proc and sysfs, cheaply, and numbers out of them."""
+"""Reads small text files of /proc and sysfs cheaply, and parses numbers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _PRESSURE = re.compile(r"^(some|full) .*\btotal=([0-9]+)$", re.MULTILINE)
 
 
 def path_under(root: Path, name: str) -> str:
-    """Path of ``name`` (relative, such as ``proc/stat``) below ``root``, as a plain string."""
+    """The path of ``name`` (relative, such as ``proc/stat``) below ``root``, as a string."""
     prefix = os.fspath(root)
     return f"/{name}" if prefix == "/" else f"{prefix}/{name}"
 
 
 def read_bytes(path: str) -> bytes | None:
-    """Read a file whole, however small the pieces in which the kernel gives it.
+    """Read a whole file, in as many reads as it takes.
 
-    Returns None when the file is not there, may not be read, or refuses to be read (sysfs ``speed``
-    of a link that is down: EINVAL; ``pressure/io`` with PSI off: EOPNOTSUPP).
+    None if the file is missing or cannot be read (sysfs ``speed`` of a link that is down: EINVAL;
+    ``pressure/io`` with PSI off: EOPNOTSUPP).
     """
     try:
-        # O_NONBLOCK: a fifo or a device put where a /proc file is expected must not hang us.
+        # O_NONBLOCK: a fifo or device in place of a /proc file must not hang us.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):  # ValueError: the name holds a NUL or a lone surrogate
+    except (OSError, ValueError):  # ValueError: a NUL or lone surrogate in the name
         return None
     try:
         return read_fd(fd)
@@ -39,7 +39,7 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def read_fd(fd: int) -> bytes:
-    """Read from where ``fd`` stands to its end; an OSError where the kernel refuses."""
+    """Read from the current position to the end; OSError if the kernel refuses."""
     chunks: list[bytes] = []
     while chunk := os.read(fd, _CHUNK_BYTES):
         chunks.append(chunk)
@@ -47,25 +47,25 @@ def read_fd(fd: int) -> bytes:
 
 
 def read_text(path: str) -> str | None:
-    """As read_bytes; bytes that are not UTF-8 become surrogates, so the name can be used again."""
+    """As read_bytes(); invalid UTF-8 becomes surrogates, so that names stay usable."""
     data = read_bytes(path)
     return None if data is None else data.decode("utf-8", "surrogateescape")
 
 
 def read_line(path: str) -> str | None:
-    """The one line of a sysfs attribute, without its line break; None when unreadable or empty."""
+    """A sysfs attribute without its line break; None if unreadable or empty."""
     text = read_text(path)
     return (text.removesuffix("\n") or None) if text is not None else None
 
 
 def read_int(path: str) -> int | None:
-    """The number a sysfs attribute holds; None when unreadable or not a number."""
+    """The number in a sysfs attribute; None if unreadable or not a number."""
     text = read_text(path)
     return None if text is None else int_or_none(text.strip())
 
 
 def read_numbers(path: str, wanted: Container[str]) -> dict[str, int]:
-    """What is wanted of a file with a name and a number on each line; the rest is left out."""
+    """The wanted values of a file that has a name and a number on each line."""
     found: dict[str, int] = {}
     for line in (read_text(path) or "").split("\n"):
         name, _, word = line.partition(" ")
@@ -75,7 +75,7 @@ def read_numbers(path: str, wanted: Container[str]) -> dict[str, int]:
 
 
 def read_pressure(path: str) -> dict[str, int]:
-    """Stall time in µs since boot, by ``some`` and ``full``; empty where there is no PSI."""
+    """Stall time in µs since boot, by ``some`` and ``full``; empty without PSI."""
     return {kind: int(total) for kind, total in _PRESSURE.findall(read_text(path) or "")}
 
 
@@ -88,7 +88,7 @@ def int_or_none(text: str) -> int | None:
 
 
 def ints_or_none(words: list[str]) -> list[int] | None:
-    """Every word as a number, or None when one of them is not."""
+    """All words as numbers; None if one is not a number."""
     try:
         return [int(word) for word in words]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reads the machine as a whole: CPU, load, memory and write-back, pressure for I/O."""
+"""Reads the whole machine: CPU, load, memory, write-back, I/O pressure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ioh.model.sample import HostSample
 from ioh.procfs.files import PAGE_BYTES, read_numbers, read_pressure
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# user nice system idle iowait irq softirq steal; then guest and guest_nice, which are inside
-# user and nice.
+# user nice system idle iowait irq softirq steal; then guest and guest_nice, which user and nice
+# include.
 _SUMMED = 8
 _VMSTAT = {
     "nr_dirty": "dirty_bytes",
@@ -21,20 +21,19 @@ _VMSTAT = {
     "nr_dirty_threshold": "dirty_limit_bytes",
     "nr_dirty_background_threshold": "dirty_background_bytes",
 }
-# It warns of numbers that are not there, and makes them 0.
+# psutil warns of missing numbers and sets them to 0: make it an error.
 warnings.filterwarnings("error", "[a-z, ]* memory stats couldn't be determined", RuntimeWarning)
 
 
-def read_host(page_bytes: int = PAGE_BYTES) -> HostSample:
-    """Read the machine; what the kernel does not report stays None.
+def read_host() -> HostSample:
+    """Read the machine; numbers that the kernel does not report stay None.
 
-    ``cached_bytes`` is what free(1) calls buff/cache; shared memory is in it.  The dirty
-    limits are those in force now: the kernel computes them from dirty_ratio or dirty_bytes
-    and the memory that is available.
+    ``cached_bytes`` is buff/cache of free(1), including shared memory.  The dirty limits are the
+    current ones, which the kernel computes from dirty_ratio or dirty_bytes and available memory.
     """
     values: dict[str, int] = {}
     loads: tuple[float | None, ...] = (None, None, None)
-    # What psutil raises of a file that is hidden, or not as it should be.
+    # What psutil raises if a file is hidden or malformed.
     unreadable = suppress(OSError, ValueError, LookupError, TypeError, RuntimeWarning)
     with unreadable:
         ticks = [round(seconds * _TICKS_PER_S) for seconds in psutil.cpu_times()]
@@ -54,7 +53,7 @@ def read_host(page_bytes: int = PAGE_BYTES) -> HostSample:
     with unreadable:
         loads = psutil.getloadavg()
     pages = read_numbers(f"{psutil.PROCFS_PATH}/vmstat", _VMSTAT)
-    values |= {_VMSTAT[name]: number * page_bytes for name, number in pages.items()}
+    values |= {_VMSTAT[name]: number * PAGE_BYTES for name, number in pages.items()}
     pressure = read_pressure(f"{psutil.PROCFS_PATH}/pressure/io")
     return HostSample(
         **values,

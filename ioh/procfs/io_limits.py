@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import parse_dev
 from ioh.procfs.files import ROOT, int_or_none, path_under, read_text
 
-# bytes read, bytes written, reads, writes: each a second, None for no limit.
-Limits = tuple[int | None, int | None, int | None, int | None]
+# Bytes read, bytes written, reads, writes, all per second; None: no limit.
+Limits = tuple[int | None, ...]
 
-_NO_LIMITS: Limits = (None, None, None, None)
 _V2_WORDS = ("rbps", "wbps", "riops", "wiops")
 _V1_FILES = ("read_bps_device", "write_bps_device", "read_iops_device", "write_iops_device")
 _MAX_GROUPS = 2000
-# Few groups have a limit and they rarely change; all of them are looked at every so many ticks.
+# Limits are few and rarely change: read all groups every so many ticks.
 _PERIOD_TICKS = 30
 
 
@@ -30,28 +29,26 @@ def parse_io_max(text: str) -> dict[int, Limits]:
         if dev is None:
             continue
         words = dict(word.split("=", 1) for word in rest.split() if "=" in word)
-        values = [int_or_none(words.get(name, "")) for name in _V2_WORDS]
+        values = tuple(int_or_none(words.get(name, "")) for name in _V2_WORDS)
         if any(value is not None for value in values):
-            found[dev] = (values[0], values[1], values[2], values[3])
+            found[dev] = values
     return found
 
 
-def parse_throttle(texts: tuple[str, str, str, str]) -> dict[int, Limits]:
-    """Limits by dev_t from the four files of version 1, each with lines ``8:16 2097152``."""
-    found: dict[int, Limits] = {}
+def parse_throttle(texts: Sequence[str]) -> dict[int, Limits]:
+    """Limits by dev_t from the files of version 1, each with lines ``8:16 2097152``."""
+    found: dict[int, list[int | None]] = {}
     for at, text in enumerate(texts):
         for line in text.split("\n"):
             number, _, rest = line.partition(" ")
             dev, value = parse_dev(number), int_or_none(rest)
             if dev is not None and value:
-                values = list(found.get(dev, _NO_LIMITS))
-                values[at] = value
-                found[dev] = (values[0], values[1], values[2], values[3])
-    return found
+                found.setdefault(dev, [None] * len(texts))[at] = value
+    return {dev: tuple(values) for dev, values in found.items()}
 
 
 def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
-    """Every limit there is, by control group (printable) and dev_t."""
+    """All limits, by control group (printable) and dev_t."""
     base = path_under(root, "sys/fs/cgroup")
     read_group: Callable[[str], dict[int, Limits]] = _read_v2
     if cgroup_version(root) == 1:
@@ -64,7 +61,7 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
 
 
 def cgroup_version(root: Path = ROOT) -> int:
-    """Of the control groups that limit I/O: 2, or 1, also where both are mounted."""
+    """The version of the control groups that limit I/O; 1 if both are mounted."""
     return 2 if (root / "sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
@@ -86,12 +83,13 @@ def _read_v2(folder: str) -> dict[int, Limits]:
 
 
 def _read_v1(folder: str) -> dict[int, Limits]:
-    a, b, c, d = (read_text(f"{folder}/blkio.throttle.{name}") or "" for name in _V1_FILES)
-    return parse_throttle((a, b, c, d))
+    return parse_throttle(
+        [read_text(f"{folder}/blkio.throttle.{name}") or "" for name in _V1_FILES]
+    )
 
 
 class IoLimits:
-    """The limits of all control groups, read again every _PERIOD_TICKS reads."""
+    """The limits of all control groups, read every _PERIOD_TICKS ticks."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -100,7 +98,7 @@ class IoLimits:
         self._known: dict[tuple[str, int], Limits] = {}
 
     def read(self) -> dict[tuple[str, int], Limits]:
-        """As read_limits(); call it once a tick."""
+        """Like read_limits(); call it once a tick."""
         if self._ticks % _PERIOD_TICKS == 0:
             self._known = read_limits(self._root)
         self._ticks += 1

@@ -1,4 +1,4 @@
-"""Reads what storage does on its own account: md resync and check, btrfs scrub and balance."""
+"""Reads maintenance jobs of storage: md resync and check, btrfs scrub and balance."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ioh.procfs.blockdev import list_folder
 from ioh.procfs.files import ROOT, path_under, read_line, read_text
 
 _ARRAY = re.compile(r"(\S+) : ")
-# Where btrfs-progs reports the progress of a scrub: a socket for as long as it runs.
+# A socket of btrfs-progs that exists while a scrub runs.
 _SCRUB = "/var/lib/btrfs/scrub.progress."
 _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=(\d+)K/sec)?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job under way, on an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``).
+    """A running job, on an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``).
 
-    ``kind`` is the kernel's word: resync, recovery, check, reshape, balance, device replace …, or
-    scrub.  ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not say.
+    ``kind`` is the kernel's word (resync, recovery, check, reshape, balance, device replace …) or
+    scrub.  ``done_pct`` and ``speed_bytes_per_s`` are None if the kernel does not report them.
     """
 
     device: str
@@ -31,7 +31,7 @@ class Job:
 
 
 def parse_mdstat(text: str) -> list[Job]:
-    """Jobs of /proc/mdstat; those that wait for another one are left out."""
+    """The running jobs in /proc/mdstat, without waiting ones."""
     jobs: list[Job] = []
     array = ""
     for line in text.split("\n"):
@@ -44,10 +44,10 @@ def parse_mdstat(text: str) -> list[Job]:
 
 
 def read_jobs(root: Path = ROOT) -> list[Job]:
-    """Every job that the kernel reports, and scrubs that btrfs-progs started."""
+    """All jobs that the kernel reports, and scrubs by btrfs-progs."""
     jobs = parse_mdstat(read_text(path_under(root, "proc/mdstat")) or "")
     folder = path_under(root, "sys/fs/btrfs")
-    uuids = [uuid for uuid in list_folder(folder) if "-" in uuid]  # "features" is none
+    uuids = [uuid for uuid in list_folder(folder) if "-" in uuid]  # not "features"
     sockets = (read_text(path_under(root, "proc/net/unix")) or "") if uuids else ""
     for uuid in uuids:
         kind = read_line(f"{folder}/{uuid}/exclusive_operation")  # since 5.10
@@ -59,6 +59,6 @@ def read_jobs(root: Path = ROOT) -> list[Job]:
 
 
 def _name(folder: str, uuid: str) -> str:
-    """What people know a btrfs file system by: its devices."""
+    """A btrfs file system, named by its devices."""
     devices = ",".join(printable(name) for name in list_folder(f"{folder}/{uuid}/devices"))
     return f"btrfs on {devices}" if devices else f"btrfs {printable(uuid)}"

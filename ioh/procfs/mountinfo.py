@@ -1,4 +1,4 @@
-"""Finds mounts in /proc/self/mountinfo, and a file's path as the user sees it; never stats one."""
+"""Finds mounts in /proc/self/mountinfo, and the path of a file; never touches a mount."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from ioh.procfs.files import ROOT, path_under, read_fd
 
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 _NFS = ("nfs", "nfs4")
-_FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then optional ones
+_FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then optional fields
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
     """One mount of the caller's mount namespace.
 
-    Strings as the kernel has them, octal escapes decoded, not yet printable.  ``root`` is the
-    directory inside the file system that is mounted (``/`` unless it is a bind mount or a
-    subvolume); ``source`` is what was mounted (``/dev/sda1``, ``10.0.0.5:/export``), free text for
-    some file systems.  ``dev`` is the kernel's dev_t of the file system (major 0 where it lies on
-    no single block device).  ``id`` is the kernel's own, used again once the mount is
-    gone.  ``address`` is its server's, ``""`` where it says none.
+    Strings are the kernel's, with octal escapes decoded, not yet printable.  ``root``: the mounted
+    directory of the file system (``/`` unless it is a bind mount or a subvolume).  ``source``:
+    ``/dev/sda1``, ``10.0.0.5:/export``; free text for some file systems.  ``dev``: the kernel's
+    dev_t of the file system, with major 0 if it is not on a single block device.  ``id``: the
+    kernel's, reused after an unmount.  ``address``: the server's, ``""`` if there is none.
     """
 
     mount_point: str
@@ -51,7 +50,7 @@ class Location:
 
 
 def decode_octal(text: str) -> str:
-    r"""Undo the kernel's escapes (``\040`` for a space); other backslashes stay."""
+    r"""Decode the kernel's escapes (``\040`` for a space); keep other backslashes."""
     if "\\" not in text:
         return text
     return _OCTAL.sub(_decode_one, text)
@@ -59,13 +58,13 @@ def decode_octal(text: str) -> str:
 
 def _decode_one(match: re.Match[str]) -> str:
     code = int(match[1], 8)
-    # Above ASCII: the byte as surrogateescape would have kept it.
+    # Above ASCII: as surrogateescape would decode the byte.
     return chr(code if code < 0x80 else 0xDC00 + code)
 
 
 def parse_line(line: str) -> Mount | None:
-    """Parse one mount; None when it is malformed."""
-    # Not str.split(): a path may hold characters that only Unicode calls a space.
+    """Parse one mount; None if malformed."""
+    # Not str.split(): a path can contain Unicode spaces.
     fields = line.split(" ")
     if len(fields) < _FIXED_FIELDS:
         return None
@@ -89,18 +88,18 @@ def parse_line(line: str) -> Mount | None:
 
 
 def _option(options: str, name: str) -> str:
-    """The value of an option; "" where it is not there."""
+    """The value of an option, or ""."""
     found = (word.partition("=") for word in options.split(","))
     return next((value for key, _, value in found if key == name), "")
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """Parse /proc/PID/mountinfo in its order, oldest mount first; malformed lines left out."""
+    """Parse /proc/PID/mountinfo, oldest mount first; skip malformed lines."""
     return [mount for line in text.split("\n") if (mount := parse_line(line)) is not None]
 
 
 def relative_to(path: str, folder: str) -> str | None:
-    """What is left of ``path`` below ``folder`` (``""`` or ``/…``); None if it is elsewhere."""
+    """The rest of ``path`` below ``folder`` (``""`` or ``/…``); None if it is elsewhere."""
     folder = folder.rstrip("/")
     if path == folder or path.startswith(folder + "/"):
         return path[len(folder) :].rstrip("/")
@@ -109,12 +108,12 @@ def relative_to(path: str, folder: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _shown(name: str) -> str:
-    """A mount's strings, made printable once and not for each of its files."""
+    """printable(), cached for the strings of mounts."""
     return printable(name)
 
 
 def place(mount: Mount, below: str) -> Location:
-    """A file of which the path below its mount is known (``""`` or ``/…``)."""
+    """The location of a file, given its path below the mount (``""`` or ``/…``)."""
     return Location(
         path=printable(mount.mount_point.rstrip("/") + below or "/"),
         mount_point=_shown(mount.mount_point),
@@ -126,8 +125,8 @@ def place(mount: Mount, below: str) -> Location:
 class MountTable:
     """The mounts of this process' namespace, read again only after a change.
 
-    The kernel signals a change by POLLPRI on the open file, so that asking costs one
-    system call and no parsing.  A container's own mounts are not in this namespace.
+    The kernel signals a change by POLLPRI on the open file, so checking costs one system call.
+    This namespace does not include mounts inside containers.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -144,21 +143,21 @@ class MountTable:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """All mounts, oldest first, as of the last refresh."""
+        """All mounts as of the last refresh, oldest first."""
         return self._mounts
 
     def refresh(self) -> bool:
-        """Read the mounts again if they changed; True if so: forget paths kept from before."""
-        # poll() itself acknowledges the change, before the read: none can be missed.
+        """Read the mounts again if they changed; True if so: then cached paths are invalid."""
+        # poll() acknowledges the change before the read, so none is missed.
         if self._fd < 0 or not self._poll.poll(0):
             return False
         self._read()
         return True
 
     def find(self, dev: int, path: str) -> Mount | None:
-        """The mount through which ``path`` inside file system ``dev`` is seen.
+        """The mount that shows ``path`` of file system ``dev``.
 
-        Of several it is the oldest: bind mounts are made after the mount they come from.
+        If there are several, the oldest: a bind mount is newer than its origin.
         """
         for mount in self._by_dev.get(dev, ()):
             if relative_to(path, mount.root) is not None:
@@ -166,21 +165,21 @@ class MountTable:
         return None
 
     def of_whole(self, dev: int) -> tuple[str, str] | None:
-        """Mount point and type, printable, of the mount that shows every file of ``dev``.
+        """Printable mount point and type of the mount that shows every file of ``dev``.
 
-        Returns None where it depends on the file which mount shows it.
+        None if different mounts show different files.
         """
         mounts = self._by_dev.get(dev)
-        # Each NFS mount says that it is of "/".
+        # Every NFS mount has the root "/".
         is_shared = mounts and len(mounts) > 1 and mounts[0].fstype in _NFS
         if not mounts or is_shared or mounts[0].root != "/":
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
 
     def of_dev(self, dev: int) -> Location | None:
-        """The mount by which a file system is known: of its root; else the oldest of a directory.
+        """The mount to name a file system by: that of its root, or else its oldest one.
 
-        NFSv4 mounts of subdirectories show no root; those of one file system share its dev_t.
+        NFSv4 mounts of subdirectories do not show the root; those of one file system share a dev_t.
         """
         mount = self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
         if mount is None:
@@ -189,7 +188,7 @@ class MountTable:
         return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
 
     def locate(self, dev: int, path: str) -> Location | None:
-        """Where the user finds ``path`` of file system ``dev``; None if no mount here shows it."""
+        """The location of ``path`` of file system ``dev``; None if no mount here shows it."""
         mount = self.find(dev, path)
         return None if mount is None else place(mount, relative_to(path, mount.root) or "")
 
@@ -198,17 +197,17 @@ class MountTable:
         return self._by_dev.get(dev, ())
 
     def mount_of_path(self, path: str) -> Mount | None:
-        """The mount on which an absolute path of this namespace lies, without touching it."""
+        """The mount of an absolute path in this namespace; does not touch the path."""
         best: Mount | None = None
         for mount in self._mounts:
             if relative_to(path, mount.mount_point) is not None and (
                 best is None or len(mount.mount_point) >= len(best.mount_point)
             ):
-                best = mount  # of two on one mount point the later one hides the other
+                best = mount  # the later of two on one mount point hides the other
         return best
 
     def close(self) -> None:
-        """Give the descriptor back; the mounts known so far stay."""
+        """Close the descriptor; keep the mounts."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""Reads /proc/self/mountstats: what the kernel's NFS client counts of each mount."""
+"""Reads /proc/self/mountstats: the NFS client's counters of each mount."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ioh.procfs.files import ROOT, path_under, read_fd, read_text
 from ioh.procfs.mountinfo import decode_octal
 
-_COLUMNS = 9  # of a procedure's line; more may come
-# Of a transport's line.
-_SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}  # replies follow, awaited ones and others
+_COLUMNS = 9  # in a procedure's line; later kernels can have more
+# Columns in a transport's line; replies, awaited and unexpected ones, follow the sent requests.
+_SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}
 _SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # rdma has none
 _SESSION_SLOTS = "sys/module/nfs/parameters/max_session_slots"
 _CONNECTION_SLOTS = {
@@ -34,11 +34,11 @@ _BYTES = (
 
 
 class ProcedureStats(NamedTuple):
-    """One remote procedure on one mount since it was mounted.
+    """One procedure of one mount since it was mounted.
 
-    ``calls`` are attempts that were answered or given up; ``transmissions`` minus ``calls`` were
-    sent again.  ``wire_…`` bytes include RPC headers.  Times in milliseconds, summed over the
-    calls: waiting to be sent; from sending to the reply; all of it.
+    ``calls``: attempts that were answered or given up; ``transmissions`` minus ``calls`` were
+    retransmissions.  ``wire_…`` bytes include RPC headers.  Times in ms, summed over the calls:
+    waiting before sending; from sending to the reply; total.
     """
 
     calls: int
@@ -53,7 +53,7 @@ class ProcedureStats(NamedTuple):
 
 
 NO_CALLS = ProcedureStats(*(0,) * _COLUMNS)
-# Debian's Linux 7.2 reads NFSv4.2 files by READ_PLUS (CONFIG_NFS_V4_2_READ_PLUS), 6.1 does not.
+# Debian's Linux 7.2 reads NFSv4.2 files with READ_PLUS (CONFIG_NFS_V4_2_READ_PLUS), 6.1 does not.
 SAME_AS = {"READ": ("READ", "READ_PLUS")}
 
 
@@ -61,13 +61,13 @@ SAME_AS = {"READ": ("READ", "READ_PLUS")}
 class NfsMount:
     """One NFS mount of this mount namespace.
 
-    ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …, a flag's value is
-    ``""``).  The six byte totals are read(2) and write(2) through the page cache, O_DIRECT, and
-    what READ and WRITE moved.  ``transports`` counts connections (``nconnect``), ``slots_used``
-    adds up the most requests each ever had in flight; ``sent`` and ``replied`` count their requests
-    and replies, also to requests that nobody waits for any more; None where no line says.  Mounts
-    of one server can share connections, and then have the same numbers; those of one superblock,
-    which is ``age_s`` seconds old, have all numbers the same.
+    ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …; a flag's value is
+    ``""``).  The six byte totals are read(2) and write(2) through the page cache, the same with
+    O_DIRECT, and the bytes of READ and WRITE.  ``transports`` counts connections (``nconnect``);
+    ``slots_used`` sums the most requests that each had in flight.  ``sent`` and ``replied`` count
+    their requests and replies, including replies that nobody waits for; None if unknown.  Mounts of
+    one server can share connections and then have the same numbers.  Mounts of one superblock,
+    ``age_s`` seconds old, share all numbers.
     """
 
     export: str
@@ -93,17 +93,17 @@ class NfsMount:
         return self.export.rpartition(":/")[0] or self.export
 
     def stats_of(self, name: str) -> ProcedureStats:
-        """READ, WRITE or COMMIT, whatever the procedure that does it is called."""
+        """As the function of that name, for this mount."""
         return stats_of(self.procedures, name)
 
     def option_number(self, name: str) -> int | None:
-        """An option's number; None when it was not given."""
+        """An option's number; None if not given."""
         text = self.options.get(name, "")
         return int(text) if text.isdecimal() else None
 
 
 def parse_mountstats(text: str) -> list[NfsMount]:
-    """The NFS mounts among all, in their order; lines that are malformed are left out."""
+    """Parse the NFS mounts, in file order; skip malformed lines."""
     mounts: list[NfsMount] = []
     current: NfsMount | None = None
     for line in text.split("\n"):
@@ -144,18 +144,18 @@ def _parse_line(mount: NfsMount, line: str) -> None:
         _parse_bytes(mount, words)
     elif name == "xprt" and words:
         _parse_transport(mount, words)
-    elif (  # procedures are in capitals; the line `events` has as many numbers
+    elif (  # procedures are in capitals, unlike the line `events`, which has as many numbers
         name.isupper() and len(words) >= _COLUMNS and all(word.isdecimal() for word in words)
     ):
         mount.procedures[name] = ProcedureStats(*map(int, words[:_COLUMNS]))
 
 
 def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> int | None:
-    """The most requests that this host lets be in flight to the mount's server.
+    """The most requests in flight to the mount's server that this host allows.
 
-    A session (since NFSv4.1) has so many slots over all of its connections; before, every
-    connection has its own.  The settings are those of now, a mount keeps those that it began with.
-    None where ``read_setting`` finds none, or the transport has none.
+    Since NFSv4.1 a session has these slots for all its connections; before that, each connection
+    has them.  Uses the current settings, although a mount keeps those from its start.  None if
+    ``read_setting`` finds none or the transport has none.
     """
     major, _, minor = mount.options.get("vers", "").partition(".")
     has_session = major == "4" and minor not in {"", "0"}
@@ -187,7 +187,7 @@ def _parse_transport(mount: NfsMount, words: list[str]) -> None:
 
 
 def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
-    """The word at a place; None where there is none or it is no number."""
+    """The number at a position; None if there is none."""
     if at is None or len(words) <= at + more or not words[at + more].isdecimal():
         return None
     return int(words[at + more])
@@ -195,9 +195,9 @@ def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
 
 @cache
 def open_own() -> int:
-    """This process' own file, open for good; -1 where it cannot be.
+    """Open this process' own file and keep it open; -1 if this fails.
 
-    Call it early: a process that nobody may look into cannot open its own, but it can read it.
+    Call it early: a process that is not dumpable cannot open its own file, but it can read it.
     """
     try:
         return os.open("/proc/self/mountstats", os.O_RDONLY | os.O_CLOEXEC)
@@ -206,7 +206,7 @@ def open_own() -> int:
 
 
 def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
-    """Read it, None where it cannot be; this touches no mount, so a dead server cannot hang us."""
+    """Read it; None if unreadable.  It touches no mount, so a dead server cannot hang ioh."""
     if root != ROOT:
         text = read_text(path_under(root, "proc/self/mountstats"))
         return None if text is None else parse_mountstats(text)
@@ -218,7 +218,7 @@ def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
 
 
 def add_procedures(mounts: list[NfsMount]) -> Mapping[str, ProcedureStats]:
-    """Every procedure, added up over the mounts."""
+    """Every procedure, summed over the mounts."""
     sums: dict[str, ProcedureStats] = {}
     for mount in mounts:
         for name, stats in mount.procedures.items():
@@ -235,9 +235,9 @@ def add_mount(total: NfsMount, mount: NfsMount) -> None:
 
 
 def grown_since(newer: NfsMount, older: NfsMount) -> NfsMount:
-    """``newer`` with what its counters have grown by; procedures without a new call are left out.
+    """``newer`` with the growth of its counters, without procedures that did not change.
 
-    A counter that has fallen has grown by a negative number.
+    The growth is negative if a counter has decreased.
     """
     grown = {name: getattr(newer, name) - getattr(older, name) for name in _BYTES}
     procedures = {
@@ -249,14 +249,14 @@ def grown_since(newer: NfsMount, older: NfsMount) -> NfsMount:
 
 
 def has_fallen(grown: NfsMount) -> bool:
-    """Whether a counter was less at the second of two readings."""
+    """Whether a counter has decreased between two readings."""
     return any(getattr(grown, name) < 0 for name in _BYTES) or any(
         stats.calls < 0 for stats in grown.procedures.values()
     )
 
 
 def stats_of(procedures: Mapping[str, ProcedureStats], name: str) -> ProcedureStats:
-    """READ, WRITE or COMMIT, all procedures that do it added up; zeros where there is none."""
+    """READ, WRITE or COMMIT, summed over all procedures that do it."""
     total = NO_CALLS
     for same in SAME_AS.get(name, (name,)):
         total = _combined(add, total, procedures.get(same, NO_CALLS))

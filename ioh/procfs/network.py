@@ -1,4 +1,4 @@
-"""Reads the network namespace: protocols' counters, interfaces, and what their shapers let out."""
+"""Reads the network namespace: protocol counters, interfaces and their shapers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ioh.procfs.files import ROOT, path_under, read_int, read_text
 
 ProtocolCounters = dict[str, dict[str, int]]
 
-# What drivers of different age write for "speed not known": -1 as u16, as u32, and plain.
+# What drivers write if the speed is unknown: -1, also as u16 and u32.
 _UNKNOWN_SPEEDS = frozenset({-1, 0, 0xFFFF, 0xFFFFFFFF})
 _RTM_NEWQDISC, _TC_H_ROOT = 36, 0xFFFFFFFF
 _HEAD = struct.Struct("=IH")  # of a nlmsghdr
@@ -30,10 +30,10 @@ _TIMEOUT_S = 2
 
 
 def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
-    """Counters of ``snmp`` (IPv4, and TCP over either) or ``netstat`` (Linux' own).
+    """Counters of ``snmp`` (IPv4, and TCP over IPv4 and IPv6) or ``netstat`` (Linux-specific).
 
-    Running totals, ``counters["Tcp"]["RetransSegs"]`` in segments; empty when it cannot be read.
-    The file has pairs of lines, names and then values, each behind the same ``Proto:``.
+    Running totals, such as ``counters["Tcp"]["RetransSegs"]``; empty if unreadable.  The file has
+    pairs of lines, first names and then values, both starting with the same ``Proto:``.
     """
     counters: ProtocolCounters = {}
     lines = (read_text(path_under(root, f"proc/net/{name}")) or "").split("\n")
@@ -49,9 +49,9 @@ def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
 
 
 class Link(NamedTuple):
-    """What an interface can carry, in bits a second, and what a shaper (tc tbf) lets out of it.
+    """The speed of an interface, and the rate of its shaper (tc tbf), headers included.
 
-    The latter includes headers.  None where it is not known.
+    None if unknown.
     """
 
     speed_bits_per_s: int | None = None
@@ -59,10 +59,10 @@ class Link(NamedTuple):
 
 
 def read_interfaces() -> dict[str, Any]:
-    """psutil's counters by the kernel's own name; empty when /proc/net/dev cannot be read.
+    """psutil's counters by the kernel's name; empty if /proc/net/dev cannot be read.
 
-    Running totals, which some drivers set to 0 when the link is reset.  Bytes with link-layer
-    headers, packets as the driver counts them.
+    Running totals; some drivers reset them together with the link.  Bytes include link-layer
+    headers; packets are counted by the driver.
     """
     import psutil
 
@@ -73,7 +73,7 @@ def read_interfaces() -> dict[str, Any]:
 
 
 def read_addresses() -> tuple[str, ...]:
-    """This network namespace's own IP addresses; empty where ioh has forbidden itself sockets."""
+    """The IP addresses of this network namespace; empty if ioh has denied itself sockets."""
     import psutil
 
     try:
@@ -87,11 +87,11 @@ def read_addresses() -> tuple[str, ...]:
 
 
 def read_speed(name: str, root: Path = ROOT) -> int | None:
-    """An interface's speed in each direction, which its driver asks under the RTNL lock.
+    """An interface's speed per direction, in bits/s; its driver finds it under the RTNL lock.
 
-    From sysfs: psutil opens a network socket for it, which ioh forbids itself.  None where the
-    driver does not say (loopback, link down), and of what software made (veth, bridge, bond, tun):
-    the 10 Gbit/s that it claims limit nothing.
+    Read from sysfs: psutil would open a socket, which ioh denies itself.  None if the driver does
+    not report it (loopback, link down), and for virtual interfaces (veth, bridge, bond, tun): the
+    10 Gbit/s they report limit nothing.
     """
     folder = path_under(root, f"sys/class/net/{name}")
     mbits_per_s = None if "/virtual/" in os.path.realpath(folder) else read_int(f"{folder}/speed")
@@ -101,7 +101,7 @@ def read_speed(name: str, root: Path = ROOT) -> int | None:
 
 
 class LinkTable:
-    """Remembers each interface's Link, and reads them again only now and then."""
+    """A cache of each interface's Link, read again every ``max_age_s``."""
 
     def __init__(self, root: Path = ROOT, max_age_s: float = 10.0) -> None:
         self._root = root
@@ -111,18 +111,18 @@ class LinkTable:
         self._shapers: dict[str, int] = {}
 
     def get(self, name: str) -> Link:
-        """The link of ``name`` (the kernel's own name), at most ``max_age_s`` old."""
+        """The link of ``name`` (the kernel's name), at most ``max_age_s`` old."""
         now_s = time.monotonic()
         if now_s - self._read_s >= self._max_age_s:
             self._read_s, self._links = now_s, {}
-            self._shapers = read_shapers() if self._root == ROOT else {}  # of this machine alone
+            self._shapers = read_shapers() if self._root == ROOT else {}  # live machine only
         if name not in self._links:
             self._links[name] = Link(read_speed(name, self._root), self._shapers.get(name))
         return self._links[name]
 
 
 def read_shapers() -> dict[str, int]:
-    """Bits a second by interface, of shapers at the root of its queue."""
+    """Bits per second by interface, of shapers that are the root qdisc."""
     rates: dict[int, int] = {}
     for queue in _queues():
         if queue["parent"] == _TC_H_ROOT and queue.get_attr("TCA_KIND") == "tbf":
@@ -133,13 +133,13 @@ def read_shapers() -> dict[str, int]:
 
 
 def _queues() -> Iterator[Any]:
-    """What may be a shaper, as pyroute2's tcmsg."""
+    """Possible shapers, as pyroute2's tcmsg."""
     for data in _dump():
         offset = 0
         while offset < len(data):
             length, kind = _HEAD.unpack_from(data, offset)
             if kind != _RTM_NEWQDISC:
-                return  # the end, or a refusal
+                return  # the end, or an error
             if b"tbf\0" in data[offset : offset + length]:
                 message = _tcmsg()(data, offset=offset)
                 message.decode()
@@ -148,7 +148,7 @@ def _queues() -> Iterator[Any]:
 
 
 def _dump() -> Iterator[bytes]:
-    """The kernel's datagrams; by a plain socket, since pyroute2's need asyncio and 8 MB."""
+    """The kernel's datagrams, by a plain socket: pyroute2's need asyncio and 8 MB."""
     with suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         sock.settimeout(_TIMEOUT_S)
         sock.send(_REQUEST)
@@ -158,10 +158,10 @@ def _dump() -> Iterator[bytes]:
 
 @cache
 def _tcmsg() -> Any:  # noqa: ANN401 (pyroute2 has no types)
-    """pyroute2's definition of a queue, imported where there is a shaper: 2 MB and 0.04 s.
+    """pyroute2's definition of a qdisc, imported only if there is a shaper: 2 MB and 0.04 s.
 
-    Its package would import all of it, asyncio and 250 modules: 18 MB and 0.2 s.  So its
-    submodules find an empty one.
+    The whole package would import asyncio and 250 modules: 18 MB and 0.2 s.  So put an empty
+    package in its place.
     """
     spec = importlib.machinery.PathFinder.find_spec("pyroute2")
     if spec is not None and "pyroute2" not in sys.modules:
@@ -169,6 +169,6 @@ def _tcmsg() -> Any:  # noqa: ANN401 (pyroute2 has no types)
         package.__path__ = list(spec.submodule_search_locations or ())
     from pyroute2.netlink.rtnl.tcmsg import sched_tbf, tcmsg
 
-    # Above 34 Gbit/s, which pyroute2 does not know.
+    # Rates above 34 Gbit/s; pyroute2 does not have it.
     sched_tbf.options.nla_map += (("TCA_TBF_RATE64", "uint64"),)
     return tcmsg

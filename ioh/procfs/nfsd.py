@@ -1,4 +1,4 @@
-"""Reads what the kernel's NFS server counts itself: /proc/net/rpc/nfsd, /proc/fs/nfsd."""
+"""Reads the counters of the kernel's NFS server: /proc/net/rpc/nfsd, /proc/fs/nfsd."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _V4 = {"COMMIT": (5,), "READ": (25, 68), "WRITE": (38,)}
 
 
 class NfsdStats(NamedTuple):
-    """Totals since the module was loaded; None where a line is missing or malformed.
+    """Totals since the module was loaded; None if a line is missing or malformed.
 
-    ``threads`` is the number there are now.  ``replayed`` counts calls answered from the cache of
-    replies: a client sent them again.  ``v3`` and ``v4`` count by number, behind their own length.
+    ``threads``: the current number.  ``replayed``: calls that a client sent again, answered from
+    the reply cache.  ``v3`` and ``v4``: their length, then the counts by procedure number.
     """
 
     threads: int | None
@@ -27,7 +27,7 @@ class NfsdStats(NamedTuple):
     v4: tuple[int, ...]
 
     def calls(self, name: str) -> int | None:
-        """READ, WRITE or COMMIT of all versions; None where no line counts it."""
+        """Calls of READ, WRITE or COMMIT, all versions; None if no line has them."""
         found = [
             counts[number + 1]
             for counts, numbers in ((self.v3, _V3[name]), (self.v4, _V4[name]))
@@ -38,10 +38,10 @@ class NfsdStats(NamedTuple):
 
 
 class PoolStats(NamedTuple):
-    """How requests found their thread, over all pools; totals since nfsd started.
+    """How requests got a thread, over all pools; totals since nfsd started.
 
-    ``queued`` times that a connection with a request was queued for a thread, ``woken`` times that
-    an idle thread took it at once.
+    ``queued``: times that a connection with a request was queued for a thread.  ``woken``: times
+    that an idle thread took it immediately.
     """
 
     queued: int | None = None
@@ -49,7 +49,7 @@ class PoolStats(NamedTuple):
 
 
 def read_nfsd(root: Path = ROOT) -> NfsdStats | None:
-    """Read it; None where the nfsd module is not loaded."""
+    """Read it; None if the nfsd module is not loaded."""
     text = read_text(path_under(root, "proc/net/rpc/nfsd"))
     if text is None:
         return None
@@ -74,12 +74,12 @@ def read_nfsd(root: Path = ROOT) -> NfsdStats | None:
 
 
 def read_max_block_bytes(root: Path = ROOT) -> int | None:
-    """Largest READ or WRITE that nfsd offers its clients; None where that is not known."""
+    """The largest READ or WRITE that nfsd offers; None if unknown."""
     return read_int(path_under(root, "proc/fs/nfsd/max_block_size"))
 
 
 def read_pool_stats(root: Path = ROOT) -> PoolStats:
-    """Not known where nfsd does not run or its file system is not mounted."""
+    """Read it; None values if nfsd does not run or its file system is not mounted."""
     text = read_text(path_under(root, "proc/fs/nfsd/pool_stats")) or ""
     pools = [line.split() for line in text.split("\n") if line[:1].isdecimal()]
     counts = [(int(w[2]), int(w[3])) for w in pools if len(w) > 3 and (w[2] + w[3]).isdecimal()]

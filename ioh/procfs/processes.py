@@ -1,4 +1,4 @@
-"""Reads what /proc has on each process, and finds servers among them by their programs' names."""
+"""Reads /proc/PID, and finds servers by their program names."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import NamedTuple
 from ioh.model.printable import printable
 from ioh.procfs.files import ROOT, path_under, read_bytes, read_numbers, read_text
 
-# Of /proc/PID/stat; the name may hold blanks and brackets, so its end is the last one.
+# /proc/PID/stat; the name can contain blanks and brackets: it ends at the last bracket.
 _STAT = re.compile(r"[0-9]+ \((.*)\) \S+ ([0-9]+) (?:\S+ ){17}([0-9]+)", re.DOTALL)
 _CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 _IO = frozenset({"syscr:", "rchar:", "syscw:", "wchar:"})
 COMM_BYTES = 15
 _LOOK_S = 3.0
-_LOOKS = 2  # at a new process: a program's name comes with exec, after the fork
+_LOOKS = 2  # per new process: it gets its program's name with exec, after the fork
 _NAME_CHARS = 60
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of linux/proc_ns.h
 
-# Read calls, bytes read, write calls, bytes written: of all threads since the process started, and
-# of the children that it waited for.  Calls of the read and write family on anything: files,
-# pipes, terminals, sockets; not recv and send, not mmap, libaio or io_uring.
+# Read calls, bytes read, write calls, bytes written: by all threads since the process started, and
+# by the children that it waited for.  Calls of the read and write family on files, pipes,
+# terminals and sockets; not recv, send, mmap, libaio or io_uring.
 Flow = tuple[int, int, int, int]
 
 
 class ProcessStat(NamedTuple):
-    """Who a process is: printable name, parent, start in ticks after boot (pids are reused)."""
+    """A process: printable name, parent, start in ticks after boot (pids are reused)."""
 
     comm: str
     parent_pid: int
@@ -37,7 +37,7 @@ class ProcessStat(NamedTuple):
 
 
 def are_pids_the_kernels(root: Path = ROOT) -> bool:
-    """Whether a process has the same id here and for the kernel: not within a container."""
+    """Whether process ids here are the kernel's: False in a PID namespace."""
     try:
         found = os.stat(path_under(root, "proc/self/ns/pid")).st_ino
     except OSError:
@@ -46,7 +46,7 @@ def are_pids_the_kernels(root: Path = ROOT) -> bool:
 
 
 def list_pids(root: Path = ROOT) -> list[int]:
-    """Processes in /proc; with hidepid only one's own.  Empty when /proc cannot be listed."""
+    """Processes in /proc (with hidepid only the user's); empty if /proc cannot be listed."""
     try:
         names = os.listdir(path_under(root, "proc"))
     except OSError:
@@ -55,15 +55,15 @@ def list_pids(root: Path = ROOT) -> list[int]:
 
 
 def read_comm(pid: int, root: Path = ROOT) -> str | None:
-    """The process' name, printable, at most 15 bytes; None when it is gone."""
+    """The process' printable name, at most 15 bytes; None if it is gone."""
     data = read_bytes(path_under(root, f"proc/{pid}/comm"))
     return None if data is None else printable(data.removesuffix(b"\n"))
 
 
 def read_process_io(pid: int, root: Path = ROOT) -> Flow | None:
-    """Totals of a process; None when it is gone, or another user's and we are not root.
+    """Totals of a process; None if it is gone or unreadable (another user's, without root).
 
-    Not by psutil, for thousands of processes a tick: 11 µs against 9, 52 for each new one.
+    psutil is slower for thousands of processes a tick: 11 µs instead of 9, and 52 per new one.
     """
     numbers = read_numbers(path_under(root, f"proc/{pid}/io"), _IO)
     try:
@@ -73,19 +73,19 @@ def read_process_io(pid: int, root: Path = ROOT) -> Flow | None:
 
 
 def read_process_stat(pid: int, root: Path = ROOT) -> ProcessStat | None:
-    """Name and start of a process; None when it is gone."""
+    """Name, parent and start of a process; None if it is gone."""
     found = _STAT.match(read_text(path_under(root, f"proc/{pid}/stat")) or "")
     return found and ProcessStat(printable(found[1]), int(found[2]), int(found[3]))
 
 
 def read_cgroup(pid: int, root: Path = ROOT) -> str | None:
-    """Path of the process' v2 control group below the cgroup2 mount; None when unknown."""
+    """Path of the process' v2 control group below the cgroup2 mount; None if unknown."""
     found = _CGROUP.search(read_text(path_under(root, f"proc/{pid}/cgroup")) or "")
     return found and found[1]
 
 
 class ServerProcesses:
-    """Processes of these programs (``ps -o comm``); of a server's many the one that forked them."""
+    """Processes of these programs (``ps -o comm``); for each server only the first process."""
 
     def __init__(self, names: Collection[str], root: Path = ROOT) -> None:
         self._names = frozenset(name[:COMM_BYTES] for name in names)
@@ -95,7 +95,7 @@ class ServerProcesses:
         self._due_s = 0.0
 
     def pids(self) -> frozenset[int]:
-        """Those that run; what began since is seen within 2 × 3 s."""
+        """The running ones; a new one appears within 2 × 3 s."""
         if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + _LOOK_S
             self._look()
@@ -121,7 +121,7 @@ class ServerProcesses:
 
 
 def server_name(pid: int, root: Path = ROOT) -> str | None:
-    """``postgres 15/main``, ``mariadbd 3307``: program and instance; None where it has ended."""
+    """Program and instance: ``postgres 15/main``, ``mariadbd 3307``; None if it has ended."""
     words = _command_line(pid, root)
     if not words or not words[0]:
         return None
@@ -135,9 +135,9 @@ def server_name(pid: int, root: Path = ROOT) -> str | None:
 
 
 def session_name(pid: int, root: Path = ROOT) -> str | None:
-    """What a server's process says it works on: ``alice shop [local]``, ``checkpointer``.
+    """The session in a server process' title: ``alice shop [local]``, ``checkpointer``.
 
-    "" where it says nothing, None where there is no such process.
+    "" if the title has none, None if the process is gone.
     """
     words = _command_line(pid, root)
     if not words:
@@ -147,13 +147,13 @@ def session_name(pid: int, root: Path = ROOT) -> str | None:
     if not colon:
         return ""
     _cluster, colon, after = rest.partition(": ")
-    told = (after if colon else rest).split()
-    is_client = len(told) > 3 or (len(told) == 3 and told[2].startswith("["))
-    return printable(" ".join(told[:3] if is_client else told), _NAME_CHARS)
+    parts = (after if colon else rest).split()
+    is_client = len(parts) > 3 or (len(parts) == 3 and parts[2].startswith("["))
+    return printable(" ".join(parts[:3] if is_client else parts), _NAME_CHARS)
 
 
 def _options(words: list[str]) -> dict[str, str]:
-    """Options with their values, as ``-D x``, ``-Dx`` or ``--datadir=x``."""
+    """Options with their values: ``-D x``, ``-Dx`` or ``--datadir=x``."""
     given: dict[str, str] = {}
     for word, following in zip(words[1:], [*words[2:], ""], strict=False):
         name, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""Reads every open TCP connection's counters from the kernel by NETLINK_SOCK_DIAG."""
+"""Reads the counters of all open TCP connections by NETLINK_SOCK_DIAG."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h
 _NETLINK_SOCK_DIAG = 4
-# Older than SOCK_DIAG_BY_FAMILY, and asks for IPv4 and IPv6 at once.  Each pass goes through all of
-# the kernel's hash table, 1 ms on a host with 24 GB of memory, however few connections it has.
+# Older than SOCK_DIAG_BY_FAMILY, but covers IPv4 and IPv6 in one pass.  Each pass reads the whole
+# hash table: 1 ms on a host with 24 GB of memory, even with few connections.
 _TCPDIAG_GETSOCK = 18
 _NLM_F_REQUEST_DUMP = 0x301
 _NLMSG_ERROR = 2
@@ -25,8 +25,8 @@ STATE_CLOSE = 7
 STATE_LISTEN = 10
 # CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN has come.
 _FIN_RECEIVED = frozenset({8, 9, 11})
-# Not asked for: TIME_WAIT (6) has no counters; SYN_RECV (3) would list every half-open
-# connection of a SYN flood and has nothing to count either; CLOSE (7) is in no table.
+# Left out: TIME_WAIT (6) has no counters.  SYN_RECV (3) has none either, and a SYN flood would
+# list every half-open connection.  CLOSE (7) is in no table.
 _STATES = sum(1 << state for state in (1, 2, 4, 5, 8, 9, STATE_LISTEN, 11))
 _EXTENSIONS = 1 << (_INET_DIAG_INFO - 1)
 
@@ -38,13 +38,12 @@ _REQUEST = struct.Struct("=3xB48xI4x")  # inet_diag_req: extensions and states
 _MESSAGE_BYTES = 16 + 72  # nlmsghdr and inet_diag_msg
 PORTS_AT = 20  # of a message: source port, destination port, source, destination
 _ENDPOINTS = slice(PORTS_AT, 56)
-# struct tcp_info up to and with tcpi_bytes_retrans, which is Linux 4.19; it only ever grows at
-# its end.  Fixed offsets and a plain socket, because pyroute2's take 0.53 s for 8,000 sockets, and
-# 8 MB, since they need asyncio.
+# struct tcp_info up to tcpi_bytes_retrans (Linux 4.19); it only grows at its end.  Fixed offsets
+# and a plain socket: pyroute2 takes 0.53 s for 8,000 sockets, and 8 MB because of asyncio.
 _INFO_BYTES = 216
 _INFO_FIELDS = "B67xI28xI24xQ12xIII40xQQ"
 _DETAILS = struct.Struct("=24xI52xI60xI12xQQQQ")
-# The kernel gives at most 32 KiB at a time, and only to those who offer as much.
+# The kernel returns at most 32 KiB per read, if the buffer is large enough.
 _BUFFER_BYTES = 1 << 16
 _TIMEOUT_S = 2
 
@@ -52,10 +51,9 @@ _TIMEOUT_S = 2
 class Counters(NamedTuple):
     """What one connection moved since it began.
 
-    Payload bytes.  ``bytes_received`` without the one that the kernel adds for a received FIN;
-    ``bytes_sent`` with, ``bytes_retrans`` the part that was sent again.  Segments; those three are
-    32 bits wide in the kernel and wrap.  ``retrans_segs`` includes SYN and FIN, the data segments
-    do not.
+    Payload bytes: ``bytes_received`` without the byte that the kernel adds for a received FIN;
+    ``bytes_sent`` including ``bytes_retrans``.  Segments: 32 bits wide in the kernel, they wrap.
+    ``retrans_segs`` includes SYN and FIN, the data segments do not.
     """
 
     bytes_received: int = 0
@@ -67,10 +65,10 @@ class Counters(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One connection whose counters differ from those known before.
+    """One connection whose counters have changed.
 
-    ``message`` is the kernel's own, for endpoints() and decode_details().  ``min_rtt_us`` is 0
-    where the kernel has no value yet.
+    ``message`` is the kernel's, for endpoints() and decode_details().  ``min_rtt_us`` is 0 if the
+    kernel has no value yet.
     """
 
     cookie: int
@@ -81,10 +79,10 @@ class Change(NamedTuple):
 
 
 class Details(NamedTuple):
-    """What else the kernel reports of a connection; None where it has ended.
+    """Other values of a connection; None if it has ended.
 
     ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs: time with data
-    to send, and of it time held up by the receiver's window and by our own send buffer.
+    to send, and of it the time limited by the receiver's window and by our send buffer.
     """
 
     cwnd: int | None = None
@@ -103,8 +101,7 @@ NO_DETAILS = Details()
 class Dump:
     """One pass over the kernel's tables.
 
-    ``seen`` holds every open connection by its cookie, ``changed`` those that differ from what the
-    caller knew.
+    ``seen``: every open connection by cookie.  ``changed``: those whose counters have changed.
     """
 
     seen: dict[int, Counters] = field(default_factory=dict)
@@ -113,13 +110,13 @@ class Dump:
 
 
 class DiagDecoder:
-    """Takes dump messages apart; remembers where in them the kernel puts tcp_info.
+    """Decodes dump messages; caches the position of tcp_info in them.
 
     Args:
-        known: Counters by cookie as of the dump before; sockets without a change cost one
-            look-up and one comparison.  None for a first dump: nothing counts as changed.
-        keep_closed: Whether to keep a connection that closed while the kernel described it.
-            A probe reports it too, so with a probe it must not count here.
+        known: Counters by cookie from the last dump; an unchanged socket costs one look-up and one
+            comparison.  None for the first dump: nothing counts as changed.
+        keep_closed: Whether to keep a connection that closed during the dump.  A probe reports it
+            too, so with a probe it must not count here.
     """
 
     def __init__(self, known: Mapping[int, Counters] | None, *, keep_closed: bool) -> None:
@@ -130,9 +127,9 @@ class DiagDecoder:
         self._layouts: dict[int, struct.Struct] = {}
 
     def feed(self, data: bytearray, size: int) -> bool:
-        """Decode the first ``size`` bytes; True when they end the dump.
+        """Decode the first ``size`` bytes; True if they end the dump.
 
-        OSError: the kernel refused.  ValueError: they are malformed.
+        OSError: the kernel refused.  ValueError: the data is malformed.
         """
         offset = 0
         while size - offset >= _NLMSG.size:
@@ -159,7 +156,7 @@ class DiagDecoder:
         )
         if found is None or found[4] != _INET_DIAG_INFO or found[3] < _INFO_BYTES + 4:
             found = self._decode_elsewhere(data, offset, length, family)
-            if found is None:  # a TIME_WAIT socket in its FIN_WAIT2 part: no tcp_info
+            if found is None:  # TIME_WAIT in its FIN_WAIT2 phase: no tcp_info
                 return
         (
             port, cookie, cookie_high, _, _, state,
@@ -178,7 +175,7 @@ class DiagDecoder:
         if known == counters:
             self.dump.seen[cookie] = known
             return
-        if cookie in self.dump.seen:  # given twice, because a hash chain changed meanwhile
+        if cookie in self.dump.seen:  # listed twice, because a hash chain changed
             return
         self.dump.seen[cookie] = total = Counters(*counters)
         if self._is_first:
@@ -196,7 +193,7 @@ class DiagDecoder:
     def _decode_elsewhere(
         self, data: bytearray, offset: int, length: int, family: int
     ) -> tuple[int, ...] | None:
-        """Look for tcp_info, and expect it there in the next message of this family."""
+        """Find tcp_info, and cache its position for this family."""
         message = bytes(data[offset : offset + length])
         found = find_info(message)
         if found is None:
@@ -216,9 +213,9 @@ def _raise_error(data: bytearray, offset: int, length: int) -> None:
 
 
 def find_info(message: bytes) -> tuple[int, int] | None:
-    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last.
+    """The start and end of tcp_info in an inet_diag message; None if there is none.
 
-    None where there is none; ValueError where an attribute is longer than the message.
+    ValueError if an attribute is longer than the message.
     """
     offset = _MESSAGE_BYTES
     while len(message) - offset >= _ATTRIBUTE.size:
@@ -233,12 +230,12 @@ def find_info(message: bytes) -> tuple[int, int] | None:
 
 
 def endpoints(message: bytes) -> bytes:
-    """The ports and addresses of a connection as 36 bytes: equal for equal connections."""
+    """The ports and addresses of a connection as 36 bytes."""
     return message[_ENDPOINTS]
 
 
 def format_endpoint(address: bytes, port: int, family: int) -> str:
-    """``address:port``, IPv6 in brackets; IPv4 inside IPv6 is shown as IPv4."""
+    """``address:port``, IPv6 in brackets; mapped IPv4 as IPv4."""
     if family == socket.AF_INET:
         return f"{socket.inet_ntop(socket.AF_INET, address[:4])}:{port}"
     if address.startswith(bytes(10) + b"\xff\xff"):
@@ -247,7 +244,7 @@ def format_endpoint(address: bytes, port: int, family: int) -> str:
 
 
 def format_endpoints(pair: bytes, family: int) -> tuple[str, str]:
-    """Both ends of ``endpoints()``: local, remote."""
+    """Both ends from ``endpoints()``: local, remote."""
     local_port, remote_port = struct.unpack_from("!HH", pair)
     return (
         format_endpoint(pair[4:20], local_port, family),
@@ -256,7 +253,7 @@ def format_endpoints(pair: bytes, family: int) -> tuple[str, str]:
 
 
 def decode_details(message: bytes) -> Details:
-    """The rest of what tcp_info says, for the few connections that are shown."""
+    """Decode the rest of tcp_info, for the few connections that are shown."""
     found = find_info(message)
     if found is None or found[1] - found[0] < _INFO_BYTES:
         return NO_DETAILS
@@ -267,8 +264,8 @@ def decode_details(message: bytes) -> Details:
 def port_bytecode(port: int) -> bytes:
     """inet_diag's filter program for "local or remote port is ``port``".
 
-    Each operation is (code, offset if true, offset if false); an offset that leads exactly to
-    the end accepts, four bytes beyond it rejects.  GE and LE exist in every kernel, EQ does not.
+    Each operation is (code, offset if true, offset if false).  An offset exactly to the end
+    accepts; four bytes beyond rejects.  All kernels have GE and LE, but not all have EQ.
     """
     op = struct.Struct("=BBH")
     value = op.pack(0, 0, port)
@@ -284,7 +281,7 @@ def port_bytecode(port: int) -> bytes:
 
 
 def encode_request(port: int | None) -> bytes:
-    """A request to dump every connection."""
+    """A request to dump all connections, or those with a port."""
     body = _REQUEST.pack(_EXTENSIONS, _STATES)
     if port is not None:
         program = port_bytecode(port)
@@ -296,7 +293,7 @@ def encode_request(port: int | None) -> bytes:
 class SockDiag:
     """The open connections of this process' network namespace; needs no privilege.
 
-    With ``port`` only those that have it at either end; ``keep_closed`` as for DiagDecoder.
+    ``port``: only those that have it at either end.  ``keep_closed``: as in DiagDecoder.
     """
 
     def __init__(self, port: int | None = None, *, keep_closed: bool = False) -> None:
@@ -306,7 +303,7 @@ class SockDiag:
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def dump(self, known: Mapping[int, Counters] | None) -> Dump:
-        """Read all connections, IPv4 and IPv6; ``known`` as for DiagDecoder.
+        """Read all connections, IPv4 and IPv6; ``known`` as in DiagDecoder.
 
         Raises:
             OSError: The kernel has no inet_diag (EOPNOTSUPP), no tcp_diag (ENOENT), or refused.
@@ -319,12 +316,12 @@ class SockDiag:
             while not decoder.feed(self._buffer, channel.recv_into(self._buffer)):
                 pass
         except BaseException:
-            self.close()  # the rest of the broken answer goes with the socket
+            self.close()  # also discards the rest of the answer
             raise
         return decoder.dump
 
     def __del__(self) -> None:
-        """Close the socket with the layer that owns it; layers have no end of their own."""
+        """Close the socket together with the layer that owns it."""
         self.close()
 
     def close(self) -> None:
@@ -336,6 +333,6 @@ class SockDiag:
 
 def _open() -> socket.socket:
     channel = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
-    # Not settimeout(): that costs a poll() for each of the hundreds of reads.
+    # Not settimeout(): it adds a poll() to each of hundreds of reads.
     channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _TIMEOUT_S, 0))
     return channel

@@ -26,18 +26,18 @@ _COLUMNS = ("reads_total", "read_bytes_total", "writes_total", "write_bytes_tota
 _NOTHING = (0, 0, 0, 0)
 
 _NOTES = (
-    "counted by /proc/PID/io: all read and write calls, on pipes, terminals and sockets too",
-    "libaio, io_uring, mmap, recv and send are not in it",
-    "not known this way: latency, fsync, buffered or direct, cached or not, files, mounts",
-    "what a process did after its last sample is counted with the parent that waited for it",
+    "counted by /proc/PID/io: all read and write calls, also on pipes, terminals and sockets",
+    "libaio, io_uring, mmap, recv and send are not included",
+    "unknown without BPF: latency, fsync, buffered or direct, cached or not, files, mounts",
+    "I/O of a process after its last sample counts for the parent that waited for it",
 )
 
-_PARENTS_MAX = 64  # longer chains of parents are not followed
+_PARENTS_MAX = 64  # do not follow longer chains of parents
 
 
 @dataclass(slots=True)
 class _Process:
-    """One process as last seen, and what it did since ioh attached under its present name."""
+    """One process as last seen, and its growth since ioh attached, under its current name."""
 
     stat: ProcessStat
     last: Flow
@@ -45,18 +45,18 @@ class _Process:
 
 
 class SyscallFallback:
-    """Keeps the syscall layer's totals from /proc/PID/io, one ``sample()`` a tick.
+    """The syscall layer's totals from /proc/PID/io; call ``sample()`` once a tick.
 
-    Totals start at 0 with the first sample and only grow: what a process did stays in them
-    after its end.  Its row goes with it.  A reused pid is recognised by its start time.
+    Totals start at 0 with the first sample and only grow.  They keep the I/O of ended processes;
+    the rows do not.  A reused pid is recognised by its start time.
 
-    The kernel adds all that a process did to the parent that waits for it.  What was
-    counted while the child lived is taken out of the parent's growth again, so nothing
-    counts twice; what is left, the child's last moments, stays with the parent.  Where the
-    parent does not wait (SIGCHLD ignored), those moments are missed.
+    When a parent waits for a child, the kernel adds the child's totals to the parent's.  The part
+    that was already counted is subtracted from the parent's growth, so nothing counts twice.  The
+    rest, the child's last moments, stays with the parent.  If the parent does not wait (SIGCHLD
+    ignored), those moments are missed.
 
-    The sum stands under the spec's groups ``read`` and ``write``: the kernel does not say
-    which calls were buffered, direct or synchronous.  Filter ``device`` cannot be applied.
+    The sums are in the spec's groups ``read`` and ``write``: the kernel does not tell whether calls
+    were buffered, direct or synchronous.  Filter ``device`` cannot be applied.
     """
 
     def __init__(self, spec: LayerSpec, filters: Filters, root: Path = ROOT) -> None:
@@ -71,15 +71,15 @@ class SyscallFallback:
         self._cgroup_ids: dict[str, int | None] = {}
 
     def sample(self) -> LayerSample | Unavailable:
-        """Read every process; a filter chooses among them afterwards, because of the children.
+        """Read every process; filters apply afterwards, because of the children.
 
-        Returns rows only of processes that did something since the first sample.  Unavailable where
-        the filters ask for what /proc does not have, or nothing may be read.
+        Returns rows only of processes with I/O since the first sample.  Unavailable if /proc cannot
+        apply the filters, or nothing can be read.
         """
         if self._filters.device is not None:
             return Unavailable(
-                "/proc/PID/io does not say on which device a call was",
-                "leave out --device, or run as root where BPF works",
+                "/proc/PID/io does not tell the device of a call",
+                "omit --device, or run as root with BPF",
             )
         flows, unreadable = self._read_flows()
         problem = self._problem(flows, unreadable)
@@ -101,7 +101,7 @@ class SyscallFallback:
         return self._as_sample(len(unreadable), len(flows) + len(unreadable))
 
     def _read_flows(self) -> tuple[dict[int, Flow], set[int]]:
-        """What may be read of each process, and the processes of which nothing may."""
+        """The totals of the readable processes, and the unreadable processes."""
         flows: dict[int, Flow] = {}
         unreadable: set[int] = set()
         for pid in list_pids(self._root):
@@ -116,28 +116,28 @@ class SyscallFallback:
         pid = self._filters.pid
         if pid in unreadable or (unreadable and not flows):
             whose = "all processes" if pid is None else f"process {pid}"
-            return Unavailable(f"{whose} may not be read in /proc by this user", "run as root")
+            return Unavailable(f"this user cannot read {whose} in /proc", "run as root")
         if not flows:
             return Unavailable("no process can be read in /proc", "mount /proc")
         if pid is not None and pid not in flows and self._is_first:
-            return Unavailable(f"there is no process {pid}", "see --pid")
+            return Unavailable(f"there is no process {pid}", "check --pid")
         return None
 
     def _enter(self, pid: int, now: Flow, growth: dict[int, list[int]]) -> _Process | None:
-        """Enter one reading of one process; the one whose pid it took over, if it did."""
+        """Enter one reading of a process; return the process whose pid it reuses, if any."""
         process = self._processes.get(pid)
         if process is not None and process.last == now:
-            return None  # idle: neither its name nor its start is of interest
+            return None  # idle: no need to read its name and start
         stat = read_process_stat(pid, self._root)
         if stat is None:
             return None
         replaced = None
         if process is None or process.stat.start_ticks != stat.start_ticks:
-            # All that went before is the past, except for a process that was not there yet.
+            # Earlier totals are history, except those of a process that has started since.
             is_new = process is not None or not (self._is_first or pid in self._unreadable)
             replaced, process = process, _Process(stat, _NOTHING if is_new else now)
             self._processes[pid] = process
-        elif process.stat.comm != stat.comm:  # exec: another row, which begins at 0
+        elif process.stat.comm != stat.comm:  # exec: another row, starting at 0
             process.grown = [0, 0, 0, 0]
         process.stat = stat
         growth[pid] = [max(0, b - a) for a, b in zip(process.last, now, strict=True)]
@@ -145,10 +145,10 @@ class SyscallFallback:
         return replaced
 
     def _take_back(self, gone: dict[int, _Process], growth: dict[int, list[int]]) -> None:
-        """Take what ended processes were already counted for out of the reaper's growth.
+        """Subtract the counted totals of ended processes from the growth of the parent that waited.
 
-        The reaper is the nearest ancestor that lives, or one further up if that one ended
-        first: the nearest whose growth is large enough to hold it.
+        That is the nearest living ancestor, or one further up if that one ended first: the nearest
+        with enough growth.
         """
         for process in gone.values():
             if not any(process.last):
@@ -162,7 +162,7 @@ class SyscallFallback:
                 parent = gone.get(parent_pid) or self._processes.get(parent_pid)
                 if parent_pid <= 1:
                     break
-                # Where the chain is lost, the orphan went to process 1.
+                # If the chain is lost, process 1 adopted the orphan.
                 parent_pid = 1 if parent is None else parent.stat.parent_pid
 
     def _add(self, pid: int, grown: list[int]) -> None:
@@ -180,13 +180,13 @@ class SyscallFallback:
         return self._filters.cgroup_id is None or self._is_in_cgroup(pid)
 
     def _is_in_cgroup(self, pid: int) -> bool:
-        """Whether a process is in the v2 control group that is asked for, or in one below it."""
+        """Whether a process is in the requested v2 control group or below it."""
         folders = (read_cgroup(pid, self._root) or "").rstrip("/").split("/")
         paths = ("/".join(folders[:depth]) for depth in range(len(folders), 0, -1))
         return any(self._cgroup_id(path) == self._filters.cgroup_id for path in paths)
 
     def _cgroup_id(self, path: str) -> int | None:
-        """The v2 control group's id, which is the inode number of its directory."""
+        """The id of a v2 control group: the inode number of its directory."""
         if path not in self._cgroup_ids and self._cgroup_root is not None:
             try:
                 self._cgroup_ids[path] = os.stat(self._cgroup_root + path).st_ino
@@ -196,7 +196,7 @@ class SyscallFallback:
 
     @cached_property
     def _cgroup_root(self) -> str | None:
-        """Where the control groups of version 2 are mounted."""
+        """The cgroup2 mount point."""
         mounts = MountTable(self._root)
         points = [m.mount_point for m in mounts.mounts if m.fstype == "cgroup2"]
         mounts.close()
@@ -205,7 +205,7 @@ class SyscallFallback:
     def _as_sample(self, unreadable: int, count: int) -> LayerSample:
         notes = (*self._filters.note("pid", "comm", "cgroup"), *_NOTES)
         if unreadable:
-            notes += (f"{unreadable} of {count} processes are other users': run as root",)
+            notes += (f"{unreadable} of {count} processes belong to other users: run as root",)
         return LayerSample(
             source="proc",
             ops={

@@ -11,7 +11,7 @@ from ioh.bpf.host import are_probes_preempted
 from tests.kernel.part import remarks
 from tests.kernel.rig import MIB, Ioh, Volume, fio
 
-NO_URING = "this kernel does not give io_uring."
+NO_URING = "this kernel does not provide io_uring."
 
 Jobs = list[Mapping[str, Any]]
 

@@ -221,7 +221,7 @@ def test_a_function_that_is_called_too_often_is_let_go_of(
     for caller in callers:
         caller.close()
     (note,) = notes_of(ioh)
-    said = r"look is not counted for 10 minutes: ([\d,]+) events a second slow the servers"
+    said = r"look is not counted for 10 minutes: ([\d,]+) events/s slow down the servers"
     found = re.fullmatch(said, note)
     assert found is not None, note
     assert int(found[1].replace(",", "")) > FEW_EVENTS

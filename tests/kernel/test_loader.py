@@ -118,7 +118,7 @@ def test_sixty_requests_make_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
         attached = [got for got in answers if got is not None and "maps" in got[0]]
         assert len(attached) == 1
         refused = [got[0] for got in answers if got is not None and got not in attached]
-        assert refused == [{"error": "asked for already"}] * 59
+        assert refused == [{"error": "already requested"}] * 59
         loader.request({"verb": "attach", "layer": "block"})
         assert loader.answer(0.3) is None
         close_all(attached[0][1])

@@ -116,6 +116,6 @@ def test_maps_stay_within_bounds(layer: str, cpu_count: int) -> None:
 
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_the_kernel_takes_them(layer: str) -> None:
-    attached = attach_program(find_layer(layer), host_of(layer, 256), Filters())
+    attached = attach_program(find_layer(layer), host_of(layer, 256), Filters(), {})
     assert not isinstance(attached, Unavailable), attached
     close_all(attached[1])

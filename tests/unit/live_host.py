@@ -118,7 +118,7 @@ class WholeSource(LiveSource):
 
 
 def source(*layers: str, interval_s: float = 1.0, use_bpf: bool = True) -> LiveSource:
-    return WholeSource(layers or None, Filters(pid=7), interval_s, use_bpf)
+    return WholeSource(layers or None, Filters(pid=7), interval_s, use_bpf=use_bpf)
 
 
 def notes(sample: Sample, layer: str) -> tuple[str, ...]:

@@ -110,9 +110,7 @@ def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
     assert found.ops["commit"].count_total == watched.done[COMMIT]
     assert found.metrics["running_statements"] is None
     (note,) = found.notes
-    assert (
-        note == "statement is not counted for 10 minutes: 200,008 events a second slow the servers"
-    )
+    assert note == "statement is not counted for 10 minutes: 200,008 events/s slow down the servers"
 
 
 def test_what_happens_less_often_stays(watched: Watched) -> None:

@@ -96,7 +96,7 @@ def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
     tide = Tide(root)
     with source("a", use_bpf=False) as running:
         tide.is_high = True
-        assert sample_of(running).notes == ("from /proc: asked for with --proc",)
+        assert sample_of(running).notes == ("from /proc: requested with --proc",)
 
 
 class Visitor:

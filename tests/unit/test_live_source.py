@@ -103,8 +103,8 @@ def test_a_loader_that_dies(root: Host) -> None:
     ("privileged", "use_bpf", "why"),
     [
         (False, True, "BPF needs root: start with sudo"),
-        (True, False, "asked for with --proc"),
-        (False, False, "asked for with --proc"),
+        (True, False, "requested with --proc"),
+        (False, False, "requested with --proc"),
     ],
 )
 def test_without_bpf_no_loader_is_started(
@@ -205,7 +205,7 @@ def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
     # A layer that is fed by BPF has maps; no program of it can be asked here.
     attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
     attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
-    for said in (("this kernel does not give io_uring, splits.",), ()):
+    for said in (("this kernel does not provide io_uring, splits.",), ()):
         sample = attached.read()
         assert isinstance(sample, LayerSample)
         assert sample.notes == ("its own", *said)

@@ -88,7 +88,7 @@ def test_a_layer_is_attached_once(machine: Machine) -> None:
     machine.file(("map", 1)).unlink()
     for _ in range(3):
         ask(loader, "attach", "block")
-        assert hear(loader)["reason"] == "it is attached already"
+        assert hear(loader)["reason"] == "it is already attached"
 
 
 def test_a_layer_is_attached_again_as_soon_as_it_is_gone(machine: Machine) -> None:
@@ -116,7 +116,7 @@ def test_sixty_requests_make_two_children(machine: Machine) -> None:
     for _ in range(20):
         for layer in ("syscall", "tcp", "block"):
             ask(loader, "attach", layer)
-    assert [hear(loader) for _ in range(57)] == [{"error": "asked for already"}] * 57
+    assert [hear(loader) for _ in range(57)] == [{"error": "already requested"}] * 57
     assert len(wait_for_children(loader, 2)) == loader_module.MAX_CHILDREN
 
 
@@ -125,7 +125,7 @@ def test_names_are_bounded(machine: Machine) -> None:
     for number in range(100):
         ask(loader, "attach", f"{number}")
     refused = 100 - loader_module.MAX_CHILDREN - loader_module._MAX_WAITING
-    assert [hear(loader) for _ in range(refused)] == [{"error": "too much is asked for"}] * refused
+    assert [hear(loader) for _ in range(refused)] == [{"error": "too many requests"}] * refused
 
 
 def test_those_that_wait_come_in_their_order(machine: Machine) -> None:
@@ -162,7 +162,7 @@ def test_a_late_part_is_attached_by_what_was_made_here(machine: Machine) -> None
         ask(loader, "attach_late", "syscall")
         assert hear(loader) == late | {"fds": 1}
         ask(loader, "attach_late", "syscall")
-        assert hear(loader)["reason"] == "it is attached already"
+        assert hear(loader)["reason"] == "it is already attached"
         machine.file(("link", 9)).unlink()
     ask(loader, "attach_late", "tcp")
     assert hear(loader) == refused

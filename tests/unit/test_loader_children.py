@@ -98,7 +98,7 @@ def test_however_a_child_ends_ioh_hears_of_it_at_once(
     assert (answer["verb"], answer["layer"]) == ("attach", "syscall")
     assert answer["reason"] == reason
     assert answer["hint"] == (
-        "dmesg says whether memory ran out" if "SIGKILL" in reason else "please report this"
+        "dmesg shows whether memory ran out" if "SIGKILL" in reason else "please report this"
     )
     assert wait_for_children(loader, 0) == []
     ask(loader, "dance")
@@ -129,7 +129,7 @@ def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
     machine.patch.setattr(loader_module, "_CHILD_TIMEOUT_S", 0.05)
     loader = machine.start(killed(signal.SIGSTOP))
     ask(loader, "attach", "block")
-    assert hear(loader)["reason"] == "the compiler did not end within 0 s"
+    assert hear(loader)["reason"] == "the compiler did not finish within 0 s"
     assert wait_for_children(loader, 0) == []
 
 

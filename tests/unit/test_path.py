@@ -77,14 +77,14 @@ def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> Non
         block=disk("sda", read=op(8000, 512, 500, queue_us=100)),
     )
     assert steps(found) == {"syscall": None, "block_queue": 200, "device": 800}
-    assert found.notes == ("app not known apart",)
+    assert found.notes == ("app not separable",)
 
 
 def test_a_lower_layer_whose_times_are_not_known_is_not_nothing() -> None:
     untimed = replace(op(1000, 4096, 0), latency_us=None)
     found = path(syscall=reads(), block=disk("sda", read=untimed))
     assert steps(found) == {"syscall": 1000}
-    assert found.notes == ("block not known apart",)
+    assert found.notes == ("block not separable",)
 
 
 def test_without_probes_the_queue_is_part_of_the_device() -> None:
@@ -95,7 +95,7 @@ def test_without_probes_the_queue_is_part_of_the_device() -> None:
     )
     assert steps(found) == {"block_queue": None, "device": 700}
     assert found.top == "block"
-    assert found.notes == ("time above block is not known", "block queue not known apart")
+    assert found.notes == ("time above block is not known", "block queue not separable")
 
 
 def test_nfs_on_this_machine_shows_the_server_and_its_disk() -> None:
@@ -157,7 +157,7 @@ def test_buffered_writes_wait_for_nothing_and_what_is_written_behind_is_said() -
     )
     assert steps(found) == {"syscall": 1000}
     assert found.segments[0].title == "page cache"
-    assert found.notes == ("written behind the calls: 100 MB/s, 9 ms a block write",)
+    assert found.notes == ("write-back: 100 MB/s, 9 ms per block write",)
 
 
 def test_direct_writes_wait_for_the_disk() -> None:
@@ -176,7 +176,7 @@ def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
         "sync", syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}), block=made
     )
     assert steps(found) == {"syscall": 400, "block_queue": 150, "device": 450}
-    assert found.notes == ("app holds the journal's writes, too",)
+    assert found.notes == ("app includes the journal's writes",)
 
 
 def test_without_a_sync_there_is_no_path_of_one() -> None:

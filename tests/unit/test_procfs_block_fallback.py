@@ -232,7 +232,7 @@ def test_milliseconds_wrap_and_waver() -> None:
 
 def test_switched_off_statistics_are_told(root: Path) -> None:
     notes = read(BlockFallback(SPEC, root=root)).notes
-    assert notes[-1] == "statistics are switched off (queue/iostats) for sdb"
+    assert notes[-1] == "statistics are turned off (queue/iostats) for sdb"
     assert "millisecond" in notes[1]
 
 

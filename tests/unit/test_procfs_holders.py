@@ -112,5 +112,5 @@ def test_more_volumes_than_the_probe_knows_are_told(host: Host) -> None:
     enough = Syscall(filters, host.root).notes()
     host.add("dm-99", "253:99")
     host.hold("sdc", "dm-99")
-    told = "--device: sdc has 17 devices and file systems on it; files on 1 are left out."
+    told = "--device: sdc has 17 devices and file systems on it; files on 1 are not counted."
     assert set(Syscall(filters, host.root).notes()) - set(enough) == {told}

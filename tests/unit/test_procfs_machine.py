@@ -71,7 +71,8 @@ def test_pressure(tmp_path: Path) -> None:
 
 def test_debian_11(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-5.10/proc"))
-    host = read_host(page_bytes=4096)
+    monkeypatch.setattr("ioh.procfs.host.PAGE_BYTES", 4096)
+    host = read_host()
     assert host.mem_available_bytes == 6514452 * KIB
     assert host.cached_bytes == (5796804 + 276940 + 884732) * KIB
     assert host.dirty_bytes == 296 * 4096

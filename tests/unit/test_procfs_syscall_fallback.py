@@ -166,7 +166,7 @@ def test_process_that_becomes_readable_brings_no_past(host: Host) -> None:
     host.put(5, None)
     fallback = SyscallFallback(SPEC, Filters(), host.root)
     sample = read(fallback)
-    assert sample.notes[-1] == "1 of 2 processes are other users': run as root"
+    assert sample.notes[-1] == "1 of 2 processes belong to other users: run as root"
     host.put(5, 50)
     assert reads(read(fallback)) == 0
     host.put(5, 52)
@@ -216,9 +216,9 @@ def test_chosen_process_that_ended_leaves_its_totals(host: Host) -> None:
 @pytest.mark.parametrize(
     ("filters", "reason"),
     [
-        (Filters(device=1), "which device"),
+        (Filters(device=1), "device of a call"),
         (Filters(pid=99), "no process 99"),
-        (Filters(pid=6), "process 6 may not be read"),
+        (Filters(pid=6), "cannot read process 6"),
     ],
 )
 def test_unavailable(host: Host, filters: Filters, reason: str) -> None:

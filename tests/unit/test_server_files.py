@@ -90,7 +90,7 @@ def test_a_mistake_is_one_line_that_names_the_file(tmp_path: Path, before: str, 
     said = str(raised.value)
     assert said.startswith(f"{path}: ")
     assert said.isprintable()
-    assert said.endswith("docs/layers/db.md shows what such a file has")
+    assert said.endswith("docs/layers/db.md describes the file format")
     assert raised.value.code == ExitCode.USAGE
 
 

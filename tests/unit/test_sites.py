@@ -148,10 +148,10 @@ ONLY = {"argument": "return", "values": [101]}
 @pytest.mark.parametrize(
     ("probe", "why"),
     [
-        ({**PUT, "start": ["function:put", "function:plan"]}, "name what ends it as done"),
-        ({**PUT, "key": 1, "done": "usdt:made:end"}, "wait: key is an argument"),
-        ({**PUT, "only": ONLY, "bytes": 1}, "wait: only has no place"),
-        ({**PUT, "only": ONLY, "done": "function:end"}, "wait: only has no place"),
+        ({**PUT, "start": ["function:put", "function:plan"]}, "so it needs done"),
+        ({**PUT, "key": 1, "done": "usdt:made:end"}, "wait: key needs functions"),
+        ({**PUT, "only": ONLY, "bytes": 1}, "wait: only excludes bytes"),
+        ({**PUT, "only": ONLY, "done": "function:end"}, "wait: only excludes bytes"),
     ],
 )
 def test_what_makes_no_sense_together_is_refused(probe: dict[str, Any], why: str) -> None:
@@ -378,7 +378,7 @@ def test_tables_without_an_end_cost_seconds_at_most(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.writelines(huge(1000, b"flush"))
     began_s = time.process_time()
-    with path.open("rb") as file, pytest.raises(ValueError, match="larger"):
+    with path.open("rb") as file, pytest.raises(ValueError, match="too large"):
         Elf(file).functions(["flush"])
     assert time.process_time() - began_s < 5
 

@@ -205,10 +205,10 @@ def bars_of(path: Path, width: int) -> list[str]:
 
 def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
-    path = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
+    path = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not separable",))
     line, none, _ = bars_of(path, 120)
     assert "network 0.090 ms 90%" in line
-    assert line.endswith("nfs server not known apart")
+    assert line.endswith("nfs server not separable")
     assert none.split() == ["WRITE", "."]
 
 

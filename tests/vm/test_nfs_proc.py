@@ -43,7 +43,7 @@ def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None
     mounts = ioh.table("nfs_client", "mount", "mount", "vers")
     written = {mount: row["writes"] for mount, row in mounts.items() if row["writes"]}
     assert written == {(str(place), version): told.write.calls}
-    assert any("asked for with --proc" in str(remark) for remark in remarks(ioh))
+    assert any("requested with --proc" in str(remark) for remark in remarks(ioh))
 
 
 def test_mounts_of_one_superblock_count_once(server: Server, version: str) -> None:
