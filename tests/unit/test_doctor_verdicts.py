@@ -62,7 +62,7 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
         (
             {"bcc": None, "bcc_error": "AttributeError: module 'bcc' has no attribute 'BPF'"},
             "bcc",
-            "the module called bcc is another program (PyPI's bcc)",
+            "the Python module bcc is another program (PyPI's bcc)",
             "pip uninstall bcc; apt-get install python3-bpfcc",
         ),
         ({"has_libbpf": False}, "libbpf", "libbpf.so.1 not found", "apt-get install libbpf1"),
@@ -75,13 +75,13 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
         (
             {"machine": "riscv64", "knows_machine": False},
             "machine",
-            "riscv64: system call numbers unknown to ioh",
+            "ioh does not know the system calls of riscv64",
             "",
         ),
         (
             {"lockdown": "confidentiality"},
             "lockdown",
-            "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory",
+            "kernel lockdown 'confidentiality' does not let BPF read kernel memory",
             "boot with lockdown=integrity",
         ),
     ],
@@ -124,7 +124,7 @@ def test_an_attached_layer() -> None:
 def test_a_layer_that_is_attached_to_servers() -> None:
     layer = attached("db")
     layer.points = {}
-    assert judge_layers([layer])[0].detail == "attached in 0.50 s: servers, as they are found"
+    assert judge_layers([layer])[0].detail == "attached in 0.50 s: each server when it is found"
 
 
 def test_a_probe_that_takes_its_time_is_no_fault() -> None:

@@ -194,12 +194,12 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
         (["--host", "a b"], '"a b" is not the name of a host'),
         (["--host", "a\x1b"], '"a\\x1b" is not the name of a host'),
         (["--host", ""], '"" is not the name of a host'),
-        ([*hosts("a", "b", "a")], "--host a is there twice"),
-        ([*hosts(*"abcdefghi")], "9 hosts. Give 8 at most"),
-        ([*hosts("a"), "x.ioh"], "a recording and --host do not go together"),
-        ([*hosts("a"), "--from", "1"], "--from and --to are for recordings"),
-        ([*hosts("a"), "--pg", "service=x"], "--pg is for this machine, not for --host"),
-        (["--remote-command", "ioh"], "--remote-command is for --host"),
+        ([*hosts("a", "b", "a")], "--host a is given twice"),
+        ([*hosts(*"abcdefghi")], "9 hosts are too many. Give at most 8"),
+        ([*hosts("a"), "x.ioh"], "a recording and --host exclude each other"),
+        ([*hosts("a"), "--from", "1"], "--from and --to need a recording"),
+        ([*hosts("a"), "--pg", "service=x"], "--pg works only on this machine, not with --host"),
+        (["--remote-command", "ioh"], "--remote-command needs --host"),
     ],
 )
 def test_wrong_words_are_refused(
