@@ -90,7 +90,7 @@ class Faults:
             f"{self._damaged_bytes} bytes are damaged": self._damaged_bytes,
             f"{self._bad_records} records cannot be decoded": self._bad_records,
             f"{self._lost_ticks} samples are lost": self._lost_ticks,
-            "it was cut off, and is whole up to the cut": self._is_torn,
+            "its end is cut off": self._is_torn,
         }
         if any(faults.values()):
             said = ", ".join(text for text, is_so in faults.items() if is_so)

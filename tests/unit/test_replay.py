@@ -169,7 +169,7 @@ def test_faults_are_one_line_on_stderr(
     assert main(["text", str(session_file)]) == ExitCode.OK
     err = capfd.readouterr().err
     assert err == (
-        "ioh: the recording has faults: it was cut off, and is whole up to the cut. See: ioh verify\n"
+        "ioh: the recording has faults: its end is cut off. See: ioh verify\n"
     )
 
 
