@@ -168,9 +168,7 @@ def test_faults_are_one_line_on_stderr(
     session_file.write_bytes(data)
     assert main(["text", str(session_file)]) == ExitCode.OK
     err = capfd.readouterr().err
-    assert err == (
-        "ioh: the recording has faults: its end is cut off. See: ioh verify\n"
-    )
+    assert err == ("ioh: the recording has faults: its end is cut off. See: ioh verify\n")
 
 
 def ioh(*args: str | Path, **how: int) -> subprocess.Popen[bytes]:
