@@ -78,9 +78,9 @@ def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() 
     said = [each.get("shared_drive") for each in judged(given)]
     assert not any(said[:30])
     assert all(said[38:90])
-    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), since "
+    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), because "
     assert said[89] is not None
-    assert said[89].cause == cause + "backup[9] (99.8 %) uses sda, too."
+    assert said[89].cause == cause + "backup[9] (99.8 %) now uses sda too."
 
 
 def test_who_has_ended_has_no_rival() -> None:
