@@ -160,7 +160,7 @@ def test_a_mark_behind_the_last_interval_is_told(
     assert main(["text", both]) == ExitCode.OK
     told = capfd.readouterr().out
     assert told.count("# mark ") == 1
-    assert told.count("==== db01.example ====  nothing recorded of this interval\n") == 2
+    assert told.count("==== db01.example ====  nothing recorded in this interval\n") == 2
 
 
 def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_what_the_two_do_not_count_alike_is_said(
     )
     told = shown("compare", session_file, other).split("\n\n")[0].splitlines()[2:]
     source = disk_of(SAMPLES[0]).source
-    assert told == [f"!  platter: A is counted by {source}, B by proc", f"!  platter: B: {note}"]
+    assert told == [f"!  platter: A is measured by {source}, B by proc", f"!  platter: B: {note}"]
 
 
 def test_changes_in_words() -> None:
