@@ -46,9 +46,8 @@ def read_config(path: str | None) -> Config:
         chosen = config_path(FILE_NAME) if path is None else Path(path)
         with chosen.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no home directory
-        missing = isinstance(error, (FileNotFoundError, NotADirectoryError, RuntimeError))
-        if path is None and missing:
+    except (OSError, ValueError) as error:
+        if path is None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
             return Config()
         reason = getattr(error, "strerror", None) or str(error)
         raise _wrong(str(path or chosen), f"cannot be read: {reason}") from None

@@ -148,8 +148,8 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     rounds = told.out.count("==== refused ====")
     assert told.out.count("==== db01 ====  clock ") == rounds > 0
     assert "==== refused ====  not connected: refused: root@refused: Permission denied" in told.out
-    assert "==== nowhere ====  not here: nowhere: ssh: Could not resolve hostname" in told.out
-    assert "==== hostile ====  not here: hostile: the stream is not a recording" in told.out
+    assert "==== nowhere ====  not connected: nowhere: ssh: Could not resolve hostname" in told.out
+    assert "==== hostile ====  not connected: hostile: the stream is not a recording" in told.out
     assert told.err.count("Permission denied") == 1
     assert "\x1b" not in told.out + told.err
 
