@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 Remarks = Callable[["Item"], str]
 
 
-def no_remarks(_: Item) -> str:
-    """For outputs that contain only intervals."""
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """How intervals are printed.
@@ -41,7 +36,7 @@ class Form:
     """
 
     make_sink: Callable[[], SnapshotSink]
-    remarks: Remarks = no_remarks
+    remarks: Remarks = lambda _: ""
     with_tables: bool = True
     with_parts: bool = True
     judges: bool = True

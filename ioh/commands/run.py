@@ -97,9 +97,8 @@ class Ending:
 
 def refuse_span(args: argparse.Namespace) -> None:
     """Raise IohError if ``--from`` or ``--to`` is given without a recording."""
-    for name in ("begin", "end"):
-        is_given = getattr(args, name, None) is not None
-        refuse_if(is_given, "--from and --to need a recording", "Give its file too")
+    is_given = any(getattr(args, name, None) is not None for name in ("begin", "end"))
+    refuse_if(is_given, "--from and --to need a recording", "Give its file too")
 
 
 def live_source(

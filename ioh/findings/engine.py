@@ -9,7 +9,7 @@ from itertools import chain, islice
 from ioh.findings.config import Config
 from ioh.findings.rule import Rule, Verdict, all_rules
 from ioh.findings.window import Window, layer_title
-from ioh.model.finding import Evidence, Finding, NotEvaluated, worst_first
+from ioh.model.finding import Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import Snapshot
@@ -147,7 +147,10 @@ def _finding(rule: Rule, state: _State) -> Finding:
         severity=verdict.severity,
         confidence=verdict.confidence,
         cause=printable(verdict.cause, MAX_TEXT),
-        evidence=tuple(map(_evidence, verdict.evidence)),
+        evidence=tuple(
+            replace(x, text=printable(x.text, MAX_TEXT), source=printable(x.source, MAX_TEXT))
+            for x in verdict.evidence
+        ),
         advice=printable(verdict.advice, MAX_TEXT),
         command=_command(verdict.command),
         false_alarm=rule.false_alarm,
@@ -162,9 +165,3 @@ def _command(text: str) -> str:
     """The command, printable; "" if it is too long, as part of it would be a different command."""
     whole = printable(text, MAX_TEXT + 1)
     return whole if len(whole) <= MAX_TEXT else ""
-
-
-def _evidence(said: Evidence) -> Evidence:
-    return replace(
-        said, text=printable(said.text, MAX_TEXT), source=printable(said.source, MAX_TEXT)
-    )

@@ -7,11 +7,10 @@ from ioh.model.sample import OTHERS
 
 def size(bytes_: float) -> str:
     """A size of I/O with KB = 1,024 bytes: ``512 B``, ``64 KB``, ``1 MB``, ``1.25 MB``."""
-    for limit, divisor, unit in ((1 << 10, 1, "B"), (1 << 20, 1 << 10, "KB")):
-        if bytes_ < limit:
+    for divisor, unit in ((1, "B"), (1 << 10, "KB"), (1 << 20, "MB")):
+        if bytes_ < divisor << 10:
             return f"{_digits(bytes_ / divisor)} {unit}"
-    unit, divisor = ("MB", 1 << 20) if bytes_ < 1 << 30 else ("GB", 1 << 30)
-    return f"{_digits(bytes_ / divisor)} {unit}"
+    return f"{_digits(bytes_ / (1 << 30))} GB"
 
 
 def rate(bytes_per_s: float) -> str:

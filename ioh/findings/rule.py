@@ -35,12 +35,6 @@ Limits = Mapping[str, float]
 Verdicts = Iterator[Verdict]
 
 
-def _silent(recent: Stretch, limits: Limits) -> Iterable[Verdict]:
-    """The ``judge`` of a rule until it decorates a function."""
-    del recent, limits
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: a pure function of the newest intervals, with its description.
@@ -81,7 +75,7 @@ class Rule:
     recalls: tuple[Recall, ...] = ()
     yields_to: tuple[str, ...] = ()
     name: str = ""
-    judge: Callable[[Stretch, Limits], Iterable[Verdict]] = _silent
+    judge: Callable[[Stretch, Limits], Iterable[Verdict]] = lambda *_: ()
 
     def __call__(self, judge: Callable[[Stretch, Limits], Iterable[Verdict]]) -> Rule:
         """Return the rule with this function as ``judge``."""

@@ -21,8 +21,7 @@ from ioh.model.errors import ExitCode, IohError
 
 SERVICE_NAMES = ("ioh", "nobody")  # the user that ioh becomes if root itself started it
 # Variables that make the C library load other code, or Python 3.11 (even with -I) use another path.
-_LOADING = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH"}
-_LOADING |= {"PYTHONEXECUTABLE"}
+_LOADING = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH", "PYTHONEXECUTABLE"}
 _OVERFLOW_ID = 65534  # nobody, if passwd has no such user
 _is_service = False
 _PACKAGE = Path(__file__).resolve().parent.parent
