@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bands(parser)
     add = parser.add_argument_group("files and devices").add_argument
     add("-o", dest="output", metavar="DIRECTORY", help="write the results to this directory")
-    what = "raw devices to test, only read"
+    what = "raw devices to test; they are only read"
     add("-r", dest="raw", metavar="DEVICE", nargs="+", default=[], help=what)
     what = "first write the work files or devices in full"
     add("-y", dest="anew", action="store_true", help=what)

@@ -35,7 +35,7 @@ def add_database_arguments(parser: argparse.ArgumentParser) -> None:
         " that use the system's SQLite"
     )
     add("--functions", metavar="FILE", action="append", default=[], help=what)
-    what = "also count events of each row, buffer and light-weight lock, which costs more"
+    what = "also count events of each row, buffer and lightweight lock, which costs more"
     add("--db-all", action="store_true", help=what)
 
 

@@ -66,7 +66,7 @@ def run(_: argparse.Namespace) -> int:
 def _print(verdicts: list[HostCheck]) -> None:
     for verdict in verdicts:
         line = f"{_MARK[verdict.state]}  {verdict.subject:<12} {printable(verdict.detail)}"
-        write_stdout(line + (f"\n      fix:         {verdict.mend}\n" if verdict.mend else "\n"))
+        write_stdout(line + (f"\n      fix:         {verdict.fix}\n" if verdict.fix else "\n"))
 
 
 def _cost(source: LiveSource) -> str:

@@ -24,7 +24,7 @@ class HostCheck:
     state: State
     subject: str
     detail: str
-    mend: str = ""
+    fix: str = ""
 
 
 _ok, _no, _note = (partial(HostCheck, state) for state in ("ok", "no", "note"))
@@ -66,8 +66,8 @@ def _bcc(facts: BpfFacts) -> HostCheck:
     if "has no attribute" in facts.bcc_error:
         why = "the Python module bcc is another program (PyPI's bcc)"
         return _no("bcc", why, "pip uninstall bcc; apt-get install python3-bpfcc")
-    mend = "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)"
-    return _no("bcc", facts.bcc_error, mend)
+    fix = "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)"
+    return _no("bcc", facts.bcc_error, fix)
 
 
 def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:

@@ -1,4 +1,4 @@
-"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its mend."""
+"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its fix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_capable_host_is_all_ok() -> None:
     verdicts = judge_bpf(CAPABLE)
     assert {verdict.state for verdict in verdicts} == {"ok"}
     assert [v.subject for v in verdicts] == ["privilege", "bcc", "libbpf", "BTF"]
-    assert all(verdict.detail and not verdict.mend for verdict in verdicts)
+    assert all(verdict.detail and not verdict.fix for verdict in verdicts)
 
 
 @pytest.mark.parametrize("lockdown", [None, "none", "integrity"])
@@ -44,7 +44,7 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lacking", "subject", "cause", "mend"),
+    ("lacking", "subject", "cause", "fix"),
     [
         ({"is_privileged": False, "is_root": False}, "privilege", "not root", "sudo ioh doctor"),
         (
@@ -86,10 +86,8 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
         ),
     ],
 )
-def test_each_lack_is_one_line(
-    lacking: dict[str, Any], subject: str, cause: str, mend: str
-) -> None:
-    assert refusals(replace(CAPABLE, **lacking)) == [HostCheck("no", subject, cause, mend)]
+def test_each_lack_is_one_line(lacking: dict[str, Any], subject: str, cause: str, fix: str) -> None:
+    assert refusals(replace(CAPABLE, **lacking)) == [HostCheck("no", subject, cause, fix)]
 
 
 def test_several_lacks_are_told_in_the_order_of_mending() -> None:
@@ -131,7 +129,7 @@ def test_a_probe_that_takes_its_time_is_no_fault() -> None:
     layer = attached()
     layer.why_proc = COMPILING
     (verdict,) = judge_layers([layer])
-    assert (verdict.state, verdict.mend) == ("wait", "")
+    assert (verdict.state, verdict.fix) == ("wait", "")
     assert verdict.detail.startswith(COMPILING)
 
 
@@ -157,4 +155,4 @@ def test_pressure() -> None:
     (known,) = judge_host(HostSample(psi_io_some_us_total=0))
     (unknown,) = judge_host(HostSample())
     assert (known.state, unknown.state) == ("ok", "note")
-    assert unknown.mend == "boot with psi=1"
+    assert unknown.fix == "boot with psi=1"

@@ -35,7 +35,7 @@ def test_depth_is_not_advised_where_a_limit_sets_the_rate() -> None:
 
 def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
     cause = one_at_a_time(300, 3.3e3, 200, cpu_pct=99.0)["single_stream"].cause
-    assert "the storage takes 200 us: the CPUs are 99 % busy" in cause
+    assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 200, cpu_pct=50.0)["single_stream"].cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, cpu_pct=99.0)["single_stream"].cause
 

@@ -60,12 +60,12 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
         who = program(top.key, "one thread") if top is not None else "one thread"
         waits_us = _storage_us(recent, op, total)
         cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)
-        why, command = "not the storage's maximum.", ""
+        why, command = ", which is not the storage's maximum.", ""
         advice = "For more throughput, keep several in flight (threads, io_uring) or use larger "
         advice += "I/O. In a throughput benchmark, raise numjobs or iodepth."
         is_starved = cpu_pct >= limits["starved_min_pct"]
         if is_starved and waits_us is not None and waits_us < total.latency_us / 2:
-            why = f"of which the storage takes {duration(waits_us)}: the CPUs are "
+            why = f". The storage takes only {duration(waits_us)} of that: the CPUs are "
             why += f"{percent(cpu_pct / 100)} busy, and the program waits for one."
             advice = "Give it a CPU first: check which programs use the CPUs, and their priority."
             command = "top -b -n 1 | head -20; cat /proc/pressure/cpu"
@@ -76,8 +76,8 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
             subject=op,
             severity="info",
             confidence="high",
-            cause=f"{who} has one {name} in flight at a time: {pace} is "
-            f"1 / {duration(total.latency_us)}, {why}",
+            cause=f"{who} has only one {name} in flight at a time: {pace} is "
+            f"1 / {duration(total.latency_us)}{why}",
             evidence=(Evidence(text, "avg_inflight", total.depth, 1.0, source),),
             advice=advice,
             command=command,
