@@ -54,7 +54,7 @@ def _mark(args: argparse.Namespace) -> None:
         which = f" to {printable(args.file)}" if args.file else ""
         cause = f"no recording{which} is running, or none that you may mark"
         raise IohError(cause, "Start one with: sudo ioh record; use sudo to mark root's recording")
-    names = ", ".join(_name(recording) for recording in running)
+    names = ", ".join(printable(x.file) or f"the recording of process {x.pid}" for x in running)
     refuse_if(len(running) > 1, f"several recordings are running: {names}", "Choose with --file")
     (meant,) = running
     hint = waits = ""
@@ -69,10 +69,6 @@ def _mark(args: argparse.Namespace) -> None:
         raise IohError(cause, hint)
     later = f", as soon as it resumes: {printable(waits)}" if waits else ""
     write_stdout(f"marked in {names}{later}\n")
-
-
-def _name(recording: RunningRecording) -> str:
-    return printable(recording.file) or f"the recording of process {recording.pid}"
 
 
 def _running(file: str | None, began: float) -> list[RunningRecording]:

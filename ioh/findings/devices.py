@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import number, once, rows_of
 from ioh.model.sample import Value
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Snapshot, TableRow
 
 PAGE_BYTES = 4096
 _NAME = re.compile(r"[^\s,()]+")
@@ -55,20 +55,20 @@ class Device:
 @once
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that did ``op`` (read or write), busiest first."""
-    found = []
-    for row in rows_of(snapshots[-1], "block", "device"):
-        total = sum_op(snapshots, "block", op, row.key[0])
-        if total.count:
-            on = row.key[1] if len(row.key) > 1 else ""
-            found.append(Device(row.key[0], on, row.values, total))
-    return sorted(found, key=lambda device: -device.sum.bytes)
+    rows = rows_of(snapshots[-1], "block", "device")
+    found = [_device(row, sum_op(snapshots, "block", op, row.key[0])) for row in rows]
+    return sorted((x for x in found if x.sum.count), key=lambda device: -device.sum.bytes)
+
+
+def _device(row: TableRow, total: OpSum) -> Device:
+    return Device(row.key[0], row.key[1] if len(row.key) > 1 else "", row.values, total)
 
 
 def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices without own requests (md, dm) through which ``op`` passes now; ``sum`` is empty."""
     nothing = OpSum(snapshots[-1].interval_s)
     return [
-        Device(row.key[0], row.key[1] if len(row.key) > 1 else "", row.values, nothing)
+        _device(row, nothing)
         for row in rows_of(snapshots[-1], "block", "device")
         if row.values.get("stacked") and row.values.get(f"{op}s_per_s")
     ]

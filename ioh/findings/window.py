@@ -53,7 +53,7 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
         return list(self.window)[: -len(self)]
 
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
-        """``make(interval, *args)`` of each interval, computed once; ``make`` is no closure."""
+        """``make(interval, *args)`` of each interval, computed once; do not pass a closure."""
         key, found = (make, args), []
         for snapshot, known in zip(self, self.known_of, strict=True):
             value = known.get(key, _MISSING)

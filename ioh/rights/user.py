@@ -38,7 +38,7 @@ class User:
 
 
 def caller() -> User | None:
-    """The user who called sudo, doas or pkexec; None if it is root or nobody, or ioh is not root.
+    """The user who called sudo, doas or pkexec; None without one, if it is root, or ioh is not.
 
     IohError: they name different users, and the last caller is not known.
     """

@@ -1,4 +1,4 @@
-"""Numbers and names as fixed-width text: ``.`` is zero, ``-`` is unknown; escapes are removed."""
+"""Numbers and names as fixed-width text: ``.`` is zero, ``-`` unknown, control characters escaped."""
 
 from __future__ import annotations
 

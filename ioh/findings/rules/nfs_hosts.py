@@ -98,8 +98,8 @@ class Calls:
         return "disk" if reaches_disk and is_disk else "server"
 
 
-def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
-    """For each server, the kind of call that takes most time, if it is slow and frequent."""
+def _slow_calls(recent: Stretch, limits: Limits, place: Place) -> Iterator[Calls]:
+    """For each server, its kind of call with most time: if slow, frequent, and due to ``place``."""
     by_server: dict[str, list[Pair]] = {}
     for snapshot in recent:
         for pair in snapshot.pairs:
@@ -109,7 +109,8 @@ def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
         if found:
             worst = max(found, key=lambda calls: calls.calls * calls.rtt_us)
             is_often = worst.calls / recent.seconds >= limits["calls_min_per_s"]
-            if is_often and worst.rtt_us >= limits["rtt_min_ms"] * 1e3:
+            is_slow = worst.rtt_us >= limits["rtt_min_ms"] * 1e3
+            if is_often and is_slow and worst.place(limits) == place:
                 yield worst
 
 
@@ -213,9 +214,7 @@ def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
 )
 def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "network":
-            continue
+    for calls in _slow_calls(recent, limits, "network"):
         # TCP confirms it by a long round trip or losses; else it may be a wait at either end.
         newest = calls.pairs[-1]
         is_long = (newest.tcp_rtt_us or 0.0) >= _TCP_SHARE * calls.network_us
@@ -251,9 +250,7 @@ def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
 )
 def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "server":
-            continue
+    for calls in _slow_calls(recent, limits, "server"):
         is_known = calls.disk_us is not None or calls.requests > 0
         disks = Evidence("no request of the server's disks", "requests", 0)
         if calls.disk_us is not None:
@@ -288,10 +285,8 @@ def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
 )
 def disk_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "disk" or not calls.disk_us:
-            continue
-        each = duration(calls.disk_us)
+    for calls in _slow_calls(recent, limits, "disk"):
+        each = duration(calls.disk_us or 0.0)
         served = f"{calls.requests:,} requests of {each} for {calls.calls:,} calls"
         yield Verdict(
             subject=calls.subject,
