@@ -1,4 +1,4 @@
-"""Numbers and names as fixed-width text: ``.`` is zero, ``-`` unknown, control characters escaped."""
+"""Numbers and names as fixed-width text: ``.`` is zero, ``-`` unknown; no control characters."""
 
 from __future__ import annotations
 
