@@ -65,11 +65,11 @@ class Detail:
 
 # Field of OpTotals, name, unit, scale, and help text; all are counters since ioh attached.
 _COUNTERS = (
-    ("count_total", "operations", "", 1.0, "Operations that ended"),
-    ("bytes_total", "bytes", "bytes", 1.0, "Bytes of operations that ended"),
-    ("latency_ns_total", "operation_seconds", "seconds", 1e-9, "Time of operations that ended"),
+    ("count_total", "operations", "", 1.0, "Operations completed"),
+    ("bytes_total", "bytes", "bytes", 1.0, "Bytes of completed operations"),
+    ("latency_ns_total", "operation_seconds", "seconds", 1e-9, "Time of completed operations"),
     ("errors_total", "errors", "", 1.0, "Operations that failed"),
-    ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Time waited before the service began"),
+    ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Queue time before the service"),
 )
 _LEAN = _COUNTERS[:3]
 
