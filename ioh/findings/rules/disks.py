@@ -118,7 +118,7 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
             took = duration(total.service_us)
             text = f"{took} from issue to completion, {duration(total.queue_us or 0)} in the queue "
             node = shlex.quote(device.node)
-            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # what it lies on"
+            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # the devices below it"
             if _REAL_DISK.match(device.name):
                 command = f"smartctl -a {node}"
             source = "probe of the block layer"
