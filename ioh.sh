@@ -13,8 +13,7 @@
 #   ./ioh.sh --soak [minutes]            check for hours that ioh does not grow and loses nothing
 #   ./ioh.sh --fuzz [seconds [seed]]     read malicious recordings for an hour
 #   ./ioh.sh --setup [yes]               install what is missing (yes: also for tests), then exit
-#   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), and `ioh`
-#                                        on the PATH
+#   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), link `ioh`
 #   ./ioh.sh --uninstall [PREFIX]        remove that copy and its links
 #
 # IOH_PYTHON        a Python 3.10 or newer, if /usr/bin/python3 is older
@@ -65,8 +64,7 @@ can_sudo() { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/nul
 
 as_owner() { # files in another user's checkout are created by that user
     command -v setpriv >/dev/null ||
-        die "$root is not owned by root: run ./ioh.sh --setup there as its owner," \
-            "or install util-linux"
+        die "root does not own $root: run ./ioh.sh --setup as its owner, or install util-linux"
     setpriv --reuid "${foreign%:*}" --regid "${foreign#*:}" --clear-groups -- "$@" </dev/null
 }
 

@@ -14,8 +14,7 @@ EXAMPLES = """\
   ioh bench card --from results.csv --bands classic --csv
   ioh bench card --from bench-db01-2026-11-23-101500 --class nvme
 
-A CSV file does not say which storage it measured: give --class, unless the bands have only one
-class."""
+A CSV file does not name its storage: give --class, unless the bands have only one class."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -53,10 +53,7 @@ class BenchScreen:
 
 
 def line_from(fd: int) -> Callable[[], str]:
-    """Return a function that reads the newest line of a pipe without blocking.
-
-    When the pipe closes, the function ends the screen.
-    """
+    """Return a non-blocking reader of a pipe's newest line; it ends the screen with the pipe."""
     os.set_blocking(fd, False)
     newest = ""
 

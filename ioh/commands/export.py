@@ -23,8 +23,7 @@ EXAMPLES = """\
 
 csv has the columns time, layer, op, metric and value; unknown numbers have no line.
 openmetrics has running totals and histograms, the form that Prometheus needs.
-parquet has one row per time, host, layer, part and op, with its histogram; it needs the Python
-library pyarrow."""
+parquet has one row per time, host, layer, part and op, with its histogram; it needs pyarrow."""
 
 
 def _csv(args: argparse.Namespace) -> int:

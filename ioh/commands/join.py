@@ -18,8 +18,7 @@ EXAMPLES = """\
   ioh report both.ioh#nfs01                    one of its hosts, for all other commands
   ioh verify both.ioh#db01 --repair db01.ioh   one of its hosts as a separate file
 
-The original recordings are not changed. The hosts' clocks must agree: ioh matches the recordings
-by their own times."""
+The original recordings stay. The hosts' clocks must agree: ioh matches by the recorded times."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -38,9 +38,8 @@ EXAMPLES = """\
   sudo ioh mark "fio run 3 starts"                add a mark to the running recording
   ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
 
-A recording survives a closed terminal and a full disk. On a full disk it keeps what it has
-written, resumes as soon as there is space, and records the gap. SIGTERM and Ctrl-C close the
-file properly."""
+A recording survives a closed terminal and a full disk: it keeps what it has, resumes as soon as
+there is space, and records the gap. SIGTERM and Ctrl-C close the file properly."""
 
 
 def size_bytes(text: str) -> int:

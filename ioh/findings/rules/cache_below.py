@@ -31,10 +31,7 @@ _REAL_DISK = re.compile(r"[sh]d[a-z]+")  # for these, rotational is not just a d
 
 
 class _Modes(NamedTuple):
-    """Operations of one size in two groups: upper limit of the fast, lower limit of the slow (us).
-
-    ``share`` is that of the fast ones, ``reads`` the number of both.
-    """
+    """Reads of one size in two groups: ``share`` take at most ``fast_us``, the rest ``slow_us``."""
 
     bytes: int
     share: float

@@ -163,9 +163,7 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     top = busiest(recent[-1], "syscall", "process", "write_bytes_per_s")
     who = program(top.key, "Many programs") if top is not None else "A program"
     is_whole = min(wrote.avg_bytes % PAGE_BYTES, -wrote.avg_bytes % PAGE_BYTES) < 1
-    why = "not a multiple of 4 KB"
-    if is_whole:
-        why = "a multiple of 4 KB, so their offsets are not"
+    why = "a multiple of 4 KB; their offsets are not" if is_whole else "not a multiple of 4 KB"
     before = f"{times(each)} disk reads per write"
     yield Verdict(
         subject="buffered",
