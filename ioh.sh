@@ -1,26 +1,26 @@
 #!/bin/sh
-# Runs ioh from this checkout; on first use it installs what is missing, and says so before.
+# Run ioh from this checkout.  The first run installs missing packages, after saying so.
 #
-#   ./ioh.sh [ioh's arguments]           ioh itself; through sudo where it needs root
+#   ./ioh.sh [ioh's arguments]           run ioh; with sudo if it needs root
 #   ./ioh.sh --test [pytest's arguments] linters (alone: --lint), unit and, as root, kernel tests;
-#                                        with a test file among the arguments, only that one
+#                                        with a test file among the arguments, only that file
 #   ./ioh.sh --test-vm [arguments]       kernel and NFS tests in a virtual machine
-#   ./ioh.sh --test-programs [arguments] what the findings say of PostgreSQL, MariaDB, tar, git and
-#                                        others, which it installs, and runs for real
-#   ./ioh.sh --test-servers [arguments]  what needs a browser or a database, which it installs
-#   ./ioh.sh --test-distros [command]    the launcher, unit and kernel tests in minimal chroots
-#   ./ioh.sh --bench [arguments]         what ioh costs, compared with bpftrace
-#   ./ioh.sh --soak [minutes]            whether it stays flat and loses nothing, for hours
-#   ./ioh.sh --fuzz [seconds [seed]]     recordings that mean harm, an hour of them
-#   ./ioh.sh --setup [yes]               install what is missing (yes: of the tests, too), then stop
-#   ./ioh.sh --install [PREFIX]          a root-owned copy in PREFIX (/opt/ioh), `ioh` on the PATH
+#   ./ioh.sh --test-programs [arguments] check the findings about real programs (PostgreSQL,
+#                                        MariaDB, tar, git and others), which it installs and runs
+#   ./ioh.sh --test-servers [arguments]  tests with a browser or a database, which it installs
+#   ./ioh.sh --test-distros [command]    launcher, unit and kernel tests in minimal chroots
+#   ./ioh.sh --bench [arguments]         measure the cost of ioh, compared with bpftrace
+#   ./ioh.sh --soak [minutes]            check for hours that ioh does not grow and loses nothing
+#   ./ioh.sh --fuzz [seconds [seed]]     read malicious recordings for an hour
+#   ./ioh.sh --setup [yes]               install what is missing (yes: also for tests), then exit
+#   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), link `ioh`
 #   ./ioh.sh --uninstall [PREFIX]        remove that copy and its links
 #
-# IOH_PYTHON        a Python 3.10 or newer, where /usr/bin/python3 is older
-# IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = leave them out
-# KERNEL, VM_TESTS, USERLAND   of --test-vm and --test-distros: see docs/contributing.md
+# IOH_PYTHON        a Python 3.10 or newer, if /usr/bin/python3 is older
+# IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = skip them
+# KERNEL, VM_TESTS, USERLAND   for --test-vm and --test-distros: see docs/contributing.md
 #
-# POSIX sh: it must start on a machine that has nothing but this checkout.
+# POSIX sh: it must start on a machine that has only this checkout.
 set -eu
 
 said=
@@ -33,11 +33,11 @@ die() {
     exit 1
 }
 
-# --- Where things are, and whether they are ready: builtins, one id and one cksum ----------
+# --- Paths, and whether the setup is current; only builtins, one id and one cksum -----------
 
 system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 uid=$(PATH=$system_path id -u)
-if [ "$uid" = 0 ]; then # whoever called sudo chooses no program or library for root
+if [ "$uid" = 0 ]; then # sudo's caller must not choose programs or libraries for root
     PATH=$system_path
     export PATH
     unset LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT GCONV_PATH PYTHONEXECUTABLE __PYVENV_LAUNCHER__
@@ -46,14 +46,15 @@ case $0 in */*) root=${0%/*} ;; *) root=. ;; esac
 [ ! -L "$0" ] || root=$(dirname "$(readlink -f "$0")")
 root=$(CDPATH='' cd -P "${root:-/}" && pwd)
 lock=$root/requirements.lock
-# Any change of these, or of the checkout's place, leads to setup(), which looks closer.
-wanted=$(cksum "$root/ioh.sh" "$root/pyproject.toml" "$lock") || die "$root is not a whole checkout"
+# If one of these, or the checkout's path, has changed, setup() checks the details.
+wanted=$(cksum "$root/ioh.sh" "$root/pyproject.toml" "$lock") ||
+    die "$root is not a complete checkout"
 newline='
 '
 venv=$root/.venv
 told_bcc=
-dev=  # yes: with what the linters and tests need
-foreign=  # root in somebody else's checkout: leave no file there that its owner cannot remove
+dev=  # yes: also install what the linters and tests need
+foreign=  # the owner, if root runs another user's checkout: leave no file he cannot remove
 if [ "$uid" = 0 ]; then
     owner=$(stat -c %u:%g "$root")
     [ "${owner%:*}" = 0 ] || foreign=$owner
@@ -61,26 +62,26 @@ fi
 
 can_sudo() { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
 
-as_owner() { # what is made in somebody else's checkout is made by its owner
+as_owner() { # files in another user's checkout are created by that user
     command -v setpriv >/dev/null ||
-        die "$root is not root's: run ./ioh.sh --setup there as its owner, or install util-linux"
+        die "root does not own $root: run ./ioh.sh --setup as its owner, or install util-linux"
     setpriv --reuid "${foreign%:*}" --regid "${foreign#*:}" --clear-groups -- "$@" </dev/null
 }
 
-warn_of_others() { # what root runs, and others than root and the one who called sudo may change
+warn_of_others() { # if users other than root and sudo's caller can change what root runs
     place=$root/ioh
     set -- "$venv/."
     while [ -n "$place" ]; do set -- "$@" "$place/." && place=${place%/*}; done
-    # A sticky directory such as /tmp protects what is in it.
+    # A sticky directory such as /tmp protects its files.
     changer=$(find "$@" /. -prune \( ! -user 0 ! -user "${SUDO_UID:-0}" -printf 'user %U' -quit \) -o \
         ! -perm -1000 \( -perm -002 -printf 'everybody' -quit -o \
         -perm -020 ! -group 0 ! -group "${SUDO_GID:-0}" -printf 'group %G' -quit \)) || :
     [ -z "$changer" ] ||
-        say "root runs $root, which others can change ($changer); --install makes a copy of root's"
+        say "root runs $root, which others can change ($changer); --install makes a safe copy"
 }
 
-# The stamp: cksum's three lines, then where the distribution's bcc is ("none": not to be had,
-# "later": root can install it).
+# The stamp has cksum's three lines, then the path of the distribution's bcc ("none": not
+# available, "later": root can install it).
 venv_ready() {
     [ -x "$venv/bin/python" ] && [ -r "$venv/ioh.stamp" ] || return 1
     stamped='' stamped_bcc=''
@@ -102,10 +103,10 @@ ready() {
 
 too_old() {
     die "Python $1 is too old, ioh needs 3.10 or newer: use Debian 12, Ubuntu 22.04 or later, or" \
-        "install a newer Python beside it and set IOH_PYTHON to it"
+        "install a newer Python and set IOH_PYTHON to its path"
 }
 
-find_python() { # the distribution's own first: it comes with bcc
+find_python() { # prefer the distribution's own: bcc comes with it
     found=
     set -- /usr/bin/python3 /usr/bin/python3.1[0-9] /usr/local/bin/python3
     [ -z "${IOH_PYTHON-}" ] || set -- "$IOH_PYTHON"
@@ -122,27 +123,27 @@ find_python() { # the distribution's own first: it comes with bcc
     return 1
 }
 
-apt_python_is_too_old() { # before anything is installed for nothing
+apt_python_is_too_old() { # checked before installing anything in vain
     apt_lists_are_fresh || apt_refresh
     found=$(apt-cache show --no-all-versions python3 2>/dev/null | sed -n 's/^Version: \(3\.[0-9]*\).*/\1/p')
     case $found in 3.[0-9]) ;; *) return 1 ;; esac
 }
 
 find_bcc() {
-    # The import proves that it is the kernel tool and not PyPI's program of the same name.
+    # The import checks that it is the kernel tool, not PyPI's package of the same name.
     bcc=$(/usr/bin/python3 -W ignore -I -c 'import bcc; bcc.BPF; print(bcc.__file__)' 2>/dev/null)
 }
 
 setup_system() {
     set --
     if ! find_python; then
-        [ -z "${IOH_PYTHON-}" ] || [ -n "$found" ] || die "IOH_PYTHON=$IOH_PYTHON is no Python"
+        [ -z "${IOH_PYTHON-}" ] || [ -n "$found" ] || die "IOH_PYTHON=$IOH_PYTHON is not a Python"
         newer=
         case $manager:${IOH_PYTHON-}$found in
         apt-get:) ! apt_python_is_too_old || too_old "$found" ;;
         *:) ;;
-        dnf:3.9) newer=python3.12 ;; # RHEL 9 has it beside its own
-        zypper:3.6) newer=python311 ;; # so has SUSE 15
+        dnf:3.9) newer=python3.12 ;; # an extra package of RHEL 9
+        zypper:3.6) newer=python311 ;; # and of SUSE 15
         *) too_old "$found" ;;
         esac
         if [ -n "$newer" ]; then set -- "$newer"; else set -- python3 "$(package venv)"; fi
@@ -161,34 +162,34 @@ setup_system() {
     [ "$bcc" != none ] || [ "$uid" = 0 ] || bcc=${told_bcc:-later}
 }
 
-# One dependency a line, out of pyproject.toml; $1 is the name of the list.
+# One dependency per line from pyproject.toml; $1 is the name of the list.
 requirements() { sed -n "/^$1 = \[/,/^\]/s/^ *\"\([^\"]*\)\".*/\1/p" "$root/pyproject.toml"; }
 
-# All that makes one environment differ from another; the number is of build_venv itself.
+# Everything that determines the environment; the number is the version of build_venv.
 recipe() {
     printf '%s\n' "2 $root" "$(requirements dependencies)" "$(cksum <"$lock")"
     [ -z "$dev" ] || requirements dev
 }
 
-build_venv() { # aside, then moved: whoever starts meanwhile sees the old one or the new one
+build_venv() { # elsewhere, then moved: a concurrent start sees the old or the new one
     new=$venv.new.$$
     set -f
     # shellcheck disable=SC2046
     set -- $(requirements dependencies) $([ -z "$dev" ] || requirements dev)
     set +f
-    say "making $venv with Python $version and, from PyPI, in about a minute: $*"
+    say "creating $venv with Python $version and these packages from PyPI, in about a minute: $*"
     needed=$*
-    # python3.N: the next upgrade of the distribution will not swap it for another version.
-    # ensurepip apart from venv, which would keep its reason for failing to itself.
+    # python3.N: an upgrade of the distribution must not replace it by another version.
+    # ensurepip separately, because venv hides why it failed.
     if ! logged "$(readlink -f "$python")" -I -m venv --system-site-packages --without-pip "$new" ||
         ! logged "$new/bin/python" -I -m ensurepip --default-pip; then
-        die "cannot make $venv: $(cause)"
+        die "cannot create $venv: $(cause)"
     fi
-    # Only wheels: nothing of a package runs before ioh does, and with the hashes of the lock file.
+    # Only wheels, so that packages run no code here, and with the hashes of the lock file.
     set -- -I -m pip install --quiet --no-input --retries 2 --disable-pip-version-check
     [ "$uid" != 0 ] || set -- "$@" --no-cache-dir --root-user-action=ignore
     set -f
-    # Without PyPI the distribution's own packages will do, where it has them all.
+    # Without PyPI, the distribution's own packages are used if it has all of them.
     # shellcheck disable=SC2046,SC2086
     if ! { logged "$new/bin/python" "$@" --ignore-installed --only-binary :all: \
         --require-hashes -r "$lock" && { [ -z "$dev" ] ||
@@ -199,11 +200,11 @@ build_venv() { # aside, then moved: whoever starts meanwhile sees the old one or
     set +f
     for site in "$new"/lib/python3*/site-packages; do
         printf '%s\n' "$root" >"$site/ioh.pth"
-        # A Python other than the distribution's does not look where its bcc is.
+        # A Python other than the distribution's does not find its bcc.
         [ ! -e "$bcc" ] || "$new/bin/python" -I -c 'import bcc' 2>/dev/null ||
             ln -s "${bcc%/*}" "$site/bcc"
     done
-    # Scripts name the directory that they were made in.
+    # Scripts contain the path in which they were created.
     grep -lI "${new##*/}" "$new"/bin/* "$new/pyvenv.cfg" |
         while IFS= read -r script; do sed -i "s|${new##*/}|${venv##*/}|g" "$script"; done
     [ -z "$dev" ] || : >"$new/ioh.dev"
@@ -220,7 +221,7 @@ write_stamp() {
     mv "$1/ioh.stamp.$$" "$1/ioh.stamp"
 }
 
-give_back() { # what root made in a checkout of somebody else's
+give_back() { # to the owner of the checkout: files that root created there
     [ -n "$foreign" ] || return 0
     for made in .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache; do
         [ ! -e "$root/$made" ] || chown -Rh "$foreign" "$root/$made"
@@ -234,27 +235,27 @@ setup() {
     . "$root/contrib/packages.sh"
     [ ! -e "$venv/ioh.dev" ] || dev=yes
     mask=$(umask)
-    umask 022 # ioh gives up root: others must be able to read what root installs
-    mkdir -p "${venv%/*}" || die "cannot write ${venv%/*}: set XDG_DATA_HOME to a place that can be"
+    umask 022 # ioh drops root: other users must be able to read what root installs
+    mkdir -p "${venv%/*}" || die "cannot write ${venv%/*}: set XDG_DATA_HOME to another directory"
     log=$(mktemp) || die "cannot write ${TMPDIR:-/tmp}: is the disk full?"
     new=
     trap 'case $said in *"$log"*) ;; *) rm -f "$log" ;; esac; rm -rf "$new"; give_back' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
-    # The kernel lets go of this lock however we end.  Some network file systems lack it.
+    # The kernel drops this lock however ioh.sh ends.  Some network file systems lack it.
     exec 9<"${venv%/*}"
     status=0
     flock -n 9 2>/dev/null || status=$?
     if [ "$status" = 1 ]; then
-        say "waiting for another ioh.sh that is setting up"
+        say "waiting for the setup of another ioh.sh"
         flock -w 1200 9 || :
     fi
     if ! ready; then
         setup_system
         if [ -n "$foreign" ] && [ "$venv" = "$root/.venv" ]; then
-            exec 9<&- # the owner's own setup takes the lock
+            exec 9<&- # the owner's setup takes the lock
             as_owner sh "$root/ioh.sh" --setup "${dev:-no}" "$bcc" || exit
-            venv_ready || die "the owner of $root could not make $venv"
+            venv_ready || die "the owner of $root could not create $venv"
         elif [ -x "$venv/bin/python" ] && [ "$(recipe)" = "$(cat "$venv/ioh.recipe" 2>&1)" ]; then
             write_stamp "$venv"
         else
@@ -270,10 +271,10 @@ setup() {
 
 # --- What to run ----------------------------------------------------------------------------
 
-needs_root() { # does ioh look at this machine, or only at a file?
+needs_root() { # does this command measure this machine, or only read a file?
     case ${1-} in
     '' | -*) ;;
-    record | bench) # -o - is stdout, and no recording to be read
+    record | bench) # here - is stdout, not a recording to read
         case $1:${2-} in bench:report | bench:compare | bench:card) return 1 ;; esac
         for argument; do
             case $argument in -h | --help | --version | --plans) return 1 ;; esac
@@ -300,7 +301,7 @@ run_ioh() {
     [ "${1-}" != bench ] || ! needs_root "$@" || need_programs fio
     if [ "$uid" != 0 ] && needs_root "$@" && can_sudo; then
         set -- "$venv/bin/python" -I -B -m ioh "$@"
-        # sudo forgets the environment; only asking `env` for it needs no right of its own.
+        # sudo drops the environment; passing it with `env` needs no extra rule in sudoers.
         before=$1
         for name in COLORTERM NO_COLOR CWIDTH PAD; do
             eval "value=\${$name-}"
@@ -312,7 +313,7 @@ run_ioh() {
     exec "$venv/bin/python" -I ${foreign:+-B} -m ioh "$@"
 }
 
-need_programs() { # installs the packages of those programs among $@ that are not here
+need_programs() { # installs the packages of the missing programs among $@
     # shellcheck source=contrib/packages.sh
     . "$root/contrib/packages.sh"
     programs=$*
@@ -343,7 +344,7 @@ case ${1-} in
     # shellcheck source=tests/run.sh
     . "$root/tests/run.sh"
     ;;
---setup) # with more arguments: by root, for the owner of the checkout
+--setup) # more arguments come from root, for the owner of the checkout
     [ "${2-}" != yes ] || dev=yes
     told_bcc=${3-}
     setup

@@ -1,17 +1,17 @@
 # shellcheck shell=sh
 # ./ioh.sh --install and --uninstall, which source this file.
 #
-#   --install [PREFIX]    a copy of this checkout that belongs to root, in PREFIX (/opt/ioh), with
-#                         links to the program, the manual page and the completion
-#   --uninstall [PREFIX]  remove all of it; the distribution's packages stay
+#   --install [PREFIX]    copy this checkout to PREFIX (/opt/ioh), owned by root, and link the
+#                         program, the manual page and the completion
+#   --uninstall [PREFIX]  remove all of that; the distribution's packages stay
 #
-# IOH_LINKS  where those links go (default /usr/local)
+# IOH_LINKS  directory for the links (default /usr/local)
 
 # shellcheck disable=SC2154  # root, uid come from ioh.sh
 COPIED="ioh.sh pyproject.toml requirements.lock LICENSE README.md SECURITY.md CHANGELOG.md
 contrib docs ioh man probes screenshots"
-# Where a link stands below IOH_LINKS, and what in PREFIX it leads to.  fish does not look below
-# /usr/local unless XDG_DATA_DIRS tells it to.
+# Links below IOH_LINKS, and their targets in PREFIX.  fish does not search /usr/local unless
+# XDG_DATA_DIRS has it.
 LINKS="bin/ioh:ioh.sh
 share/man/man8/ioh.8:man/ioh.8
 share/bash-completion/completions/ioh:contrib/completion/ioh.bash
@@ -19,7 +19,7 @@ share/zsh/site-functions/_ioh:contrib/completion/_ioh
 ../../etc/fish/completions/ioh.fish:contrib/completion/ioh.fish"
 COMPILED=/var/cache/ioh # by ioh/bpf/compiled.py
 UNIT=/etc/systemd/system/ioh.service # by ioh serve --install-unit
-# First line: IOH_LINKS; then the directories that were not there before, outermost first.
+# First line: IOH_LINKS; then the directories created by --install, outermost first.
 RECORD=installed.txt
 
 choose_prefix() {
@@ -29,10 +29,10 @@ choose_prefix() {
     */../* | */./* | *//* | /) ;;
     /*) return ;;
     esac
-    die "\"$1\" is no place for ioh: give the absolute path of a directory of its own, as /opt/ioh"
+    die "cannot install in \"$1\": give the absolute path of a directory only for ioh, as /opt/ioh"
 }
 
-# A directory that others may write to lets them replace what root runs.
+# Users who can write to a parent directory could replace what root runs.
 check_parents() { # of $1
     parent=$1
     while [ -n "$parent" ]; do
@@ -40,7 +40,7 @@ check_parents() { # of $1
         [ -d "$parent/." ] || continue
         [ -z "$(find "$parent/." -prune \( ! -user 0 -o ! -perm -1000 \
             \( -perm -002 -o -perm -020 ! -group 0 \) \))" ] ||
-            die "others may write to ${parent:-/}: choose a place that only root can change"
+            die "other users can write to ${parent:-/}: choose a place that only root can change"
     done
 }
 
@@ -54,13 +54,13 @@ $LINKS
 END
 }
 
-refuse_other() { # than a link of ours, or the one to a checkout that the documents suggest
+refuse_other() { # any file except our links, and a link to a checkout as in the documentation
     [ -e "$1" ] || [ -L "$1" ] || return 0
     case $(readlink "$1") in */ioh.sh | "$2") return ;; esac
-    die "$1 is in the way, and not made by ioh.sh: remove it, or set IOH_LINKS to another place"
+    die "$1 exists, and ioh.sh did not create it: remove it, or set IOH_LINKS to another directory"
 }
 
-make_directory() { # with its parents, and write down those that were not there
+make_directory() { # with its parents; add the new ones to $made
     [ -z "$1" ] || [ -d "$1" ] || {
         make_directory "${1%/*}"
         mkdir "$1"
@@ -82,7 +82,7 @@ copy_into() {
     chmod -R u=rwX,go=rX "$1"
 }
 
-back_out() { # of an --install that failed or was interrupted
+back_out() { # after an --install that failed or was interrupted
     status=$?
     rm -rf "$staged"
     if [ -d "$old" ]; then
@@ -90,14 +90,14 @@ back_out() { # of an --install that failed or was interrupted
         rm -rf "$prefix"
         mv "$old" "$prefix"
     else
-        rm -rf "$prefix" # was not there, see install_ioh
+        rm -rf "$prefix" # did not exist before, see install_ioh
         each_link remove_link
         remove_made
     fi
     exit "$status"
 }
 
-remove_made() { # directories, innermost first, that are still empty
+remove_made() { # remove the directories in $made that are empty, innermost first
     reversed=
     while IFS= read -r directory; do
         [ -z "$directory" ] || reversed=$directory$newline$reversed
@@ -115,7 +115,7 @@ install_ioh() {
     links=${IOH_LINKS:-/usr/local} made=''
     [ "$root" != "$prefix" ] || die "this is the installed copy: run --install in a checkout"
     [ ! -e "$prefix" ] || [ -f "$prefix/$RECORD" ] ||
-        die "$prefix is there and was not installed by ioh.sh: give another place"
+        die "$prefix exists, and ioh.sh did not install it: give another directory"
     check_parents "$prefix"
     each_link refuse_other
     if [ -f "$prefix/$RECORD" ]; then
@@ -135,17 +135,17 @@ install_ioh() {
     copy_into "$staged"
     if [ -d "$prefix" ]; then mv "$prefix" "$old"; fi
     mv "$staged" "$prefix"
-    [ ! -d "$old/.venv" ] || mv "$old/.venv" "$prefix/" # it knows whether it still fits
+    [ ! -d "$old/.venv" ] || mv "$old/.venv" "$prefix/" # its stamp shows whether it is current
     sh "$prefix/ioh.sh" --setup || exit
     "$prefix/.venv/bin/python" -I -m compileall -q "$prefix/ioh" >/dev/null 2>&1 || :
     each_link make_link
     printf '%s\n' "$links" "$made" >"$prefix/$RECORD"
     trap - EXIT INT TERM HUP
     rm -rf "$old"
-    say "installed: $links/bin/ioh; $links/bin/ioh --uninstall removes it"
+    say "installed $links/bin/ioh; remove it with: $links/bin/ioh --uninstall"
 }
 
-remove_unit() { # where it runs the copy that goes
+remove_unit() { # if it runs the copy to be removed
     grep -qsF "ExecStart=$prefix/.venv/" "$UNIT" || return 0
     [ ! -d /run/systemd/system ] || systemctl --quiet disable --now ioh.service
     rm -f "$UNIT"
@@ -155,18 +155,18 @@ remove_unit() { # where it runs the copy that goes
 uninstall_ioh() {
     [ -f "$prefix/$RECORD" ] || die "$prefix was not installed by ioh.sh --install"
     links=$(sed -n 1p "$prefix/$RECORD") made=$(sed 1d "$prefix/$RECORD")
-    cd / # maybe in the middle of what goes
+    cd / # the current directory may be in $prefix
     each_link remove_link
     remove_unit
     rm -rf "$prefix"
     case $newline$made$newline in *"$newline$COMPILED$newline"*) rm -rf "$COMPILED" ;; esac
     remove_made
-    say "removed $prefix and its links; packages of the distribution stay"
+    say "removed $prefix and its links; the distribution's packages stay"
 }
 
-[ $# -le 2 ] || die "$1 takes one directory at most"
+[ $# -le 2 ] || die "$1 takes at most one directory"
 if [ "$uid" != 0 ]; then
-    can_sudo || die "only root can do that: sudo $root/ioh.sh $*"
+    can_sudo || die "root is needed: sudo $root/ioh.sh $*"
     exec sudo -- env ${IOH_LINKS:+"IOH_LINKS=$IOH_LINKS"} sh "$root/ioh.sh" "$@"
 fi
 verb=$1

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# The distribution's packages: which one holds what ioh needs, and how it is installed.  ioh.sh
-# sources this file as soon as something is missing.
+# The distribution's packages: names, and how to install them.  ioh.sh sources this file if
+# something is missing.
 
 # shellcheck disable=SC2154  # uid, log come from ioh.sh
 manager=
@@ -8,7 +8,7 @@ for name in apt-get dnf zypper; do
     [ -n "$manager" ] || ! command -v "$name" >/dev/null || manager=$name
 done
 
-package() { # the distribution's package for one thing we need
+package() { # the distribution's package for a program or module
     case $manager:$1 in
     apt-get:bcc) echo python3-bpfcc ;;
     *:bcc) echo python3-bcc ;;
@@ -71,18 +71,18 @@ apt_refresh() {
 apt_install() {
     apt_lists_are_fresh || apt_refresh
     apt_get install --no-install-recommends "$@" && return
-    # Lists that look fresh can name versions that the mirror no longer has.
+    # Fresh lists may still name versions that the mirror no longer has.
     apt_refresh
     apt_get install --no-install-recommends "$@"
 }
 
-# Returns 1 where it cannot be done, with the reason in $reason.
+# Returns 1 on failure, with the reason in $reason.
 install_packages() {
     reason=
     if [ -z "$manager" ]; then
         reason="no apt-get, dnf or zypper here: install $* yourself"
     elif [ "$uid" != 0 ] && ! can_sudo; then
-        reason="only root can: $manager install $*"
+        reason="root is needed: $manager install $*"
     else
         say "installing with $manager: $*"
         case $manager in
@@ -94,17 +94,17 @@ install_packages() {
     [ -z "$reason" ]
 }
 
-# One clause out of the log of what just failed, with the next step.
+# Why the last command failed, from its log, with the next step.
 cause() {
-    # The log may be on the full disk itself, and empty.
+    # If the log is itself on the full disk, it may be empty.
     if grep -qi 'no space left on device' "$log" || ! printf '%4096s\n' '' 2>/dev/null >>"$log"; then
         echo "the disk is full; free some space, then run this again"
     elif grep -qi 'certificate verify failed' "$log"; then
         echo "the server's TLS certificate is not trusted; add your proxy's authority" \
             "(update-ca-certificates, or PIP_CERT=file), then run this again"
     elif grep -Eqi 'could not (resolve|connect)|temporary failure|network is unreachable|no route to|connection (refused|timed out)|NewConnectionError|ConnectTimeout' "$log"; then
-        echo "no network, or a proxy is needed (https_proxy); then run this again"
+        echo "no network, or a proxy is needed (https_proxy); fix that, then run this again"
     else
-        echo "$(grep -E '^(E:|ERROR|Error|[A-Za-z]*Error:)' "$log" | tail -n 1) (all of it: $log)"
+        echo "$(grep -E '^(E:|ERROR|Error|[A-Za-z]*Error:)' "$log" | tail -n 1) (full log: $log)"
     fi
 }

@@ -1,4 +1,4 @@
-"""The command line: finds the subcommand, runs it, turns errors into one line and a status."""
+"""The command line: find the subcommand, run it, turn errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ioh.rights.user import act_as_caller, forget_foreign_libraries, give_root_u
 
 
 class Command(NamedTuple):
-    """One subcommand, in a module of its own, which has all but the name.
+    """One subcommand; its module defines everything except the name.
 
     Shape:
-        ``summary`` one line for ``ioh --help``; ``examples`` shown as they are below its own
-        help.  ``run`` returns the exit status, None for OK; it raises IohError where the user or
-        the host must mend something.
+        ``summary`` is its line in ``ioh --help``; ``examples`` follow its own help unchanged.
+        ``run`` returns the exit status, None for OK.  It raises IohError if the user or the host
+        must fix something.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], int | None]
 
 
-# Every subcommand, in the order in which help lists them.
+# In the order of ioh --help.
 _NAMES = (
     *("live", "text", "json", "serve", "record", "mark", "replay", "report", "compare"),
     *("bench", "bench report", "bench compare", "bench card"),
@@ -49,7 +49,7 @@ _NAMES = (
 
 
 def commands(name: str = "") -> list[Command]:
-    """The subcommand of that name alone, which spares 2 MB; every one where there is none."""
+    """Only the subcommand ``name``, which saves 2 MB; all of them if there is no such name."""
     found = []
     for each in (name,) if name in _NAMES else _NAMES:
         made = import_module(f"ioh.commands.{each.replace(' ', '_')}")
@@ -58,13 +58,13 @@ def commands(name: str = "") -> list[Command]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong arguments as every other error, and writes help as every other output."""
+    """Reports usage errors like all other errors, and writes help like all other output."""
 
     def error(self, message: str) -> NoReturn:
         raise IohError(printable(message), f"See: {self.prog} --help", ExitCode.USAGE)
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Of help and version: a closed pipe or a full disk is no traceback."""
+        """Print help or the version; a closed pipe or a full disk must not end in a traceback."""
         del file
         write_stdout(message)
 
@@ -73,16 +73,16 @@ _EPILOG = """\
 Without a command, ioh runs live with the options of `ioh live`.
 
 exit status:
-  0    ended as asked (-t, SIGTERM, SIGHUP, or the reader of a pipe went away)
+  0    ended as requested (-t, SIGTERM, SIGHUP, or the reader of the pipe exited)
   1    failed; the reason is on stderr
   2    wrong arguments
-  3    nothing can be measured on this host as asked; the reason is on stderr
+  3    this host cannot measure what was requested; the reason is on stderr
   130  interrupted (Ctrl-C)
 """
 
 
 def build_parser(name: str = "") -> argparse.ArgumentParser:
-    """The parser of the whole command line, as far as commands() has it."""
+    """Return the parser for the subcommands in commands(name)."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(
         prog="ioh",
@@ -109,7 +109,7 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
 
 
 def with_command(argv: Sequence[str]) -> list[str]:
-    """The arguments with ``live`` put in front where options come without a command."""
+    """Insert ``live`` if the arguments begin with an option; join ``bench report`` and the like."""
     own = {"-h", "--help", "--version"}
     if not argv or (argv[0].startswith("-") and argv[0] not in own):
         return ["live", *argv]
@@ -119,10 +119,10 @@ def with_command(argv: Sequence[str]) -> list[str]:
 
 
 def _needs_root(args: argparse.Namespace) -> bool:
-    """Whether the command measures this machine or marks: it gives root up itself."""
+    """Whether the command measures this machine or sets a mark; it then drops root itself."""
     looks = {"live", "text", "json", "serve", "record", "doctor"}
     name = args.command.name
-    if getattr(args, "hosts", None):  # ssh is the caller's
+    if getattr(args, "hosts", None):  # ssh runs as the caller
         return False
     return name in {"mark", "bench"} or (name in looks and getattr(args, "file", None) is None)
 
@@ -135,7 +135,7 @@ def _unrecognized(command: str, words: Sequence[str]) -> IohError:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``ioh``; returns the exit status, see ExitCode."""
+    """Run ``ioh`` and return its exit status, see ExitCode."""
     fill_standard_streams()
     try:
         try:

@@ -1,4 +1,4 @@
-"""``ioh bench``: run storage tests with fio, watch every layer meanwhile, judge each result."""
+"""``ioh bench``: run fio tests, watch every layer during each test, judge each result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _CLEAR = "\r\x1b[K"
 _MAX_CHARS = 79
 _WEEK_S = 604_800.0
-_INTERVALS_S = 3.0  # until then the recording has some
+_INTERVALS_S = 3.0  # after this time the recording has intervals to show
 
 
 def _block(text: str) -> int:
-    """An argparse type: a block size; as in fio.sh a bare number is KB."""
+    """An argparse type: a block size; a bare number is KB, as in fio.sh."""
     from ioh.bench.plans import size_of
 
     try:
@@ -39,42 +39,43 @@ def _block(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-SUMMARY = "test storage with fio, watch every layer meanwhile, and judge each result"
+SUMMARY = "test storage with fio, watch every layer during the tests, judge each result"
 EXAMPLES = """\
-  sudo ioh bench /mnt/data                  the plan "database", in a file made there and removed
-  sudo ioh bench /mnt/data --plan card      just what the report card needs, in 3 minutes
-  ioh bench --plans                         all plans, with the time each takes
+  sudo ioh bench /mnt/data                  plan "database", in a work file that is then removed
+  sudo ioh bench /mnt/data --plan card      only what the report card needs, in 3 minutes
+  ioh bench --plans                         all plans, with their durations
   sudo ioh bench /mnt/data -t randread -u 16 -s 30 -m 4096
-  sudo ioh bench -r /dev/sdb -t randread    a raw device; it is only read
-  sudo ioh bench --job my.fio               anybody's fio job, watched and judged
+  sudo ioh bench -r /dev/sdb -t randread    a raw device, only read
+  sudo ioh bench --job my.fio               any fio job, watched and judged
   sudo ioh bench /mnt/data --like run.ioh --span "load begins" "load ends"
   sudo ioh bench --resume bench-db01-2026-11-23-101500
 
-Only a result that is the storage's own is "ok"; of any other the line says why not. Without root
-ioh watches /proc only. fio runs with your rights, under sudo too."""
+A result is "ok" only if it shows the speed of the storage itself; otherwise its line says why it
+does not. Without root, ioh watches only /proc. fio runs with your rights, even under sudo."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    what = "a directory on the storage"
+    what = "a directory on the storage to test"
     parser.add_argument("target", nargs="?", default="", metavar="DIRECTORY", help=what)
     add = parser.add_argument_group("what to run").add_argument
-    what = "a plan's name, or its TOML file"
+    what = "name of a plan, or a TOML file (default: database)"
     add("--plan", metavar="PLAN", default="database", help=what)
-    add("--plans", action="store_true", help="list the plans and end")
-    add("--job", metavar="FILE", help="a fio job file instead of a plan")
-    add("--like", metavar="FILE", help="make the job from a recording's own mix")
-    what = "with --like: from A to B, as for ioh replay (default: all of it)"
+    add("--plans", action="store_true", help="list the plans and exit")
+    add("--job", metavar="FILE", help="run this fio job file instead of a plan")
+    add("--like", metavar="FILE", help="build the job from the I/O mix of this recording")
+    what = "with --like: only from A to B, as for ioh replay (default: all of it)"
     add("--span", nargs=2, metavar=("A", "B"), help=what)
-    parser.add_argument("--no-tui", action="store_true", help="print lines, not the screen")
-    add("--resume", metavar="DIRECTORY", help="go on with an earlier bench")
+    what = "print text instead of the screen"
+    parser.add_argument("--no-tui", action="store_true", help=what)
+    add("--resume", metavar="DIRECTORY", help="continue an earlier bench")
     _add_changes(parser)
     add_bands(parser)
     add = parser.add_argument_group("files and devices").add_argument
-    add("-o", dest="output", metavar="DIRECTORY", help="keep the results there")
-    what = "raw devices, to read"
+    add("-o", dest="output", metavar="DIRECTORY", help="write the results to this directory")
+    what = "raw devices to test; they are only read"
     add("-r", dest="raw", metavar="DEVICE", nargs="+", default=[], help=what)
-    what = "write work files or devices in full first"
+    what = "first write the work files or devices in full"
     add("-y", dest="anew", action="store_true", help=what)
     add("-x", "--keep", dest="keep", action="store_true", help="keep the work files")
     add(
@@ -83,28 +84,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="write to this raw device: sdb, or sdb:ext4 where it carries ext4",
+        help="allow writes to this raw device: sdb, or sdb:ext4 if it holds ext4",
     )
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("changes to the plan (as in fio.sh)").add_argument
     count = number(digits, 1, 999_999_999, "a number above 0")
-    what = "only these tests: randread,write"
+    what = "only these tests, such as randread,write"
     add("-t", dest="kinds", metavar="KINDS", default="", help=what)
-    add("-s", dest="test_s", metavar="SECONDS", type=count, help="time of each test")
+    add("-s", dest="test_s", metavar="SECONDS", type=count, help="duration of each test")
     add("-m", dest="megabytes", metavar="MEGABYTES", type=count, help="size of the work file")
-    add("-u", dest="users", metavar="USERS", type=count, help="only so many users")
-    what = "only this block size, or 512b, 1m"
+    add("-u", dest="users", metavar="USERS", type=count, help="only this number of users")
+    what = "only this block size; with a unit: 512b, 1m"
     add("-l", dest="block", metavar="KB", type=_block, help=what)
-    add("-i", dest="own_files", action="store_true", help="a file for each user")
+    add("-i", dest="own_files", action="store_true", help="one file per user")
     add("-n", dest="runs", metavar="N", type=count, help="runs of each test")
-    what = "the plan's first test alone, so many operations a second, until Ctrl-C"
+    what = "only the plan's first test, at this many operations per second, until Ctrl-C"
     add("--endless", metavar="IOPS", type=count, help=what)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the tests and print a line for each."""
+    """Run the tests, print a line for each, return the exit status."""
     if args.plans:
         write_stdout(_plans())
         return ExitCode.OK
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     asked = _asked(args)
     progress = _Progress(with_screen=not args.no_tui and has_terminal(stdin_is_pipe=False))
     with Ending() as ending, contextlib.closing(progress):
-        ending.stop = lambda: None  # looked at between two waits
+        ending.stop = lambda: None  # is_stopped() reads ending.received
 
         def is_stopped() -> bool:
             progress.tick()
@@ -127,18 +128,18 @@ def run(args: argparse.Namespace) -> int:
         except StoppedError:
             progress.close()
             where = shlex.quote(printable(str(progress.directory)))
-            progress.say(f"ended; go on with: ioh bench --resume {where}")
+            progress.say(f"stopped; continue with: ioh bench --resume {where}")
             return ExitCode.INTERRUPTED if progress.is_interrupted else ending.code
         except OSError as error:
-            cause = f"the results cannot be kept: {printable(error.strerror or str(error))}"
-            raise IohError(cause, "Make room, and go on with --resume") from error
+            cause = f"cannot write the results: {printable(error.strerror or str(error))}"
+            raise IohError(cause, "Free some space, then continue with --resume") from error
         progress.close()
         _judge(directory, args, progress)
     return ExitCode.OK
 
 
 def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> None:
-    """The card on stdout, the page into the directory."""
+    """Print the card, and write the page to the directory."""
     from ioh.bench.card import card_text
     from ioh.bench.page import FILE_NAME
     from ioh.bench.results import load
@@ -148,15 +149,13 @@ def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> No
     if any(cell.grades[0].latency_ms is not None for cell in card.cells):
         write_stdout("\n" + "\n".join(card_text(card, results.conditions.host)) + "\n")
     write_html(results, card, directory / FILE_NAME)
-    progress.say(
-        f"all results are in {shlex.quote(printable(str(directory)))}; look at {FILE_NAME}"
-    )
+    progress.say(f"all results are in {shlex.quote(printable(str(directory)))}; open {FILE_NAME}")
 
 
 def _plans() -> str:
     from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, seconds_of, specs_of
 
-    lines = [f"{'plan':<10} {'tests':>5} {'minutes':>8}  {'file':>5}  what it is"]
+    lines = [f"{'plan':<10} {'tests':>5} {'minutes':>8}  {'file':>5}  description"]
     for name in BUILT_IN:
         plan, _ = read_plan(name)
         specs = specs_of(plan, PlanChanges())
@@ -175,10 +174,10 @@ def _asked(args: argparse.Namespace) -> Asked:
     for is_wrong, cause in (
         (args.raw and args.target, "give a directory or -r with devices, not both"),
         (not any(what), "give a directory on the storage to test"),
-        (args.span and not args.like, "--span is for --like"),
+        (args.span and not args.like, "--span needs --like"),
         (
             sum(map(bool, (args.like, args.job, args.resume))) > 1,
-            "give one of --job, --like and --resume",
+            "--job, --like and --resume exclude each other",
         ),
         (args.like and args.raw, "--like needs a directory"),
     ):
@@ -210,9 +209,9 @@ def _asked(args: argparse.Namespace) -> Asked:
 
 
 class _Progress:
-    """A line a test on stdout; what happens now on stderr, where that is a terminal, or the screen.
+    """Prints one line per test on stdout; shows the progress on a stderr terminal or the screen.
 
-    With the screen, lines come once it is closed; ``is_interrupted``: it was left by Ctrl-C.
+    While the screen is shown, lines are held back.  ``is_interrupted``: Ctrl-C closed the screen.
     """
 
     def __init__(self, *, with_screen: bool) -> None:
@@ -230,7 +229,7 @@ class _Progress:
         self._last = ""
 
     def began(self, results: Results, directory: Path) -> None:
-        """The tests begin."""
+        """Print how many tests are left, and where the results go."""
         from ioh.bench.plans import seconds_of
 
         self.directory = directory
@@ -244,7 +243,7 @@ class _Progress:
         self.say(f"{tests}{about}; results go to {printable(str(directory))}")
 
     def finished(self, test: Test) -> None:
-        """A test is over: its line, and what was found meanwhile."""
+        """Print the line of a finished test."""
         from ioh.bench.plans import seconds_of
         from ioh.bench.table import HEAD, test_lines
 
@@ -257,13 +256,13 @@ class _Progress:
         self._put(sys.stdout, "\n".join([*lines, *test_lines(test)]) + "\n")
 
     def doing(self, name: str, seconds: float) -> None:
-        """Something begins."""
+        """Note the step that begins, and its expected duration (0: not known)."""
         self._name, self._seconds, self._began = name, seconds, time.monotonic()
         self._recorded_since = self._recorded_since or self._began
         self.tick()
 
     def tick(self) -> None:
-        """Show how far it is."""
+        """Update the progress line; open or close the screen."""
         if not self._name:
             return
         now = time.monotonic()
@@ -287,12 +286,12 @@ class _Progress:
             self._write(f"{_CLEAR}{text[:_MAX_CHARS]}")
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print a message on a separate line of stderr."""
         self._clear()
         self._put(sys.stderr, f"ioh: {text}\n")
 
     def close(self) -> None:
-        """Leave the screen, if there is one, and print what it hid."""
+        """Close the screen, if open, and print the lines held back."""
         if self._screen is None:
             return
         self._screen.close()
@@ -316,6 +315,6 @@ class _Progress:
 
     @staticmethod
     def _write(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a closed terminal ends no bench
+        with contextlib.suppress(OSError, ValueError):  # a closed terminal must not end the bench
             sys.stderr.write(text)
             sys.stderr.flush()

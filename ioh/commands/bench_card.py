@@ -1,4 +1,4 @@
-"""``ioh bench card``: letters for a bench, or for fioparse's columns."""
+"""``ioh bench card``: grades for a bench, or for a CSV file with fioparse's columns."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pathlib import Path
 from ioh.commands.bench_report import add_bands, card_for
 from ioh.commands.output import write_stdout
 
-SUMMARY = "grade any results: a bench's, or a CSV file in fioparse's columns"
+SUMMARY = "grade the results of a bench, or of a CSV file with fioparse's columns"
 EXAMPLES = """\
   ioh bench card --from results.csv --bands classic
   ioh bench card --from results.csv --bands classic --csv
   ioh bench card --from bench-db01-2026-11-23-101500 --class nvme
 
-A CSV file does not say what storage it is of: give --class, unless the bands have but one."""
+A CSV file does not name its storage: give --class, unless the bands have only one class."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("--from", dest="file", metavar="FILE", required=True, help="a CSV file or a bench")
-    add("--csv", action="store_true", help="a line for each letter, as CSV")
+    what = "a CSV file, or the directory of a bench"
+    add("--from", dest="file", metavar="FILE", required=True, help=what)
+    add("--csv", action="store_true", help="print CSV, one line per grade")
     add_bands(parser)
 
 

@@ -6,15 +6,15 @@ import argparse
 
 from ioh.commands.output import write_stdout
 
-SUMMARY = "compare two benches, test by test, each change beside the spread of the runs"
+SUMMARY = "compare two benches test by test, each change next to the spread of the runs"
 EXAMPLES = """\
   ioh bench compare bench-db01-2026-11-20-101500 bench-db01-2026-11-23-101500"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("a", metavar="A", help="a directory that ioh bench made")
-    parser.add_argument("b", metavar="B", help="another one")
+    parser.add_argument("a", metavar="A", help="directory of a bench")
+    parser.add_argument("b", metavar="B", help="directory of another bench")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""``ioh bench report``: what is made of a bench's results, and how they are graded."""
+"""``ioh bench report``: print, export or grade the results of a bench."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from ioh.bench.grade import Card
     from ioh.bench.results import Results
 
-SUMMARY = "report again what a bench found, from the files it kept"
+SUMMARY = "print the report of an earlier bench again, from its files"
 EXAMPLES = """\
   ioh bench report bench-db01-2026-11-23-101500
   ioh bench report DIRECTORY --html report.html --bands classic
-  ioh bench report DIRECTORY --csv > results.csv      in fioparse's columns
+  ioh bench report DIRECTORY --csv > results.csv      with fioparse's columns
 
 It needs no root and measures nothing."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("directory", metavar="DIRECTORY", help="as ioh bench made it")
+    parser.add_argument("directory", metavar="DIRECTORY", help="directory of the bench")
     add = parser.add_mutually_exclusive_group().add_argument
-    add("--html", metavar="FILE", help="write the page with charts")
-    add("--csv", action="store_true", help="fioparse's columns, of the tests that are ok")
-    add("--json", action="store_true", help="everything as JSON")
+    add("--html", metavar="FILE", help="write an HTML page with charts")
+    add("--csv", action="store_true", help="print fioparse's columns of the tests that are ok")
+    add("--json", action="store_true", help="print everything as JSON")
     add_bands(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print or write it."""
+    """Print the report, or write the page."""
     from ioh.bench.card import card_text
     from ioh.bench.columns import to_csv
     from ioh.bench.families import panels_text
@@ -55,16 +55,16 @@ def run(args: argparse.Namespace) -> None:
 
 
 def add_bands(parser: argparse.ArgumentParser) -> None:
-    """Declare by what letters are given."""
+    """Declare the grades' options."""
     add = parser.add_argument_group("the report card").add_argument
-    what = "today, classic, or a TOML file (today)"
+    what = "limits of the grades: today, classic, or a TOML file (default: today)"
     add("--bands", metavar="BANDS", default="today", help=what)
-    what = "hdd, sata_ssd, nvme, cloud or nfs (default: what was measured)"
+    what = "class of storage: hdd, sata_ssd, nvme, cloud or nfs (default: as detected)"
     add("--class", dest="storage", metavar="CLASS", default="", help=what)
 
 
 def check_bands(args: argparse.Namespace) -> None:
-    """Refuse, by IohError, bands or a class of storage that do not exist, before all else."""
+    """Raise IohError early if the bands or the class of storage do not exist."""
     from ioh.bench.grade import chosen_class, read_bands
 
     bands = read_bands(args.bands)
@@ -73,7 +73,7 @@ def check_bands(args: argparse.Namespace) -> None:
 
 
 def card_for(results: Results, bands_name: str, class_name: str) -> Card:
-    """The card of a bench; by the classic bands where the class is neither given nor known."""
+    """The card of a bench; with the classic bands if the class is neither given nor detected."""
     from ioh.bench.grade import card_of, chosen_class, class_of, measured_of, read_bands
 
     bands = read_bands(bands_name)
@@ -84,7 +84,7 @@ def card_for(results: Results, bands_name: str, class_name: str) -> Card:
 
 
 def write_html(results: Results, card: Card, path: Path) -> None:
-    """Write the page.  IohError: it cannot be written."""
+    """Write the HTML page.  IohError: it cannot be written."""
     from ioh.bench.files import write_file
     from ioh.bench.page import render_page
 
@@ -93,4 +93,4 @@ def write_html(results: Results, card: Card, path: Path) -> None:
         write_file(path, page, 0o644)
     except OSError as error:
         cause = f"cannot write {printable(str(path))}: {error.strerror}"
-        raise IohError(cause, "Give another file, or make room") from None
+        raise IohError(cause, "Give another file, or free some space") from None

@@ -1,6 +1,6 @@
-"""The screen while a bench runs: ``ioh replay`` of its recording, in a process of its own.
+"""The screen while a bench runs: ``ioh replay`` of its recording, in a separate process.
 
-However that process ends, the bench goes on.
+The bench continues however that process ends.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from ioh.model.printable import printable
 
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "replay")
-_MAX_BYTES = 4096  # less than what a pipe takes in one piece
+_MAX_BYTES = 4096  # longer lines are cut
 _END_S = 5.0
 
 
 class BenchScreen:
-    """The screen over a recording that has begun and goes on, with one more line."""
+    """The screen of a running recording, with one extra line of text."""
 
     def __init__(self, recording: Path) -> None:
         theirs, self._fd = os.pipe()
@@ -32,18 +32,18 @@ class BenchScreen:
         os.close(theirs)
 
     def line(self, text: str) -> None:
-        """What its line says from now on."""
+        """Set the text of the extra line."""
         if text != self._shown:
-            with contextlib.suppress(OSError):  # it reads late, or is gone
+            with contextlib.suppress(OSError):  # the pipe is full, or the screen has ended
                 os.write(self._fd, text.encode()[:_MAX_BYTES] + b"\n")
                 self._shown = text
 
     def ended(self) -> int | None:
-        """Its exit status, once the user has left it."""
+        """The screen's exit status; None while it runs."""
         return self._process.poll()
 
     def close(self) -> None:
-        """End it: it ends where its line does, and gives the terminal back."""
+        """End the screen: it restores the terminal and exits when the pipe closes."""
         os.close(self._fd)
         try:
             self._process.wait(_END_S)
@@ -53,7 +53,7 @@ class BenchScreen:
 
 
 def line_from(fd: int) -> Callable[[], str]:
-    """What reads the newest line from a pipe, without waiting; ends the screen with the pipe."""
+    """Return a non-blocking reader of a pipe's newest line; it ends the screen with the pipe."""
     os.set_blocking(fd, False)
     newest = ""
 

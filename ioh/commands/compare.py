@@ -1,4 +1,4 @@
-"""``ioh compare``: two recordings, or two spans of one, side by side."""
+"""``ioh compare``: two recordings, or two parts of one, side by side."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EXAMPLES = """\
   ioh compare run.ioh run.ioh --from "run 1 starts" --to "run 1 ends" \\
       --from-b "run 2 starts" --to-b "run 2 ends"
 
-B - A and % are the change from A to B. The parts may differ in length: rates are per second,
-histograms per 10,000 operations."""
+"B - A" and "%" are the change from A to B. The parts may differ in length: rates are per
+second, histograms per 10,000 operations."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--to-b", "end_b", "end of B's part"),
     ):
         group.add_argument(option, dest=dest, metavar="M", type=moment, help=what)
-    add("--all", action="store_true", help="every kind of operation")
-    add("--utc", action="store_true", help="times in UTC, not local time")
+    add("--all", action="store_true", help="show every kind of operation")
+    add("--utc", action="store_true", help="show times in UTC, not local time")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
 
     style = hist_style()
     begin_b, end_b = args.begin_b, args.end_b
-    if begin_b is None:  # where B begins by itself, A's end may be long before
+    if begin_b is None:  # with its own start, B must not get A's end, which may lie before it
         begin_b, end_b = args.begin, end_b or args.end
     span_b = Span(begin_b, end_b, args.utc)
     lines, found = [], []

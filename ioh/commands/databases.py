@@ -1,4 +1,4 @@
-"""Options about databases: a login, and which programs' functions are watched."""
+"""Options for databases: a login, and which functions of which programs to watch."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from ioh.model.printable import printable
 from ioh.pg.login import Login
 
 DATABASE_OPTIONS = ("pg", "pg_parameters", "functions", "function", "db_all")
-_HINT = "nm -D PROGRAM and nm PROGRAM list the functions that can be named"
+_HINT = "List the functions with: nm -D PROGRAM; nm PROGRAM"
 
 
 def add_database_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is seen of databases."""
+    """Declare the options."""
     add = parser.add_argument_group("databases").add_argument
     what = (
-        "log in to PostgreSQL, read-only, and show its statements, sessions and waits:"
-        " service=NAME, or what else psql takes (others see it in the list of processes)"
+        "log in to PostgreSQL, read-only, and show its statements, sessions and waits; DSN is"
+        " service=NAME or any connection string of psql (other users can see it in ps)"
     )
     add("--pg", metavar="DSN", help=what)
-    what = "show statements with their strings and numbers instead of ?"
+    what = "show the strings and numbers in statements instead of ?"
     add("--pg-parameters", action="store_true", help=what)
     what = (
-        "count the calls of a function of any program, and how long they take, as"
-        " operation OP of layer db; can be given more than once"
+        "count and time the calls of a function in any program, as operation OP of layer db;"
+        " can be given more than once"
     )
     form = "OP=PROGRAM:FUNCTION"
     add("--function", metavar=form, action="append", default=[], help=what)
     what = (
-        "the same from a file, as those in ioh/data/servers are; sqlite: of all programs"
+        "the same from a file in the format of ioh/data/servers; sqlite: all programs"
         " that use the system's SQLite"
     )
     add("--functions", metavar="FILE", action="append", default=[], help=what)
-    what = "count what happens for each row, buffer or light-weight lock, too, which costs more"
+    what = "also count events of each row, buffer and lightweight lock, which costs more"
     add("--db-all", action="store_true", help=what)
 
 
 def databases_from(args: argparse.Namespace) -> Login | None:
-    """Watch the servers and functions asked for; the login asked for.
+    """Configure layer db with the requested servers and functions; return the login, if any.
 
-    Call it before the probes' loader is started.  IohError: part of it is missing, or there is
-    no such program or function.
+    Call it before the probes' loader starts.  IohError: an option is missing, or there is no such
+    program or function.
     """
     is_alone = args.pg is None and args.pg_parameters
     refuse_if(is_alone, "--pg-parameters needs --pg", "Give --pg DSN too")
@@ -58,7 +58,7 @@ def _watch(args: argparse.Namespace) -> None:
     from ioh.layers.db import Db
 
     named = [parse_function(text) for text in args.function]
-    # Whoever names a program may read it, and it has what he names.
+    # The caller must be able to read the program, and the function must exist.
     for server, path in [(each, path) for each in named for path in each.binaries]:
         try:
             with Path(path).open("rb") as file:

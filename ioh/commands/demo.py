@@ -1,4 +1,4 @@
-"""``ioh demo``: a recording of all five layers that comes with ioh; no root, no kernel."""
+"""``ioh demo``: replay a bundled recording of an NFS client and its server; needs no root."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import run as print_text
 from ioh.model.errors import refuse_if
 
-# The mark on the screen's first interval: before it, 20 s long, only file systems are mounted.
+# The mark at which the screen starts; the 20 s before it only mount file systems.
 _FIRST_LOAD = "v4.2: random reads, O_DIRECT"
 
-SUMMARY = "show a recording of all five layers that comes with ioh; needs no root"
+SUMMARY = "replay a bundled recording of an NFS client and its server; needs no root"
 EXAMPLES = """\
-  ioh demo                          an NFS client and its server, again and again
+  ioh demo                          on the screen, in a loop
   ioh demo --speed 10               ten times as fast
   ioh demo --text -d all -t 60      its first minute as text
-  ioh demo --json -t 60             one JSON object a line
+  ioh demo --json -t 60             one JSON object per line
 
-Random reads, writes, a bad network, cached reads, quiet: fio on two machines in one, recorded
-for real. Text and JSON end with the recording."""
+It is a real recording of fio with client and server on one machine: random reads, writes, a bad
+network, cached reads, an idle phase. Text and JSON end with the recording."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_speed_argument(parser)
-    parser.add_argument("--seed", help=argparse.SUPPRESS)  # of the made-up load it once was
+    parser.add_argument("--seed", help=argparse.SUPPRESS)  # ignored; of the former synthetic load
     add = parser.add_mutually_exclusive_group().add_argument
     add("--text", action="store_true", help="print text")
     add("--json", action="store_true", help="print JSON lines")
@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the demo until its end, or until asked to end."""
+    """Show the demo; return the exit status."""
     if args.json:
         hint = "Leave it out, or give --text"
-        refuse_if(args.sections, "-d is for text: JSON has everything", hint)
+        refuse_if(args.sections, "-d works only with text: JSON has everything", hint)
         from ioh.commands.json import run as print_json
 
         return print_json(args, speed=args.speed)

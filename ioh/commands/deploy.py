@@ -1,4 +1,4 @@
-"""``ioh deploy``: a copy of this ioh at a host that has none, through ssh."""
+"""``ioh deploy``: copy this ioh to another host over ssh."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 _RIGHTS = {
     "root": "as root",
     "sudo": "through sudo -n",
-    "none": "which only root can: neither you nor sudo -n there; without them /proc alone",
+    "none": "needs root, and you have neither root nor sudo -n there; without them only /proc",
 }
 
 
-SUMMARY = "put a copy of this ioh on another host, through ssh"
+SUMMARY = "copy this ioh to another host over ssh"
 EXAMPLES = """\
   ioh deploy db01
   ioh deploy admin@db01:2222 --yes
 
-Says first what it will do there, and asks. Afterwards: ioh --host db01"""
+It first shows what it will do there, and asks. Then use it with: ioh --host db01"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("host", metavar="HOST", help="a name for ssh, user@name, name:port")
+    parser.add_argument("host", metavar="HOST", help="an ssh host, user@host or host:port")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Copy, set up, and prove that it runs."""
+    """Copy ioh, set it up, and check that it runs."""
     from ioh.hosts.deploy import look, make_copy, send, set_up
     from ioh.hosts.ssh import check_host
 
     host = check_host(args.host)
-    cause = "ioh deploy asks before it changes a host, and there is no terminal"
-    refuse_if(not args.yes and not sys.stdin.isatty(), cause, "Answer with --yes")
+    cause = "ioh deploy asks before it changes a host, but stdin is not a terminal"
+    refuse_if(not args.yes and not sys.stdin.isatty(), cause, "Give --yes")
     copy = make_copy()
     there = look(host, copy.name)
     write_stdout(_plan(host, copy, there))
-    if not args.yes and not agrees("Go on?"):
+    if not args.yes and not agrees("Continue?"):
         say("nothing was done")
         return
     if not there.is_there:
@@ -59,14 +59,14 @@ def _plan(host: str, copy: Copy, there: There) -> str:
     size = f"{copy.files} files, {copy.size_bytes / 1e6:.1f} MB"
     copies = f"copies {size}, to {there.folder}"
     if there.is_there:
-        copies = f"copies nothing: {there.folder} is there already"
+        copies = f"copies nothing: {there.folder} already exists"
     return f"""\
-At {printable(host)}, ioh deploy
+On {printable(host)}, ioh deploy
 - {copies}
-- runs ioh.sh --setup there, which installs what is missing of Python, its venv and bcc with
+- runs ioh.sh --setup there, which installs missing packages of Python, venv and bcc with
   apt-get, dnf or zypper ({_RIGHTS[there.rights]}),
-  and makes a virtual environment in that directory, with packages from PyPI
-- makes {there.folder.rpartition("/")[0]}/current lead to it
+  and creates a virtual environment in that directory, with packages from PyPI
+- points the link {there.folder.rpartition("/")[0]}/current to it
 """
 
 
@@ -76,7 +76,7 @@ def _result(host: str, there: There, version: str) -> str:
     name = printable(shlex.quote(host))
     command = shlex.quote(shlex.join(words))
     return f"""\
-{printable(host)} has {printable(version, 80)}. Use it:
+{printable(host)} now has {printable(version, 80)}. Use it with:
   ioh text --host {name} --remote-command {command}
-or, where no other ioh is on the PATH there: ioh text --host {name}
+or, if no other ioh is on the PATH there: ioh text --host {name}
 """

@@ -1,4 +1,4 @@
-"""``ioh doctor``: what works on this host, why not what does not, and what ioh costs now."""
+"""``ioh doctor``: what works on this host, what does not and why, and what ioh costs now."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _COST_S = 3.0
 _MARK = {"ok": "ok  ", "no": "NO  ", "wait": "... ", "note": "note"}
 
 
-SUMMARY = "check what works on this host, why the rest does not, and what ioh costs now"
+SUMMARY = "check what works on this host, what does not and why, and what ioh costs now"
 EXAMPLES = """\
   sudo ioh doctor
 
-Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines say why),
-or not yet."""
+Exit status 0: all layers are measured by BPF; 3: at least one is not, or not yet (see the lines
+that begin with NO or "...")."""
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    """Doctor has no options."""
 
 
 def run(_: argparse.Namespace) -> int:
-    """Look, attach every layer, measure for a moment, print."""
+    """Check the host, attach all layers, measure for 3 s; return the exit status."""
     from ioh.live.source import LiveSource
 
     uname = os.uname()
@@ -43,7 +43,7 @@ def run(_: argparse.Namespace) -> int:
     kernel = printable(f"{uname.sysname} {uname.release} {uname.machine}")
     write_stdout(f"ioh {__version__} on {kernel}, Python {python}\n")
     source = LiveSource(None, Filters(), 1.0)
-    # Facts first: they need the privilege that the source gives away when it starts.
+    # First: this needs the privileges that the source drops when it starts.
     from ioh.bpf.checkup import read_bpf_facts
     from ioh.commands.doctor_verdicts import judge_bpf, judge_host, judge_layers
     from ioh.rights.sandbox import held
@@ -66,11 +66,11 @@ def run(_: argparse.Namespace) -> int:
 def _print(verdicts: list[HostCheck]) -> None:
     for verdict in verdicts:
         line = f"{_MARK[verdict.state]}  {verdict.subject:<12} {printable(verdict.detail)}"
-        write_stdout(line + (f"\n      fix:         {verdict.mend}\n" if verdict.mend else "\n"))
+        write_stdout(line + (f"\n      fix:         {verdict.fix}\n" if verdict.fix else "\n"))
 
 
 def _cost(source: LiveSource) -> str:
-    """ioh's own CPU and memory, and its probes' CPU, over a few seconds of this very load."""
+    """The line with the CPU time and memory of ioh and its probes, measured over _COST_S."""
     with source.counting_run_time() as run_time_ns:
         wall, own, probes = time.monotonic(), time.process_time(), run_time_ns()
         while time.monotonic() - wall < _COST_S:
@@ -86,7 +86,7 @@ def _cost(source: LiveSource) -> str:
     )
     return (
         f"ok    cost now     ioh {own_pct:.2f} % of a core, its probes {probes_pct} "
-        f"(at the present load), {_resident_mb():.0f} MB resident\n"
+        f"(at the current load), {_resident_mb():.0f} MB resident\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the facts of a host mean for ioh: pure functions from facts to sentences."""
+"""Verdicts of ``ioh doctor``: pure functions from facts about the host to sentences."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ State = Literal["ok", "no", "wait", "note"]
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """One line of ``ioh doctor``: what was looked at, how it is, and how to mend it."""
+    """One line of ``ioh doctor``: what was checked, the result, and how to fix it."""
 
     state: State
     subject: str
     detail: str
-    mend: str = ""
+    fix: str = ""
 
 
 _ok, _no, _note = (partial(HostCheck, state) for state in ("ok", "no", "note"))
 
 
 def judge_bpf(facts: BpfFacts) -> list[HostCheck]:
-    """Each thing that BPF layers need, in the order in which one would mend them."""
+    """What the BPF layers need, in the order in which to fix it."""
     verdicts = [_privilege(facts), _bcc(facts)]
     if facts.has_libbpf:
         verdicts.append(_ok("libbpf", "found"))
@@ -41,12 +41,12 @@ def judge_bpf(facts: BpfFacts) -> list[HostCheck]:
         kernel = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 11 and later have it)"
         verdicts.append(_no("BTF", "no /sys/kernel/btf/vmlinux", kernel))
     else:
-        size = f"{facts.btf_bytes / 1e6:.1f} MB at /sys/kernel/btf/vmlinux; no headers needed"
+        size = f"{facts.btf_bytes / 1e6:.1f} MB in /sys/kernel/btf/vmlinux; no headers needed"
         verdicts.append(_ok("BTF", size))
     if not facts.knows_machine:
-        verdicts.append(_no("machine", f"{facts.machine}: system call numbers unknown to ioh"))
+        verdicts.append(_no("machine", f"ioh does not know the system calls of {facts.machine}"))
     if facts.lockdown == "confidentiality":
-        why = "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory"
+        why = "kernel lockdown 'confidentiality' does not let BPF read kernel memory"
         verdicts.append(_no("lockdown", why, "boot with lockdown=integrity"))
     return verdicts
 
@@ -64,27 +64,28 @@ def _bcc(facts: BpfFacts) -> HostCheck:
     if facts.bcc is not None:
         return _ok("bcc", f"version {facts.bcc}")
     if "has no attribute" in facts.bcc_error:
-        why = "the module called bcc is another program (PyPI's bcc)"
+        why = "the Python module bcc is another program (PyPI's bcc)"
         return _no("bcc", why, "pip uninstall bcc; apt-get install python3-bpfcc")
-    mend = "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)"
-    return _no("bcc", facts.bcc_error, mend)
+    fix = "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)"
+    return _no("bcc", facts.bcc_error, fix)
 
 
 def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:
-    """How each layer was attached, and what it lacks."""
+    """How each layer is measured, and what is missing."""
     verdicts = []
     for attached in layers:
         name = f"layer {attached.layer.spec.name}"
         if not attached.is_wanted:
-            verdicts.append(_note(name, f"{attached.layer.idle}; attached when that changes"))
+            detail = f"{attached.layer.idle}; ioh attaches its probes when that changes"
+            verdicts.append(_note(name, detail))
         elif attached.why_proc == COMPILING:
-            detail = f"{COMPILING}: this machine is slow, or busy; /proc until then"
+            detail = f"{COMPILING}: this machine is slow or busy; measured from /proc until then"
             verdicts.append(HostCheck("wait", name, detail))
         elif attached.why_proc:
             verdicts.append(_no(name, f"from /proc only: {attached.why_proc}", attached.hint))
         else:
             points = ", ".join(sorted(set(attached.points.values())))
-            events = points or "servers, as they are found"
+            events = points or "each server when it is found"
             took_s = attached.attach_seconds or 0.0
             verdicts.append(_ok(name, f"attached in {took_s:.2f} s: {events}"))
             for event, gives in attached.missing.items():
@@ -95,7 +96,7 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:
 
 
 def judge_host(host: HostSample) -> list[HostCheck]:
-    """What the screen's header can show."""
+    """Whether the kernel counts the I/O pressure that the screen's header shows."""
     if host.psi_io_some_us_total is None:
         return [_note("I/O pressure", "the kernel does not count it (PSI)", "boot with psi=1")]
     return [_ok("I/O pressure", "counted by the kernel (PSI)")]

@@ -1,4 +1,4 @@
-"""``ioh explain``: what a rule watches, its thresholds and their reasons, its limits."""
+"""``ioh explain``: what a rule watches, its thresholds with reasons, its limits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _WIDTH = 80
 SUMMARY = "explain a rule: what it watches, its thresholds, possible false alarms"
 EXAMPLES = """\
   ioh explain                     every rule, one line each
-  ioh explain fragmentation       all about one
+  ioh explain fragmentation       everything about one rule
 
-A rule is changed in ~/.config/ioh/findings.toml, or --findings-config FILE:
+Change a rule in ~/.config/ioh/findings.toml, or --findings-config FILE:
   [fragmentation]
   ratio_min = 4
   [caching]
@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     what = "name of the rule; without one, list all rules"
     add("rule", nargs="?", metavar="RULE", help=what)
-    add("--findings-config", metavar="FILE", help="show thresholds as this file has them")
+    add("--findings-config", metavar="FILE", help="show the thresholds set in this file")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print it."""
+    """Print the rules, or one rule."""
     from ioh.findings.config import read_config
     from ioh.findings.rule import all_rules
 
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterator[str]:
-    """All there is to say about a rule, with the thresholds in force."""
-    yield f"{rule.name}: {rule.title}" + (" (switched off)" if is_off else "")
+    """Lines that describe a rule, with the thresholds ``limits``."""
+    yield f"{rule.name}: {rule.title}" + (" (disabled)" if is_off else "")
     yield ""
     for heading, text in facts(rule):
         yield from textwrap.wrap(
@@ -79,12 +79,12 @@ def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterat
 
 
 def facts(rule: Rule) -> Iterator[tuple[str, str]]:
-    """What there is to say about a rule besides its thresholds: heading and text."""
+    """Heading and text of everything about a rule except its thresholds."""
     layers = dict.fromkeys((*rule.needs, *rule.probed))
     needs = ", ".join(f"{name} (BPF)" if name in rule.probed else name for name in layers)
     yield "watches", rule.watches
     yield "reads", rule.sources
-    yield "needs", f"layers {needs}" if needs else "nothing in particular"
+    yield "needs", f"layers {needs}" if needs else "no particular layer"
     yield "cannot see", rule.blind
     yield "false alarm", rule.false_alarm
     yield "wrong if", f"{rule.wrong_if}: {rule.check}"

@@ -1,4 +1,4 @@
-"""``ioh export``: a recording for other programs."""
+"""``ioh export``: a recording in formats of other programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ioh.model.printable import printable
 
 SUMMARY = "write a recording as CSV, JSON lines, OpenMetrics or Parquet"
 EXAMPLES = """\
-  ioh export run.ioh > run.csv                              one number a line
+  ioh export run.ioh > run.csv                              one number per line
   ioh export run.ioh -c 60 --layers block > minutes.csv     minute by minute
   ioh export run.ioh --format jsonl > run.jsonl
   ioh export run.ioh --format openmetrics > run.om
   promtool tsdb create-blocks-from openmetrics run.om data/
   ioh export run.ioh --format parquet -o run.parquet        for DuckDB, pandas, Spark
 
-csv columns: time, layer, op, metric, value; unknown numbers have no line. openmetrics holds
-running totals and histograms, as Prometheus wants them. parquet has a row for each time, host,
-layer, part and op, with its histogram; it needs the Python library pyarrow."""
+csv has the columns time, layer, op, metric and value; unknown numbers have no line.
+openmetrics has running totals and histograms, the form that Prometheus needs.
+parquet has one row per time, host, layer, part and op, with its histogram; it needs pyarrow."""
 
 
 def _csv(args: argparse.Namespace) -> int:
@@ -86,20 +86,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
     add("--format", choices=tuple(_EXPORTS), default="csv", help="output format (default: csv)")
-    add("-o", dest="output", metavar="FILE", help="a new file instead of stdout")
+    add("-o", dest="output", metavar="FILE", help="write to this new file instead of stdout")
     add_interval_arguments(parser, top=10, recorded=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write it to stdout, or to a new file."""
     given = {
-        "--top: {} has no breakdowns": args.has_top,
-        "--findings-config: {} has no findings": args.findings_config is not None,
+        "--top has no effect: {} has no breakdowns": args.has_top,
+        "--findings-config has no effect: {} has no findings": args.findings_config is not None,
     }
     for cause, is_given in given.items():
         is_wrong = is_given and args.format != "jsonl"
         refuse_if(is_wrong, cause.format(args.format), "Give --format jsonl")
     is_shown = args.format == "parquet" and not args.output and sys.stdout.isatty()
-    refuse_if(is_shown, "Parquet is not for a terminal", "Give -o FILE")
+    refuse_if(is_shown, "Parquet is binary data and stdout is a terminal", "Give -o FILE")
     with stdout_into(args.output):
         return _EXPORTS[args.format](args)

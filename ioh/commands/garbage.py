@@ -1,4 +1,4 @@
-"""How seldom a command looks through its memory for cyclic garbage."""
+"""How often Python's garbage collector runs in a command."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-# Objects made and not freed; 700 by default.  Live is for days: less is left lying about.
+# Collect after this many net allocations; Python's default is 700.  Live runs last for days, so
+# they collect more often.
 _EVERY, _EVERY_LIVE = 50_000, 10_000
 
 
 @contextlib.contextmanager
 def few_collections(*, is_live: bool = False) -> Iterator[None]:
-    """Look for it seldom: samples and recordings have many values, and no cycles.
-
-    What is there already is never looked through.
-    """
+    """Collect rarely, and never what exists already: samples have many values and no cycles."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(_EVERY_LIVE if is_live else _EVERY, *before[1:])
@@ -28,7 +26,7 @@ def few_collections(*, is_live: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_garbage() -> Iterator[None]:
-    """What is made meanwhile stays: it is never looked through, now or later."""
+    """Never collect what is allocated in the block, neither now nor later."""
     gc.disable()
     try:
         yield

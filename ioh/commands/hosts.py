@@ -1,4 +1,4 @@
-"""Several machines as one: through ssh (``--host``), or out of a recording that holds them."""
+"""Several machines as one stack: over ssh (``--host``), or from a joined recording."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ioh.session.stream import Item
     from ioh.sinks.hosts import HostsSink
 
-# What the other ioh is asked for in the words of this one.
+# Options that the ioh on the other host gets unchanged.
 _HANDED_ON = ("pid", "comm", "cgroup", "device", "port", "layers")
 
 
@@ -43,18 +43,18 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--host`` and ``--remote-command``."""
     add = parser.add_argument_group("other machines").add_argument
     what = (
-        "this machine instead, through ssh: a name for ssh, user@name, name:port;"
-        " up to 8, as one stack"
+        "measure this host over ssh instead: an ssh host, user@host or host:port;"
+        " give it up to 8 times to show the hosts as one stack"
     )
     add("--host", dest="hosts", metavar="HOST", action="append", default=[], help=what)
-    what = "how ioh is called there (default: sudo -n ioh, ioh, or the copy of ioh deploy)"
+    what = "command that runs ioh there (default: sudo -n ioh, ioh, or the copy of ioh deploy)"
     add("--remote-command", metavar="COMMAND", help=what)
 
 
 def wants_hosts(args: argparse.Namespace) -> bool:
-    """Whether other machines are asked for.  IohError: --remote-command alone."""
+    """Whether ``--host`` was given.  IohError: ``--remote-command`` without it."""
     is_alone = args.remote_command is not None and not args.hosts
-    refuse_if(is_alone, "--remote-command is for --host", "Give --host HOST too")
+    refuse_if(is_alone, "--remote-command needs --host", "Give --host HOST too")
     return bool(args.hosts)
 
 
@@ -66,9 +66,9 @@ def print_intervals(
     speed: float | None = None,
     asks: bool = False,
 ) -> int:
-    """Print what ``args`` ask for: this machine, other ones, or a recording of one or of several.
+    """Print intervals of this machine, of other hosts, or of a recording; return the exit status.
 
-    Returns the exit status.  ``speed`` as of run_replay(), ``asks`` as of run_live().
+    ``speed`` as for run_replay(), ``asks`` as for run_live().
     """
     if "hosts" in args and wants_hosts(args):
         return _run_hosts(args, make_hosts_sink())
@@ -82,14 +82,14 @@ def print_intervals(
 
 
 def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
-    """Read the hosts asked for and print their intervals; returns the exit status.
+    """Print the intervals of the ``--host`` hosts; return the exit status.
 
     IohError: a name or an option is wrong, or no host can be read.
     """
     asked = _asked(args)
     from ioh.hosts.stack import HostStack
 
-    told = dict.fromkeys(args.hosts, "")  # why a host is lost, once for each reason
+    told = dict.fromkeys(args.hosts, "")  # host -> why it is lost, printed once per reason
     with Ending() as ending, HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
@@ -114,9 +114,9 @@ def _write_rounds(  # noqa: PLR0913
     cycle_s: float,
     remarks: Callable[[], str] = str,
 ) -> bool:
-    """Judge rounds, of any source, and print them to stdout, as long as ``args`` ask.
+    """Judge rounds and print them until ``-t`` is over; return whether there was any.
 
-    ``remarks`` gives what to print before the next one.  Returns whether there was any.
+    ``remarks`` returns what to print before the next round.
     """
     from ioh.playback.joined import with_own_pairs
 
@@ -142,7 +142,7 @@ def _write_rounds(  # noqa: PLR0913
 
 
 def show_hosts(args: argparse.Namespace) -> int:
-    """The screen over the hosts asked for; as _run_hosts()."""
+    """Show the screen for the ``--host`` hosts.  Status and errors as for _run_hosts()."""
     asked = _asked(args)
     from ioh.commands.screen import filters_text, show
 
@@ -163,32 +163,32 @@ def show_hosts(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    """What is asked of each host.  IohError: a name or an option is wrong."""
+    """What to request from each host.  IohError: a name or an option is wrong."""
     from ioh.hosts.host import Asked
     from ioh.hosts.ssh import check_host
 
     refuse_span(args)
     for name in args.hosts:
         is_twice = args.hosts.count(check_host(name)) > 1
-        refuse_if(is_twice, f"--host {printable(name)} is there twice", "Give each host once")
-    hint = f"Give {MAX_HOSTS} at most"
-    refuse_if(len(args.hosts) > MAX_HOSTS, f"{len(args.hosts)} hosts", hint)
+        refuse_if(is_twice, f"--host {printable(name)} is given twice", "Give each host once")
+    hint = f"Give at most {MAX_HOSTS}"
+    refuse_if(len(args.hosts) > MAX_HOSTS, f"{len(args.hosts)} hosts are too many", hint)
     for name in DATABASE_OPTIONS:
-        cause = f"--{name.replace('_', '-')} is for this machine, not for --host"
+        cause = f"--{name.replace('_', '-')} works only on this machine, not with --host"
         refuse_if(getattr(args, name), cause, "Leave it out")
     is_both = getattr(args, "file", None) is not None
-    refuse_if(is_both, "a recording and --host do not go together", "Give one of them")
+    refuse_if(is_both, "a recording and --host exclude each other", "Give one of them")
     cycle_s = args.cycle_s or 1.0
     choose = partial(choose_layers, args)
     return Asked(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
 
 
 def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:
-    """What the other ioh is asked for: a sample at least every second."""
+    """Arguments of the ioh on the other host; it samples at least once a second."""
     words = ["record", "-o", "-", "-c", f"{cycle_s / math.ceil(cycle_s):.6g}"]
     given = [(name, value) for name in _HANDED_ON if (value := getattr(args, name)) is not None]
     given += [("no-layer", value) for value in args.no_layer]
-    words += [f"--{name}={value}" for name, value in given]  # a value may begin as an option does
+    words += [f"--{name}={value}" for name, value in given]  # =: a value may begin with a dash
     return (*words, *(["--proc"] if args.proc else []))
 
 
@@ -206,7 +206,7 @@ def _run_joined(
 
     span = span_from(args)
     faults = {name: Faults() for name in names}
-    waiting: dict[str, None] = {}  # a mark of all hosts is one line
+    waiting: dict[str, None] = {}  # a mark that all hosts have is printed once
 
     def take(name: str, item: Item) -> None:
         faults[name].take(item)

@@ -18,11 +18,11 @@ EXAMPLES = """\
   ioh json --host db01 --host nfs01 | jq -c 'select(.pairs) | .pairs[]'
   ioh json --layers block,tcp | jq -c '[.time_unix_s, .layers.tcp.ops.in.bytes_per_s]'
 
-null is "not known", 0 is "measured none". An operation that occurred has `hist`:
+null means "not known", 0 means "measured none". An operation with a count above 0 has `hist`:
   for size, counts in zip(hist["size_edges_bytes"], hist["counts"]):
       for latency_us, n in zip(hist["latency_edges_us"], counts):
           print(f"{n} operations of at most {size} bytes and {latency_us} us")
-An edge of null stands for "larger"; a bucket reaches down to half of its edge."""
+An edge of null means "larger". A bucket covers the values from half of its edge to its edge."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
-    """Print JSON until asked to end, or a whole recording; all else as print_intervals()."""
+    """Print JSON; arguments, status and errors as for print_intervals()."""
     form = Form(lambda: JsonSink(args.top))
     return print_intervals(args, form, lambda: JsonHosts(args.top), speed=speed)

@@ -1,4 +1,4 @@
-"""``ioh`` and ``ioh live``: this machine now, on the screen, or as text where there is none."""
+"""``ioh`` and ``ioh live``: this machine on the screen, or as text without a terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EXAMPLES = """\
   sudo ioh                        every second, until Ctrl-C
   sudo ioh -c 5                   every five seconds
   sudo ioh --device nvme0n1       one device
-  ioh --proc                      without root: what /proc and sysfs know
-  ioh --host db01 --host nfs01    two machines as one stack, through ssh
-  sudo ioh --no-tui               text, as ioh text; also where stdout is no terminal"""
+  ioh --proc                      without root: only what /proc and sysfs report
+  ioh --host db01 --host nfs01    two machines as one stack, over ssh
+  sudo ioh --no-tui               text, as in ioh text; the default if stdout is not a terminal"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the layers until asked to end, or the bundled recording if that is wanted."""
+    """Show the layers, or the bundled recording if the user chooses it; return the status."""
     show = show_hosts if wants_hosts(args) else show_live
     if wants_screen(args):
         return show(args)

@@ -1,4 +1,4 @@
-"""``ioh mark``: a named moment in the recording that is under way."""
+"""``ioh mark``: add a named mark to a running recording."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ioh.model.printable import printable
 if TYPE_CHECKING:
     from ioh.session.marks import RunningRecording
 
-# All of it takes LIMIT_S at most.  A script starts `ioh record &` and marks at once: so long the
-# recording may take to be there, to begin, and each time to answer.
+# The whole command takes at most LIMIT_S.  A script may run `ioh record &` and mark immediately:
+# these are the times a recording may take to appear, to begin, and to answer each request.
 LIMIT_S, APPEAR_S, BEGIN_S, ANSWER_S = 2.0, 1.0, 1.2, 0.5
 POLL_S = 0.05
 
-SUMMARY = "put a named mark into the current recording"
+SUMMARY = "add a named mark to the running recording"
 EXAMPLES = """\
   ioh mark "fio run 3 starts"
   ioh mark --file run.ioh "cache dropped"     if several recordings run
 
-Afterwards: ioh replay run.ioh --from "fio run 3 starts"
-Only root and the user who records can do this."""
+Then: ioh replay run.ioh --from "fio run 3 starts"
+Only root and the user who records can add a mark."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("text", metavar="TEXT", help="what happens now")
-    parser.add_argument("--file", metavar="FILE", help="which recording, if there are several")
+    parser.add_argument("text", metavar="TEXT", help="text of the mark")
+    parser.add_argument("--file", metavar="FILE", help="which recording, if several run")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> None:
     from ioh.session.marks import why_not
 
     why = why_not(args.text)
-    refuse_if(why, f"this cannot be a mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
-    with own_rights():  # a recording of root's hears root alone; the file is only named
+    refuse_if(why, f"not a valid mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
+    with own_rights():  # root's recording answers only root; the file is never opened
         _mark(args)
 
 
@@ -51,33 +51,28 @@ def _mark(args: argparse.Namespace) -> None:
     began = time.monotonic()
     running = _running(args.file, began)
     if not running:
-        which = f" into {printable(args.file)}" if args.file else ""
-        cause = f"no recording{which} is under way, or none that you may mark"
-        raise IohError(cause, "Start one with: sudo ioh record; root's needs sudo to be marked")
-    names = ", ".join(_name(recording) for recording in running)
-    several = f"there are several recordings: {names}"
-    refuse_if(len(running) > 1, several, "Choose one with --file")
+        which = f" to {printable(args.file)}" if args.file else ""
+        cause = f"no recording{which} is running, or none that you may mark"
+        raise IohError(cause, "Start one with: sudo ioh record; use sudo to mark root's recording")
+    names = ", ".join(printable(x.file) or f"the recording of process {x.pid}" for x in running)
+    refuse_if(len(running) > 1, f"several recordings are running: {names}", "Choose with --file")
     (meant,) = running
     hint = waits = ""
     if not meant.answers:
-        why, hint = "it does not answer", "Check that process: it may be stopped"
+        why, hint = "it does not answer", "Check its process: it may be stopped"
     elif not meant.has_begun:
-        why, hint = "it has not started yet", "Try again: its probes are being compiled"
+        why, hint = "it has not started yet", "Try again: its probes are still being compiled"
     else:
         why, waits = send_mark(meant, args.text, began + LIMIT_S)
     if why:
-        cause = f"the mark was not made in {names}: {printable(why)}"
+        cause = f"the mark was not added to {names}: {printable(why)}"
         raise IohError(cause, hint)
-    later = f", as soon as it goes on: {printable(waits)}" if waits else ""
+    later = f", as soon as it resumes: {printable(waits)}" if waits else ""
     write_stdout(f"marked in {names}{later}\n")
 
 
-def _name(recording: RunningRecording) -> str:
-    return printable(recording.file) or f"the recording of process {recording.pid}"
-
-
 def _running(file: str | None, began: float) -> list[RunningRecording]:
-    """The recordings meant, as soon as they have begun: those that only start are waited for."""
+    """The requested recordings; wait for those that are still starting."""
     while True:
         running = _matching(file, time.monotonic() + ANSWER_S)
         waited_s = time.monotonic() - began

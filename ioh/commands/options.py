@@ -1,4 +1,4 @@
-"""Options that the live commands share, and what they mean."""
+"""Options that several commands share, and their meaning."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ DEFAULT_WIDTH, MAX_COLUMN_WIDTH = 80, 40
 COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ABOVE_0 = math.ulp(0.0)
-# What the probes leave out cannot be left out of a recording afterwards.
+# The probes apply these; they cannot be applied to a recording afterwards.
 LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
 _T = TypeVar("_T", int, float)
 
 
 def digits(text: str) -> int:
-    """A count: decimal digits alone, which int() is not so strict about."""
+    """Parse a count of decimal digits only; int() also takes signs, spaces and underscores."""
     if not re.fullmatch("[0-9]+", text):
         raise ValueError(text)
     return int(text)
 
 
 def number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Callable[[str], _T]:
-    """An argparse type: a number from ``low`` to ``high``, which ``what`` says in words."""
+    """Return an argparse type for numbers from ``low`` to ``high``; ``what`` describes them."""
 
     def parse(text: str) -> _T:
         try:
@@ -61,7 +61,7 @@ def number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Cal
 
 
 def run_time_s(text: str) -> float | None:
-    """Seconds to run; None for ``-1``, which is forever."""
+    """Seconds to run; None for ``-1`` (forever)."""
     if text == "-1":
         return None
     value = number(float, _ABOVE_0, math.inf, "seconds above 0, or -1 forever")(text)
@@ -69,7 +69,7 @@ def run_time_s(text: str) -> float | None:
 
 
 def row_count(text: str) -> int | None:
-    """Rows of each breakdown; None for ``all``."""
+    """Rows per breakdown; None for ``all``."""
     return None if text == "all" else number(int, 0, 1e6, "a number of rows, or all")(text)
 
 
@@ -90,20 +90,20 @@ def add_interval_arguments(
     live: bool = False,
     recorded: bool = False,
 ) -> None:
-    """Declare which intervals a command takes, of whom, and what it shows of them.
+    """Declare the options that choose intervals, whose I/O to measure, and what to show.
 
-    ``live`` of this machine, ``recorded`` of a part of a recording; with both, a file says which.
+    ``live`` for this machine, ``recorded`` for part of a recording; with both, FILE decides.
     ``top`` is the default of ``--top``; None for a command that shows and judges nothing.
     """
     if live and recorded:
-        what = "a recording instead of this machine; - for stdin"
+        what = "read this recording instead of this machine; - is stdin"
         parser.add_argument("file", nargs="?", metavar="FILE", type=recording, help=what)
     add = parser.add_argument_group("when").add_argument
-    what = "run at least this long, then stop; -1 (default): forever, or to the end of a recording"
+    what = "run for at least this long; -1 (default): forever, or to the end of the recording"
     add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
     limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
     kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
-    what = "length of one interval (default 1; of a recording: as recorded; at least 0.1)"
+    what = "length of one interval (default: 1, or as recorded; minimum 0.1)"
     default = 1.0 if live and not recorded else None
     add("-c", dest="cycle_s", metavar="SECONDS", default=default, type=kind, help=what)
     if recorded:
@@ -113,7 +113,7 @@ def add_interval_arguments(
         add_database_arguments(parser)
     shown = parser.add_argument_group("what")
     shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
-    what = "all layers but these; live, their probes are not attached"
+    what = "all layers except these; when measuring, their probes are not attached"
     shown.add_argument("--no-layer", metavar="A,B", action="append", default=[], help=what)
     if top is not None:
         add_top_argument(shown, top)
@@ -124,37 +124,37 @@ def add_span_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--from`` and ``--to``."""
     add = parser.add_argument_group(
         "which part of a recording",
-        'A, B: seconds from its start, a clock time such as 14:44 or "2026-11-21 14:44:47", '
-        "or the text of a mark",
+        "A and B: seconds from its start, a clock time such as 14:44 or "
+        '"2026-11-21 14:44:47", or the text of a mark',
     ).add_argument
-    add("--from", dest="begin", metavar="A", type=moment, help="begin at A")
-    add("--to", dest="end", metavar="B", type=moment, help="end at B")
+    add("--from", dest="begin", metavar="A", type=moment, help="start at A")
+    add("--to", dest="end", metavar="B", type=moment, help="stop at B")
 
 
 def add_speed_argument(parser: argparse.ArgumentParser) -> None:
     """Declare ``--speed``."""
-    what = "speed, as a multiple of the recording's own pace (default 1)"
+    what = "replay speed, as a multiple of the original (default 1)"
     limits = "a number above 0, such as 0.5 or 10"
     kind = number(lambda text: float(text.removesuffix("x")), _ABOVE_0, MAX_SPEED, limits)
     parser.add_argument("--speed", type=kind, default=1.0, help=what)
 
 
 def _add_whose_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare whose I/O to measure, and how."""
+    """Declare the filters and ``--proc``."""
     add = parser.add_argument_group("filters (applied in the kernel, by the probes)").add_argument
     add("--pid", type=number(int, 1, 1 << 22, "a process id"), help="only this process")
-    add("--comm", help="only processes of this name, as in ps -o comm (the first 15 bytes)")
+    add("--comm", help="only processes with this name, as in ps -o comm (first 15 bytes)")
     what = "only this control group: a directory below /sys/fs/cgroup (v2)"
     add("--cgroup", metavar="PATH", help=what)
     add("--device", help="only this block device: sda, /dev/sda, 8:0")
     port = number(int, 1, 65_535, "a port from 1 to 65535")
     add("--port", type=port, help="only connections with this TCP port at either end")
-    what = "use no BPF: read only /proc and sysfs; needs no root, gives fewer numbers"
+    what = "do not use BPF: read only /proc and sysfs; needs no root, reports fewer numbers"
     add("--proc", action="store_true", help=what)
 
 
 class _Rows(argparse.Action):
-    """``--top``, and whether it was given: it means more than its default does."""
+    """Store ``--top`` and that it was given: in text output it then shows the breakdowns."""
 
     def __call__(
         self, _parser: object, args: argparse.Namespace, value: object, *_: object
@@ -165,16 +165,16 @@ class _Rows(argparse.Action):
 def add_top_argument(parser: argparse._ActionsContainer, top: int) -> None:
     """Declare ``--top``: ``args.top``, and ``args.has_top`` where it was given."""
     parser.set_defaults(has_top=False)
-    what = f"rows of each breakdown (default {top}), or all; in text, shows breakdowns"
+    what = f"rows per breakdown (default {top}), or all; in text output, shows the breakdowns"
     parser.add_argument("--top", metavar="N", type=row_count, action=_Rows, default=top, help=what)
 
 
 def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare how what was measured is judged."""
+    """Declare ``--findings-config`` and ``--no-findings``."""
     add = parser.add_argument_group("findings").add_argument
-    what = "thresholds and disabled rules (default: ~/.config/ioh/findings.toml)"
+    what = "file with thresholds and disabled rules (default: ~/.config/ioh/findings.toml)"
     add("--findings-config", metavar="FILE", help=what)
-    add("--no-findings", action="store_true", help="disable the rules")
+    add("--no-findings", action="store_true", help="disable all rules")
 
 
 def sections(text: str) -> frozenset[str]:
@@ -190,7 +190,7 @@ def sections(text: str) -> frozenset[str]:
 
 
 def add_section_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare which parts of an interval are shown as text."""
+    """Declare ``-d`` and ``--utc``."""
     from ioh.sinks.text import SECTIONS
 
     listed = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
@@ -201,27 +201,27 @@ def add_section_arguments(parser: argparse.ArgumentParser) -> None:
         type=sections,
         action="append",
         default=[],
-        help=f"what else to print; {listed}",
+        help=f"more sections to print; {listed}",
     )
-    parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
+    parser.add_argument("--utc", action="store_true", help="show times in UTC, not local time")
 
 
 def text_options(args: argparse.Namespace) -> TextOptions:
-    """What to print; as hist_style(), and IohError where the arguments contradict each other."""
+    """What to print.  IohError: contradicting arguments, or as hist_style()."""
     from ioh.sinks.text import TextOptions
 
     chosen = frozenset[str]().union(*args.sections)
     is_both = "findings" in chosen and args.no_findings
-    refuse_if(is_both, "-d findings shows what --no-findings leaves out", "Give one of them")
+    refuse_if(is_both, "-d findings and --no-findings contradict each other", "Give one of them")
     if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
-        chosen |= {"top"}  # whoever says how many rows wants to see them
+        chosen |= {"top"}
     return TextOptions(sections=chosen, top=args.top, hist=hist_style(), utc=args.utc)
 
 
 def hist_style() -> HistStyle:
-    """How histograms look, by ioh.sh's two environment variables; IohError: a wrong CWIDTH.
+    """Layout of histograms, from ioh.sh's variables CWIDTH and PAD.  IohError: a wrong CWIDTH.
 
-    As wide as the terminal; DEFAULT_WIDTH where the output is none, as ioh.sh's was.
+    As wide as the terminal; DEFAULT_WIDTH if stdout is not one, as in ioh.sh.
     """
     from ioh.sinks.histogram import HistStyle
 
@@ -232,7 +232,7 @@ def hist_style() -> HistStyle:
     if text := os.environ.get("CWIDTH"):
         is_width = text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH
         hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
-        refuse_if(not is_width, f'CWIDTH="{printable(text)}" is no column width', hint)
+        refuse_if(not is_width, f'CWIDTH="{printable(text)}" is not a column width', hint)
         column_width = int(text)
     return HistStyle(
         width=width, column_width=column_width, pad=printable(os.environ.get("PAD", ""))
@@ -240,7 +240,7 @@ def hist_style() -> HistStyle:
 
 
 def engine_from(args: argparse.Namespace) -> Engine | None:
-    """What judges; None where that is not wanted.  IohError: the configuration is wrong."""
+    """The rules' engine; None with ``--no-findings``.  IohError: the configuration is wrong."""
     if args.no_findings:
         return None
     from ioh.findings.config import read_config
@@ -250,7 +250,7 @@ def engine_from(args: argparse.Namespace) -> Engine | None:
 
 
 def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
-    """The layers of this machine that are asked for; as select_layers()."""
+    """The layers to measure on this machine, as select_layers() returns them."""
     from ioh.layers import all_layers
 
     known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]
@@ -260,10 +260,10 @@ def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
 def select_layers(
     args: argparse.Namespace, known: Sequence[str], no_such: str, are: str
 ) -> tuple[str, ...] | None:
-    """Those of the ``known`` layers that are asked for; None for all.
+    """The requested layers of ``known``; None for all.
 
-    Raises IohError where one is not known, by ``no_such``, or none is left; ``are`` stands before
-    the known ones in its hint.
+    IohError: one is not known (``no_such`` is the message), or none is left.  ``are`` introduces
+    the known layers in the hint.
     """
     if args.layers is None and not args.no_layer:
         return None
@@ -278,7 +278,7 @@ def select_layers(
 
 
 def filters_from(args: argparse.Namespace) -> Filters:
-    """The narrowing asked for.  IohError: a device, a control group or a name does not exist."""
+    """The requested filters.  IohError: a device, a control group or a process does not exist."""
     device, device_name = None, None
     if args.device is not None:
         from ioh.procfs.devices import resolve_device
@@ -290,7 +290,7 @@ def filters_from(args: argparse.Namespace) -> Filters:
     comm = args.comm
     if comm is not None:
         cut = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES]
-        comm = cut.decode("utf-8", "surrogateescape")  # the kernel, too, cuts a character in two
+        comm = cut.decode("utf-8", "surrogateescape")  # the kernel cuts inside characters too
         is_wrong = not comm or "\0" in comm
         refuse_if(is_wrong, "--comm is empty", "Give a name as in ps -o comm")
     if args.pid is not None:
@@ -307,12 +307,12 @@ def filters_from(args: argparse.Namespace) -> Filters:
 
 
 def check_process(pid: int, root: Path = Path("/proc")) -> None:
-    """Refuse, by IohError, what is no process, or is a thread of one: no probe would see it."""
+    """Raise IohError if ``pid`` is not a process, or is a thread: no probe would match it."""
     from ioh.procfs.files import read_text
 
     folder = root / str(pid)
     refuse_if(not folder.exists(), f"there is no process {pid}", "See: ps -e")
-    # The kernel does not list threads in /proc, and yet answers for them.
+    # The kernel does not list threads in /proc, but opens their directories.
     process = re.search(r"^Tgid:\s*(\d+)$", read_text(f"{folder}/status") or "", re.MULTILINE)
     if process is not None and int(process[1]) != pid:
         name = printable((read_text(f"{root}/{process[1]}/comm") or "?").strip())
@@ -321,9 +321,9 @@ def check_process(pid: int, root: Path = Path("/proc")) -> None:
 
 
 def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
-    """The kernel's id of a control group: its directory's inode number in the v2 hierarchy.
+    """The kernel's id of a control group: the inode number of its directory in the v2 hierarchy.
 
-    ``path`` may be below ``root``, absolute or as /proc/PID/cgroup writes it (``/user.slice``).
+    ``path`` may be relative to ``root``, absolute, or as in /proc/PID/cgroup (``/user.slice``).
     IohError: it is not a directory of the v2 hierarchy.
     """
     shown = printable(path)
@@ -335,7 +335,7 @@ def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
                 return tried.stat().st_ino
             if tried.is_dir():
                 cause = f"{shown} is not a version 2 control group"
-                hint = f"Give a directory of the v2 hierarchy, usually below {root}"
+                hint = f"Give a directory in the v2 hierarchy, usually below {root}"
                 break
         except (OSError, ValueError) as error:  # no permission, or a NUL in the path
             cause = f"cannot read control group {shown}: {printable(str(error))}"

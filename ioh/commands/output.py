@@ -1,4 +1,4 @@
-"""Writes data past every buffer, so that nothing is left to fail at shutdown."""
+"""Unbuffered output to stdout and stderr, so that nothing can fail later at exit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from ioh.rights.files import create, remove
 
 
 class ReaderGoneError(Exception):
-    """Whoever read stdout went away (``ioh text | head``): no fault, but the end."""
+    """The reader of stdout has exited (``ioh text | head``); a normal end, not an error."""
 
 
 def write_stdout(data: str | bytes) -> None:
-    """Write all of ``data``; a letter that the locale lacks becomes an escape.
+    """Write all of ``data``; characters that the locale lacks are escaped.
 
-    ReaderGoneError: the reader of the pipe went away.  IohError: it cannot be written, such as on a
-    full disk.
+    ReaderGoneError: the reader of the pipe has exited.  IohError: cannot write, as on a full disk.
     """
     fd = sys.stdout.fileno()
     if isinstance(data, str):
@@ -34,9 +33,9 @@ def write_stdout(data: str | bytes) -> None:
 
 @contextlib.contextmanager
 def stdout_into(path: str | None) -> Iterator[None]:
-    """Let what is written to stdout go into a new file instead; None: let it be.
+    """Redirect stdout to a new file; None does nothing.
 
-    IohError: the file exists, or cannot be made.  Whatever else fails: none is left behind.
+    The file is removed if the block fails.  IohError: it exists, or cannot be created.
     """
     if path is None:
         yield
@@ -44,11 +43,11 @@ def stdout_into(path: str | None) -> Iterator[None]:
     try:
         fd = create(path)
     except FileExistsError:
-        cause = f"{printable(path)} exists, and is not written over"
+        cause = f"{printable(path)} exists, and ioh does not overwrite it"
         raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        cause = f"cannot make {printable(path)}: {reason}"
+        cause = f"cannot create {printable(path)}: {reason}"
         raise IohError(cause, "Give another place with -o") from None
     stdout = sys.stdout.fileno()
     kept = os.dup(stdout)
@@ -66,7 +65,7 @@ def stdout_into(path: str | None) -> Iterator[None]:
 
 
 def flush_stdout() -> None:
-    """Write what ``print`` and argparse left in the buffer; errors as of write_stdout()."""
+    """Write what is in Python's buffer; errors as for write_stdout()."""
     try:
         with _failures_named():
             sys.stdout.flush()
@@ -76,20 +75,20 @@ def flush_stdout() -> None:
 
 
 def agrees(question: str) -> bool:
-    """Whether the user, asked on stdout, says yes."""
+    """Ask on stdout; return whether the user answers yes."""
     write_stdout(f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def say(message: str) -> None:
-    """Report to the user in one line on stderr, if that still has a reader."""
+    """Print one line on stderr; ignore that nobody reads it."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"ioh: {printable(message)}\n")
         sys.stderr.flush()
 
 
 def forget_unread_stderr() -> None:
-    """Let what stderr did not take go nowhere: its terminal may be gone, or its disk full."""
+    """Discard what stderr cannot take: its terminal may be closed, or its disk full."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
@@ -97,15 +96,15 @@ def forget_unread_stderr() -> None:
 
 
 def _forget(stream: TextIO) -> None:
-    """The interpreter flushes once more when it ends, with status 120 where that fails."""
+    """Point ``stream`` to /dev/null: Python flushes it at exit, and a failure gives status 120."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def fill_standard_streams() -> None:
-    """Put /dev/null where stdin, stdout or stderr is closed, so that no other file takes its place.
+    """Open /dev/null for a closed stdin, stdout or stderr.
 
-    The interpreter has None for such a stream, and whatever is opened next gets its number.
+    Otherwise the next file opened gets its number; and Python has None for the stream.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:

@@ -1,4 +1,4 @@
-"""Prints a recording: in which form, which part of it, how fast, and what is said of its faults."""
+"""Print a recording: its form, the part, the speed, and a report of its faults."""
 
 from __future__ import annotations
 
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
     from ioh.playback.time_range import Span
     from ioh.session.stream import Item
 
-# What a command says on its output about a mark or a gap, in whole lines; "" for nothing.
+# Output lines for a mark or a gap; "" for none.
 Remarks = Callable[["Item"], str]
-
-
-def no_remarks(_: Item) -> str:
-    """For outputs that hold nothing but intervals."""
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +30,13 @@ class Form:
     """How intervals are printed.
 
     Shape:
-        ``make_sink`` makes what renders those of one machine.  ``remarks``: what is said of marks
-        and gaps.  ``with_tables``: breakdowns are shown, ``with_parts``: single devices and
-        mounts, ``judges``: findings, for which the rules want both of these, too.
+        ``make_sink`` creates the renderer for one machine; ``remarks`` renders marks and gaps.
+        ``with_tables``: breakdowns are shown; ``with_parts``: single devices and mounts;
+        ``judges``: findings, whose rules need both tables and parts.
     """
 
     make_sink: Callable[[], SnapshotSink]
-    remarks: Remarks = no_remarks
+    remarks: Remarks = lambda _: ""
     with_tables: bool = True
     with_parts: bool = True
     judges: bool = True
@@ -65,14 +60,14 @@ def text_remarks(*, utc: bool) -> Remarks:
 
 
 class Faults:
-    """Counts what is wrong with a recording, for one line in the end."""
+    """Counts the faults of a recording, and reports them in one line."""
 
     def __init__(self) -> None:
         self._damaged_bytes = self._lost_ticks = self._bad_records = 0
         self._is_torn = False
 
     def take(self, item: Item) -> None:
-        """Note a fault; other items are none."""
+        """Count the item if it is a fault."""
         from ioh.session.frame import Damage
         from ioh.session.stream import BadRecord, LostTicks
 
@@ -85,12 +80,12 @@ class Faults:
             self._bad_records += 1
 
     def report(self) -> None:
-        """Report them in one line on stderr, if there are any."""
+        """Print the faults in one line on stderr, if there are any."""
         faults = {
             f"{self._damaged_bytes} bytes are damaged": self._damaged_bytes,
             f"{self._bad_records} records cannot be decoded": self._bad_records,
             f"{self._lost_ticks} samples are lost": self._lost_ticks,
-            "it was cut off, and is whole up to there": self._is_torn,
+            "its end is cut off": self._is_torn,
         }
         if any(faults.values()):
             said = ", ".join(text for text, is_so in faults.items() if is_so)
@@ -98,19 +93,19 @@ class Faults:
 
 
 def intervals_from(args: argparse.Namespace) -> Intervals:
-    """The intervals that ``args`` ask for: which layers, and how long; see choose_layers()."""
+    """Intervals with the requested layers and length; see choose_layers()."""
     return Intervals(lambda sample: choose_layers(args, sample), args.cycle_s)
 
 
 def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | None:
-    """The layers asked for, of those in the recording; as select_layers()."""
+    """The requested layers of the recording, as for select_layers()."""
     no_such = 'no layer "{}" in this recording'
     found = select_layers(args, list(sample.layers), no_such, "Its layers")
     return None if found is None else frozenset(found)
 
 
 def span_from(args: argparse.Namespace) -> Span:
-    """The part of a recording that is asked for."""
+    """The requested part of a recording."""
     from ioh.playback.time_range import Span
 
     return Span(
@@ -119,19 +114,19 @@ def span_from(args: argparse.Namespace) -> Span:
 
 
 def refuse_live_options(args: argparse.Namespace) -> None:
-    """Refuse, by IohError, to narrow what was recorded: that is not possible afterwards."""
-    hint = "Give it to ioh record; --layers and --no-layer work here too"
+    """Raise IohError for filters of the probes: they cannot be applied to a recording."""
+    hint = "Give it to ioh record; recordings can be narrowed by --layers and --no-layer"
     for name in LIVE_ONLY:
-        cause = f"--{name.replace('_', '-')} is for live I/O, and this is a recording"
+        cause = f"--{name.replace('_', '-')} works only when measuring, not with a recording"
         refuse_if(getattr(args, name, None), cause, hint)
 
 
 def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None) -> int:
-    """Print a recording of one machine as ``args`` ask; returns the exit status.
+    """Print a recording of one machine; return the exit status.
 
-    ``args`` is what add_interval_arguments() declared, ``file``, perhaps ``begin`` and ``end``;
-    ``speed`` times the pace of the recording, None for as fast as possible.
-    IohError: it is no recording, lacks what was asked for, or holds nothing to show.
+    ``args`` has the options of add_interval_arguments(), ``file``, and perhaps ``begin`` and
+    ``end``.  ``speed`` is a multiple of the original speed; None is as fast as possible.
+    IohError: not a recording, or it lacks what was requested, or has nothing to show.
     ReaderGoneError: nobody reads stdout.
     """
     refuse_live_options(args)
@@ -155,7 +150,7 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
         waiting: list[str] = []
 
         def write_remarks() -> None:
-            if intervals.has_begun:  # until then it may yet be refused
+            if intervals.has_begun:  # before that an error may still follow
                 ending.write("".join(waiting))
                 waiting.clear()
 
@@ -190,6 +185,6 @@ def _why_empty(args: argparse.Namespace, seen_s: float, span: Span) -> IohError:
     if args.cycle_s is None or seen_s <= 0:
         return no_interval(args.file, span)
     part = "that part of " if span.begin or span.end else ""
-    there = f"{seen_s:.0f} s, in {printable(args.file)}"
-    cause = f"-c {args.cycle_s:g} is longer than {part}what was recorded, {there}"
-    return IohError(cause, "Give a shorter one, or none", ExitCode.USAGE)
+    file = printable(args.file)
+    cause = f"-c {args.cycle_s:g} is longer than {part}{file}, which has {seen_s:.0f} s"
+    return IohError(cause, "Give a smaller -c, or none", ExitCode.USAGE)

@@ -1,4 +1,4 @@
-"""The line on a terminal that shows how a recording is going, and what goes wrong with it."""
+"""The status line of ``ioh record`` on a terminal, and its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLEAR = "\r\x1b[K"
 class Progress:
     """Writes to a stream and never fails: a closed terminal must not end a recording.
 
-    The running line is only for a terminal.
+    The status line is only for a terminal.
     """
 
     def __init__(self, stream: TextIO, recorder: Recorder) -> None:
@@ -35,26 +35,26 @@ class Progress:
 
     @property
     def _is_terminal(self) -> bool:
-        """Whether a line may stay under way there: not where a shell's prompt is by now (``&``)."""
+        """Whether to show the status line: not in the background (``&``), over a shell's prompt."""
         try:
             fd = self._stream.fileno()
             return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
         except ValueError:  # closed
             return False
-        except OSError:  # not this session's terminal, and so no shell's that started this
+        except OSError:  # not this session's terminal, so no shell prompts there
             return True
 
     def say(self, text: str) -> None:
-        """One line of its own."""
+        """Print a message on a separate line."""
         self._write((_CLEAR if self._is_terminal else "") + f"ioh: {text}\n")
 
     @property
     def has_nothing(self) -> bool:
-        """Whether there was no space for any sample at all."""
+        """Whether not a single sample was written."""
         return bool(self._lost_ticks) and not self._ticks
 
     def say_what_is_from_proc(self, sample: Sample) -> None:
-        """Which layers have fewer numbers than BPF gives, a line for each reason."""
+        """Print which layers are measured from /proc, one line per reason."""
         titles: dict[str, list[str]] = {}
         for name, layer in sample.layers.items():
             if isinstance(layer, LayerSample) and layer.source == "proc" and layer.notes:
@@ -63,7 +63,7 @@ class Progress:
             self.say(printable(f"{', '.join(found)}: {why}"))
 
     def tick(self, sample: Sample) -> None:
-        """Report on the sample that was just recorded, or was not."""
+        """Report on the sample that was just recorded or lost."""
         recorder = self._recorder
         if recorder.paused_why:
             if not self._lost_ticks:
@@ -85,7 +85,7 @@ class Progress:
         self._older = sample
 
     def end(self) -> None:
-        """The last word, where anything was said before."""
+        """Print the summary, or end the status line."""
         if self._recorder.name != "-":
             size = format_size(self._recorder.size_bytes)
             self.say(f"recorded {self._ticks} samples, {size}")
@@ -113,7 +113,7 @@ class Progress:
 
 
 def layer_rates(snapshot: Snapshot) -> list[str]:
-    """``app 812.0 MB/s`` for each layer: what it read and wrote, its main rows together."""
+    """``app 812.0 MB/s`` for each layer: the sum of its main rows, reads and writes."""
     from ioh.model.snapshot import LayerSnapshot
     from ioh.sinks.rows import main_stats
 

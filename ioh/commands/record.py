@@ -1,4 +1,4 @@
-"""``ioh record``: this machine into a file or a pipe, without a screen."""
+"""``ioh record``: record this machine to a file or a pipe."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ EXAMPLES = """\
   sudo ioh record                                 until Ctrl-C or kill, to ioh-HOST-DATE.ioh
   sudo ioh record -o run.ioh -t 3600 --note "fio, 8 jobs"
   sudo ioh record --max-size 100M --keep 24 &     forever, in at most 2.4 GB
-  sudo ioh mark "fio run 3 starts"                a mark in the current recording
+  sudo ioh mark "fio run 3 starts"                add a mark to the running recording
   ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
 
-Survives a closed terminal and a full disk: what was written stays, and recording resumes as soon as
-there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."""
+A recording survives a closed terminal and a full disk: it keeps what it has, resumes as soon as
+there is space, and records the gap. SIGTERM and Ctrl-C close the file properly."""
 
 
 def size_bytes(text: str) -> int:
-    """An argparse type: ``100M``, ``2G``, ``500000``; k, M, G are thousands, as in MB/s."""
+    """An argparse type: ``100M``, ``2G``, ``500000``; k, M, G are powers of 1000, as in MB/s."""
     found = re.fullmatch(r"(\d{1,15})([kmgt]?)b?", text.lower())
     value = int(found[1]) * _UNITS[found[2]] if found else 0
     if value < MIN_PART_BYTES:
-        msg = f'must be a size such as 100M, and at least 64k, not "{printable(text)}"'
+        msg = f'must be a size such as 100M, at least 64k, not "{printable(text)}"'
         raise argparse.ArgumentTypeError(msg)
     return value
 
@@ -55,26 +55,26 @@ def size_bytes(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("-o", dest="output", metavar="FILE", help="a new file, or - for stdout")
+    add("-o", dest="output", metavar="FILE", help="write to this new file; - is stdout")
     what = "start a new file at this size"
     add("--max-size", type=size_bytes, metavar="SIZE", help=what)
-    what = "with --max-size: keep the newest N files; earlier ones of this name count"
+    what = "with --max-size: keep only the newest N files, counting earlier ones of this name"
     count = number(digits, 1, 999_999, "a number of files, 1 or more")
     add("--keep", type=count, metavar="N", help=what)
     add("--note", default="", metavar="TEXT", help="a description, stored in the recording")
     add_interval_arguments(parser, top=None, live=True)
-    what = "keep the time of some NFS calls, by which ioh join measures that of the network"
+    what = "record the times of some NFS calls; from them ioh join measures the network's time"
     add("--sample-calls", action="store_true", help=what)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record until asked to end."""
+    """Record until a signal or the end of ``-t``; return the exit status."""
     is_pipe = args.output == "-"
-    hint = "Give the size at which a new file starts"
+    hint = "Give --max-size too, such as --max-size 100M"
     refuse_if(args.keep and not args.max_size, "--keep needs --max-size", hint)
-    cause = "--max-size is for files, not for a pipe"
+    cause = "--max-size works only with files, not with a pipe"
     refuse_if(is_pipe and args.max_size, cause, "Give -o FILE")
-    cause = "a recording is not for a terminal"
+    cause = "a recording is binary data and stdout is a terminal"
     refuse_if(is_pipe and sys.stdout.isatty(), cause, "Give -o FILE, or pipe it somewhere")
     source = live_source(args, _import_rest)
     with contextlib.ExitStack() as stack:
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         recorder = stack.enter_context(_recorder(args, ending))
         stack.enter_context(source)
         ending.stop = source.stop
-        # From now on `ioh mark` finds it, and waits for the first sample.
+        # From now on `ioh mark` finds the recording, and waits for the first sample.
         stack.enter_context(_marks(source, recorder))
         source.attach()
         stack.enter_context(few_collections(is_live=True))
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
-    """The recording's directory, held open for later parts where root itself records."""
+    """If root itself records: keep creating later parts possible after root is dropped."""
     from ioh.rights.files import SCREEN_FILES, kept
     from ioh.session.rotated_files import earlier_files
 
@@ -112,7 +112,7 @@ def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
 
 
 def _new_recorder(args: argparse.Namespace) -> Recorder:
-    """Under the name asked for, else under the first default one that is free."""
+    """Open the recording named by ``-o``, else the first unused default name."""
     from ioh.procfs.network import read_addresses
     from ioh.session.output import Output, first_free
     from ioh.session.rotated_files import EarlierFiles, earlier_files, parts_of
@@ -144,7 +144,7 @@ def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
     try:
         yield made
     except Signalled:
-        is_stuck = made.name == "-"  # nobody reads: the end cannot be reported either
+        is_stuck = made.name == "-"  # nobody reads the pipe: its end cannot be written either
         raise
     except BrokenPipeError:
         return
@@ -152,7 +152,7 @@ def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
         if lack := lack_behind(error):
             raise lack.as_error() from error
         cause = f"cannot write {printable(made.name)}: {printable(error.strerror or str(error))}"
-        raise IohError(cause, "Check what is left with: ioh verify") from error
+        raise IohError(cause, "Check what was written with: ioh verify") from error
     finally:
         if not is_stuck:
             with contextlib.suppress(OSError, IohError), ending.writing():
@@ -160,7 +160,7 @@ def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
 
 
 def _import_rest() -> None:
-    """What is needed later on: once root is given up, ioh's own files may be out of reach."""
+    """Import what is needed later: without root, ioh's own files may not be readable."""
     import ioh.model.derive
     import ioh.session.marks
     import ioh.sinks.rows  # noqa: F401
@@ -190,7 +190,7 @@ def _record(
         for sample in source:
             with ending.writing() if is_pipe else contextlib.nullcontext():
                 recorder.write(sample)
-            if first_ns is None and not (is_pipe or args.proc):  # who reads a pipe sees the notes
+            if first_ns is None and not (is_pipe or args.proc):  # a pipe's reader shows the notes
                 progress.say_what_is_from_proc(sample)
             progress.tick(sample)
             first_ns, last_ns = first_ns or sample.mono_ns, sample.mono_ns
@@ -200,9 +200,9 @@ def _record(
             if ending.received is not None:
                 break
         with ending.writing() if is_pipe else contextlib.nullcontext():
-            recorder.close()  # so that all of it is counted
+            recorder.close()  # so that its size is final
     finally:
         progress.end()
     if progress.has_nothing:
         cause = f"nothing was recorded: {printable(recorder.paused_why)}"
-        raise IohError(cause, "Free some space, or give another place with -o")
+        raise IohError(cause, "Free some space, or choose another place with -o")

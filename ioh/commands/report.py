@@ -1,4 +1,4 @@
-"""``ioh report``: a whole recording, or a span of it, as one table or as a page."""
+"""``ioh report``: a recording or a part of it, as one table or as an HTML page."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ EXAMPLES = """\
   ioh report run.ioh -d hist,topfile --from 14:40 --to 14:45
   ioh report run.ioh --html -o run.html           a page to send to somebody
 
-Percentiles and histograms cover all operations of that part; they are not means of each second's.
-The maximum is the slowest operation of all. Findings are those of the recorded intervals."""
+Percentiles and histograms cover all operations of that part; they are not means of per-second
+values. The maximum is the slowest single operation. Findings come from the recorded intervals."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
     add("file", metavar="FILE", type=recording, help="a recording")
-    what = "one page that opens offline: the stack, latency over time, findings, tables"
+    what = "write an HTML page that opens offline: the stack, latency over time, findings, tables"
     add("--html", action="store_true", help=what)
-    add("-o", dest="output", metavar="NEW", help="a new file instead of stdout")
+    add("-o", dest="output", metavar="NEW", help="write to this new file instead of stdout")
     add_span_arguments(parser)
     add_top_argument(parser, 5)
     add_section_arguments(parser)
@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the report, or write it to a new file."""
-    cause = "-d is for text: the page has its own sections"
+    cause = "-d works only with text: the HTML page has its own sections"
     refuse_if(args.html and args.sections, cause, "Leave out -d or --html")
     is_shown = args.html and not args.output and sys.stdout.isatty()
-    refuse_if(is_shown, "a page is not for a terminal", "Give -o FILE.html")
+    refuse_if(is_shown, "the HTML page would go to the terminal", "Give -o FILE.html")
     with stdout_into(args.output):
         report = _report(args)
-        write_stdout(report.encode() if args.html else report)  # a page is UTF-8 everywhere
+        write_stdout(report.encode() if args.html else report)  # HTML is UTF-8 in any locale
 
 
 def _report(args: argparse.Namespace) -> str:
@@ -100,7 +100,7 @@ def _page(
 
     return render_recording(
         Recorded(
-            os.path.basename(args.file),  # noqa: PTH119 (who gets the page need not know where)
+            os.path.basename(args.file),  # noqa: PTH119 (the page's reader need not know the path)
             period.begin_unix_s,
             period.ticks,
             period.snapshot,
@@ -115,7 +115,7 @@ def _page(
 
 
 def _joined(session: Session, period: AggregateInterval) -> Iterator[Snapshot]:
-    """The columns of heat maps; the last one may be shorter."""
+    """The intervals that are the heat maps' columns; the last one may be shorter."""
     from ioh.model.intervals import Intervals, interval
     from ioh.pages.recording import COLUMNS
     from ioh.playback.aggregate_interval import samples_of
@@ -155,7 +155,7 @@ def _text(
 def _findings(
     spans: list[FindingSpan] | None, period: AggregateInterval, options: TextOptions
 ) -> Iterator[str]:
-    """What the rules found within the period, each with its time and what to do."""
+    """Lines of the findings within the period: cause, time and advice of each."""
     if spans is None:
         return
     from ioh.findings.spans import MAX_SPANS
@@ -164,7 +164,7 @@ def _findings(
     width, utc = options.hist.width, options.utc
     yield "" if spans else "no findings"
     if len(spans) == MAX_SPANS:
-        yield f"! only the first {MAX_SPANS:,} findings are listed"
+        yield f"! only the first {MAX_SPANS:,} findings are shown"
     for span in spans:
         yield from render_headline(span.finding, width)
         yield render_times(span.begin_unix_s, span.end_unix_s, utc=utc)

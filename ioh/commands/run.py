@@ -1,12 +1,12 @@
-"""Runs a live source into a sink until the time is over, a signal comes or the reader leaves."""
+"""Run a live source until the time is over, a signal arrives or the reader exits."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 
-# msgspec does not notice when its own import of this fails, as when a signal interrupts it, and
-# then ends in a segmentation fault (seen once).  So it is there before ioh listens to signals.
+# Import this before ioh handles signals: msgspec does not check whether its own import of it fails,
+# as when a signal interrupts it, and then crashes (seen once).
 import datetime as dt  # noqa: F401
 import signal
 from collections.abc import Callable, Iterator
@@ -31,15 +31,14 @@ _WRITE_GRACE_S = 0.1
 
 
 class Signalled(BaseException):
-    """A signal came while nothing could be finished in an orderly way."""
+    """A signal arrived while no orderly end was possible."""
 
 
 class Ending:
-    """Turns SIGINT, SIGTERM and SIGHUP, or others, into an orderly end within 0.2 s.
+    """Turns SIGINT, SIGTERM and SIGHUP, or ``signals``, into an orderly end within 0.2 s.
 
-    ``stop`` is called from the handler once there is something to stop.  Before that, and when a
-    write does not finish within _WRITE_GRACE_S of the signal (a full pipe that nobody reads),
-    Signalled leaves the block.
+    The handler calls ``stop`` if set.  Signalled leaves the block if it is not set, or if a write
+    does not finish within _WRITE_GRACE_S of the signal (a full pipe that nobody reads).
     """
 
     def __init__(self, signals: tuple[signal.Signals, ...] = _ENDING) -> None:
@@ -52,7 +51,7 @@ class Ending:
     def __enter__(self) -> Ending:  # noqa: PYI034 (Self came with Python 3.11)
         handlers = dict.fromkeys(self._signals, self._on_signal)
         for number, handler in {**handlers, signal.SIGALRM: self._on_alarm}.items():
-            # nohup and background jobs ignore some of these on purpose.
+            # nohup and background jobs ignore some signals on purpose.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, handler)
         return self
@@ -65,17 +64,17 @@ class Ending:
 
     @property
     def code(self) -> ExitCode:
-        """The exit status that the signal received, if any, stands for."""
+        """The exit status for the signal received, if any."""
         return ExitCode.INTERRUPTED if self.received == signal.SIGINT else ExitCode.OK
 
     def write(self, data: str | bytes) -> None:
-        """Write to stdout, but not for long after a signal; raises as write_stdout() does."""
+        """Write to stdout, but not for long after a signal; errors as for write_stdout()."""
         with self.writing():
             write_stdout(data)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """A write that may block for ever: Signalled leaves it soon after a signal."""
+        """Mark a write that may block forever; after a signal, Signalled leaves it soon."""
         self._is_writing = True
         try:
             yield
@@ -97,16 +96,15 @@ class Ending:
 
 
 def refuse_span(args: argparse.Namespace) -> None:
-    """Refuse, by IohError, a part of a recording: this machine has no past."""
-    for name in ("begin", "end"):
-        is_given = getattr(args, name, None) is not None
-        refuse_if(is_given, "--from and --to are for recordings", "Give the file too")
+    """Raise IohError if ``--from`` or ``--to`` is given without a recording."""
+    is_given = any(getattr(args, name, None) is not None for name in ("begin", "end"))
+    refuse_if(is_given, "--from and --to need a recording", "Give its file too")
 
 
 def live_source(
     args: argparse.Namespace, preload: Callable[[], None], tell_first: TellFirst | None = None
 ) -> LiveSource:
-    """What measures this machine as ``args`` ask.  IohError: something asked for does not exist."""
+    """Create the source for this machine.  IohError: something requested does not exist."""
     filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
     from ioh.live.source import LiveSource
 
@@ -124,18 +122,18 @@ def live_source(
 def run_live(
     args: argparse.Namespace, make_sink: Callable[[], SnapshotSink], *, asks: bool = False
 ) -> int:
-    """Measure this machine as ``args`` ask and print every interval; returns the exit status.
+    """Measure this machine and print each interval; return the exit status.
 
-    ``make_sink`` is called after the privileged loader has been started, which must come before
-    anything large is imported.  Where the first interval shows nothing, a terminal is asked, with
-    ``asks``, whether to show the bundled recording instead: then SampleWantedError.
-    IohError: something asked for cannot be measured.  ReaderGoneError: nobody reads stdout.
+    ``make_sink`` is called after the privileged loader has been forked, which must happen before
+    large imports.  With ``asks``, and if the first interval shows nothing, the user is asked
+    whether to show the bundled recording instead: then SampleWantedError.
+    IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
     refuse_span(args)
     made: list[tuple[SnapshotSink, Engine | None]] = []
 
     def prepare() -> None:
-        """While ioh may still read all of itself, but after the loader was forked."""
+        """Import the rest: after the loader is forked, before root is dropped."""
         made.append((make_sink(), engine_from(args)))
 
     source = live_source(args, prepare)
@@ -146,7 +144,7 @@ def run_live(
         shown = until(judged(snapshots(source), engine), args.run_s)
         for number, snapshot in enumerate(shown):
             if not number and (why := why_nothing(snapshot)):
-                ending.stop = None  # a signal shall not wait for an answer
+                ending.stop = None  # a signal must not wait for the answer
                 if tell_nothing(why, asks=asks):
                     raise SampleWantedError
                 ending.stop = source.stop

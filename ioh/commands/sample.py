@@ -1,4 +1,4 @@
-"""The bundled recording, and when it is offered: where live has nothing to show."""
+"""The bundled recordings, and the offer to show one if this machine has nothing to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ioh.model.snapshot import Snapshot
 
 SAMPLE, DEMO = "sample", "demo"
-HINT = f"a real recording to look at: ioh replay {SAMPLE}"
+HINT = f"see a real recording with: ioh replay {SAMPLE}"
 
 
 class SampleWantedError(Exception):
@@ -21,20 +21,20 @@ class SampleWantedError(Exception):
 
 
 def bundled_path(name: str) -> Path:
-    """Where a recording that comes with ioh lies: SAMPLE or DEMO."""
+    """Path of a bundled recording, SAMPLE or DEMO."""
     return Path(__file__).resolve().parent.parent / "data" / f"{name}.ioh"
 
 
 def recording(text: str) -> str:
-    """An argparse type: a file; ``sample``, where none is called so, is the bundled one."""
+    """An argparse type: a file; ``sample`` is the bundled recording if no file has that name."""
     return str(bundled_path(SAMPLE)) if text == SAMPLE and not os.path.lexists(text) else text
 
 
 def why_nothing(snapshot: Snapshot) -> str:
-    """Why an interval shows no I/O of programs or disks; "" where it shows some.
+    """Why an interval shows no I/O of programs or disks; "" if it does.
 
-    TCP alone is not what anyone starts ioh for, unless no other layer was asked for.  A layer that
-    comes by itself, as NFS does with the first mount, is waited for.
+    TCP does not count, unless no other layer is shown.  A layer that appears later by itself, as
+    NFS does with the first mount, is not a reason.
     """
     from ioh.model.snapshot import LayerSnapshot
     from ioh.sinks.rows import is_flow
@@ -49,17 +49,17 @@ def why_nothing(snapshot: Snapshot) -> str:
             is_known = any(n is not None for n in [*numbers, *layer.metrics.values()])
             if is_known or layer.source == "bpf":
                 return ""
-            reasons.append(f"/proc knows nothing of layer {name} here")
+            reasons.append(f"/proc has no numbers for layer {name} here")
     if not snapshot.layers:
         return "no layer is available"
     return reasons[0] if reasons else ""
 
 
 def tell_nothing(why: str, *, asks: bool) -> bool:
-    """Say so, and why, in one line on stderr.
+    """Print why there is nothing to show; return whether to show the bundled recording instead.
 
-    Returns whether the user wants the bundled recording instead: a terminal is asked, if ``asks``.
+    With ``asks`` and a terminal, the user decides.
     """
-    say(f"nothing to show of this machine ({why}); {HINT}")
+    say(f"nothing to show for this machine ({why}); {HINT}")
     is_asked = asks and sys.stdin.isatty() and sys.stdout.isatty()
-    return is_asked and agrees("Show that recording now?")
+    return is_asked and agrees("Show this recording now?")

@@ -1,4 +1,4 @@
-"""The screen over a feed: its options, when it is shown instead of text, and its feeds."""
+"""The screen: its options, when to show it instead of text, and its feeds."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     AnyFeed = FileFeed | StreamFeed | HostsFeed | JoinedFeed
 
 THEMES = ("auto", "dark", "light", "mono")
-# A key takes dozens of turns in three threads, each of which would wait 5 ms for one that reads the
-# past; and so does the first interval for the libraries that are imported meanwhile.
+# Python's thread switch interval.  A key needs dozens of switches between three threads, and the
+# default of 5 ms each would add up while another thread reads the past, or imports libraries.
 _TURN_S = 0.0002
 
 
 def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = True) -> None:
-    """Declare what the screen takes; ``--no-tui`` where it is the default at a terminal."""
-    add = parser.add_argument_group("the screen (at a terminal)").add_argument
+    """Declare the screen's options; ``--no-tui`` if the screen is the default on a terminal."""
+    add = parser.add_argument_group("the screen (on a terminal)").add_argument
     if is_default:
-        what = "print text instead of the screen; -d and --top do so, too"
+        what = "print text instead of the screen (-d and --top imply this)"
         add("--no-tui", action="store_true", help=what)
-    what = "colours: auto, dark, light, or mono (none, like NO_COLOR); default: as last chosen"
+    what = "colours: auto, dark, light, or mono (none, like NO_COLOR); default: the last one chosen"
     add("--theme", choices=THEMES, help=what)
     add("--bell", action="store_true", help="ring at each new critical finding")
-    what = "draw only with ASCII characters, as where the locale is not UTF-8 or TERM is linux"
+    what = "draw only with ASCII characters; the default if the locale is not UTF-8 or TERM=linux"
     add("--ascii", action="store_true", help=what)
-    what = "leave the mouse to the terminal (M switches)"
+    what = "leave the mouse to the terminal (key M toggles)"
     add("--no-mouse", action="store_true", help=what)
 
 
 def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
-    """Whether to show the screen: there is a terminal, and no option is one of text alone."""
+    """Whether to show the screen: there is a terminal, and no option implies text."""
     is_text = getattr(args, "no_tui", False) or bool(args.sections) or args.has_top
     return not is_text and has_terminal(stdin_is_pipe=stdin_is_pipe)
 
@@ -72,21 +72,21 @@ def show(
     make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
     filters_text: str = "",
 ) -> int:
-    """Show what a feed reports until the user or a signal ends it; returns the exit status.
+    """Show a feed until the user or a signal ends it; return the exit status.
 
     Args:
-        args: What add_screen_arguments() declared, and ``utc``.
-        mode: The feed's.
-        make_feed: Opens the feed, which the stack shall close; a live one may report its first
-            interval by the function before it is open.  IohError: there is nothing to show.
-        filters_text: What the probes were narrowed to, printable.
+        args: The options of add_screen_arguments(), and ``utc``.
+        mode: The feed's mode.
+        make_feed: Opens the feed and registers its closing on the stack.  A live feed may pass its
+            first interval to the function before it is open.  IohError: nothing to show.
+        filters_text: The probes' filters, printable.
     """
     from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
 
     line = None
-    if getattr(args, "line", None) is not None:  # of a bench under way
+    if getattr(args, "line", None) is not None:  # a running bench sends it
         from ioh.commands.bench_screen import line_from
 
         line = line_from(args.line)
@@ -113,7 +113,8 @@ def show(
     first: list[Snapshot] = []
     with Ending() as ending, contextlib.suppress(FeedEnded), ExitStack() as stack:
         stack.enter_context(few_collections(is_live=not is_replay))
-        # A recording that cannot be shown is no more than a line; probes take their time.
+        # Open a recording before the screen, so that an error is only a line.  Live, show the
+        # screen first: probes take time to attach.
         feed = None if mode == "live" else make_feed(stack, first.append)
         with starting(draw) as redraw, without_garbage():
 
@@ -134,7 +135,7 @@ def show(
 
 
 def show_live(args: argparse.Namespace) -> int:
-    """This machine on the screen."""
+    """Show this machine on the screen; return the exit status."""
     refuse_span(args)
     from ioh.rights.files import SCREEN_FILES, kept
 
@@ -143,7 +144,7 @@ def show_live(args: argparse.Namespace) -> int:
     tellers: list[Callable[[Snapshot], None]] = []
 
     def preload() -> None:
-        """Read what the screen and its feed need, while it can be read."""
+        """Import what the screen and its feed need, while it can be read."""
         import ioh.feeds.stream_feed  # noqa: F401
         from ioh.tui.preload import preload_screen
 
@@ -180,18 +181,18 @@ def show_live(args: argparse.Namespace) -> int:
         )
 
     with kept(".", SCREEN_FILES), contextlib.closing(source):
-        source.fork_loader()  # keeps what is imported now: before the screen is
+        source.fork_loader()  # before the screen's imports, which the loader would keep
         return show(args, "live", make, filters_text(args))
 
 
 def _remark(snapshot: Snapshot) -> str:
-    """What to say where this machine shows nothing."""
+    """The message if this machine has nothing to show; "" if it has."""
     why = why_nothing(snapshot)
-    return f"nothing to show of this machine ({printable(why)}); {HINT}" if why else ""
+    return f"nothing to show for this machine ({printable(why)}); {HINT}" if why else ""
 
 
 def filters_text(args: argparse.Namespace) -> str:
-    """What the probes were narrowed to, for the header."""
+    """The probes' filters, for the header."""
     names = ("pid", "comm", "cgroup", "device", "port")
     given = [(name, getattr(args, name)) for name in names]
     options = [f"--{name} {printable(str(value))}" for name, value in given if value]
@@ -199,9 +200,9 @@ def filters_text(args: argparse.Namespace) -> str:
 
 
 def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
-    """A recording on the screen, from a file or, the keyboard being elsewhere, from stdin.
+    """Show a recording on the screen, from a file or from stdin; return the exit status.
 
-    Mode ``demo`` begins again at the end.
+    With stdin, keys come from /dev/tty.  Mode ``demo`` starts again at the end.
     """
     refuse_live_options(args)
     from ioh.playback.replay import ReplaySource

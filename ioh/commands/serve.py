@@ -32,28 +32,28 @@ DEFAULT_LISTEN = "127.0.0.1:9877"
 SUMMARY = "serve running totals, histograms and findings to Prometheus"
 EXAMPLES = """\
   sudo ioh serve                        http://127.0.0.1:9877/metrics
-  sudo ioh serve --listen :9877 --web-config web.yml     every address, TLS and users
-  sudo ioh serve --no-layer syscall     without the dearest probes
-  sudo ioh serve --install-unit         as a service, with the options given beside it
-  sudo ioh serve --top 10               10 rows of each breakdown, too: many series
+  sudo ioh serve --listen :9877 --web-config web.yml     all addresses, TLS and users
+  sudo ioh serve --no-layer syscall     without the most expensive probes
+  sudo ioh serve --install-unit         as a service, with the other options given
+  sudo ioh serve --top 10               also 10 rows per breakdown: many series
 
-web.yml is the file that all exporters of Prometheus take, see docs/fleet.md."""
+web.yml is the web configuration file of Prometheus exporters, see docs/fleet.md."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument_group("serve").add_argument
-    what = f"where scrapers come to (default {DEFAULT_LISTEN}); :PORT for every address"
+    what = f"address to listen on (default {DEFAULT_LISTEN}); :PORT listens on all addresses"
     add("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, help=what)
-    what = "TLS and users: the web configuration file of Prometheus' exporters"
+    what = "TLS and users, in the web configuration format of Prometheus exporters"
     add("--web-config", metavar="FILE", help=what)
-    what = "show a hardened systemd unit that serves with these options, ask, and install it"
+    what = "show a hardened systemd unit that serves with these options, ask, then install it"
     add("--install-unit", action="store_true", help=what)
     add_interval_arguments(parser, top=0, live=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until asked to end."""
+    """Serve until a signal or the end of ``-t``; return the exit status."""
     from ioh.serve.listening import listen
 
     if args.install_unit:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             for number, snapshot in enumerate(until(shown, args.run_s)):
                 page.judge(snapshot)
                 if not number and (why := why_nothing(snapshot)):
-                    say(f"nothing to measure on this machine: {why}")
+                    say(f"nothing to measure on this machine ({why})")
     return ending.code
 
 
@@ -98,9 +98,9 @@ def _install_unit(args: argparse.Namespace) -> int:
     ):
         is_relative = path is not None and not os.path.isabs(path)  # noqa: PTH117 (it may be one of systemd's)
         cause = f"{option}: a service has no current directory"
-        refuse_if(is_relative, cause, "Give the whole path")
+        refuse_if(is_relative, cause, "Give an absolute path")
     is_secret = args.pg is not None and hide_passwords(args.pg) != args.pg
-    cause = "--pg: everybody can read a unit, and a password may be in it"
+    cause = "--pg may contain a password, and every user can read a unit"
     refuse_if(is_secret, cause, "Put it into a service file: --pg service=NAME")
     text = unit_text([word for word in args.words if word != "--install-unit"])
     if not agrees(f"{text}\nInstall this in {UNIT_DIR}?"):
@@ -108,12 +108,12 @@ def _install_unit(args: argparse.Namespace) -> int:
         return ExitCode.OK
     with own_rights():
         path = install_unit(text)
-    say(f"installed {path}. Start it: systemctl enable --now ioh; more options: systemctl edit ioh")
+    say(f"installed {path}. Start it: systemctl enable --now ioh. Change it: systemctl edit ioh")
     return ExitCode.OK
 
 
 def _prepare(args: argparse.Namespace) -> tuple[Engine | None, Page, WebConfig]:
-    """While ioh may still read all of itself, but after the loader was forked."""
+    """Import and read what serving needs: after the loader is forked, before root is dropped."""
     import ioh.serve.server  # noqa: F401
     from ioh.serve.page import Page
     from ioh.serve.web_config import FOR_EVERYBODY, read_web_config

@@ -1,4 +1,4 @@
-"""The terminal that a screen takes over, and how it is left when all else fails."""
+"""The screen's terminal: what it can do, the first picture, and how to restore it in any case."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ GRACE_S = 3.0
 # Keyboard protocol, alternate screen, cursor, mouse, focus and paste reports: as they were.
 _RESTORE = b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\r\n"
 
-# Makes a picture for a terminal of so many columns and lines.
+# Draws a picture for a terminal of (columns, lines).
 Lines = Callable[[tuple[int, int]], list[str]]
 
 # Alternate screen, no cursor; and back.
 _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?1049l\x1b[?25h"
-_SETTLE_S = 0.05  # for a stop to begin
-_USUAL_SIZE = (80, 24)  # of a terminal that does not say
+_SETTLE_S = 0.05  # until SIGTSTP takes effect
+_USUAL_SIZE = (80, 24)  # of a terminal that does not report its size
 
 
 def has_terminal(*, stdin_is_pipe: bool) -> bool:
-    """Whether a screen can be shown: a terminal to write on and one to read keys from."""
+    """Whether a screen can be shown: a terminal for output and one for keys."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"} or not os.isatty(1):
         return False
     if not stdin_is_pipe:
@@ -42,7 +42,7 @@ def has_terminal(*, stdin_is_pipe: bool) -> bool:
 
 
 def shows_unicode(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal can draw blocks and lines; the kernel's console has too few of them."""
+    """Whether the terminal can draw blocks and lines; the Linux console has too few of them."""
     names = ("LC_ALL", "LC_CTYPE", "LANG")
     locale = next((environment[name] for name in names if environment.get(name)), "C")
     is_utf8 = locale.casefold().replace("-", "").partition("@")[0].endswith(".utf8")
@@ -50,7 +50,7 @@ def shows_unicode(environment: Mapping[str, str]) -> bool:
 
 
 def take_keyboard() -> int:
-    """Put the terminal, else OSError, in the place of stdin; a descriptor of what stdin was."""
+    """Replace stdin by the terminal, and return the old stdin.  OSError: no terminal."""
     stdin = os.dup(0)
     terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     os.dup2(terminal, 0)
@@ -60,9 +60,9 @@ def take_keyboard() -> int:
 
 @contextlib.contextmanager
 def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
-    """Show a first picture at once, which the screen takes over; gone if that fails to start.
+    """Show a first picture until the screen starts; remove it if the screen fails to start.
 
-    Yields a function that shows another one.
+    Yields a function that shows another picture.
     """
     shown = draw
 
@@ -72,7 +72,7 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
         _tell(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
 
     def stop(*_: object) -> None:
-        """Ctrl-Z, before the screen hears of it."""
+        """Handle Ctrl-Z before the screen does."""
         _tell(_LEAVE)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
@@ -81,7 +81,7 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
         _tell(_ENTER)
         show(shown)
 
-    with contextlib.suppress(termios.error):  # in the background this waits for fg, stopped
+    with contextlib.suppress(termios.error):  # in the background this stops ioh until fg
         termios.tcsetattr(1, termios.TCSANOW, termios.tcgetattr(1))
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, stop)
@@ -99,19 +99,19 @@ def _size() -> tuple[int, int]:
         columns, lines = os.get_terminal_size(1)
         if columns and lines:
             return columns, lines
-    told = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))  # as the screen has it then
+    told = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))  # as the screen does
     columns, lines = (int(text) if text.isdecimal() else 0 for text in told)
     return columns or _USUAL_SIZE[0], lines or _USUAL_SIZE[1]
 
 
 def _tell(text: bytes) -> None:
-    with contextlib.suppress(OSError):  # the terminal has gone: the screen's matter
+    with contextlib.suppress(OSError):  # a closed terminal is handled by the screen
         os.write(1, text)
 
 
 @contextlib.contextmanager
 def stderr_on_terminal() -> Iterator[None]:
-    """The screen is written to stderr: point that at the terminal, wherever it was sent."""
+    """Point stderr to the terminal, even if it was redirected: the screen is written there."""
     saved = os.dup(2)
     os.dup2(1, 2)
     try:
@@ -122,12 +122,11 @@ def stderr_on_terminal() -> Iterator[None]:
 
 
 class TerminalWatch:
-    """Sees that the process ends when its terminal has gone, or when a signal asks for it.
+    """Ends the process when its terminal closes, or after a signal; a context manager.
 
-    Writing to a terminal that has gone can block the screen for ever, and reading from it never
-    blocks again; so that is not left to the screen.  A context manager.  ``end`` asks the screen to
-    end; ``close`` ends everything else in order, recordings above all, from a thread; ``code`` is
-    the exit status by then.
+    The screen cannot do that itself: writing to a closed terminal can block it forever, and reading
+    returns immediately.  ``end`` asks the screen to end.  ``close``, called from a thread, ends
+    everything else in order, above all recordings.  ``code`` returns the exit status.
     """
 
     def __init__(
@@ -154,14 +153,14 @@ class TerminalWatch:
         os.close(self._terminal)
 
     def end(self) -> None:
-        """Ask the screen to end, and see that it does; safe to call from a signal handler."""
+        """Ask the screen to end, and enforce it; safe to call from a signal handler."""
         self._end()
         self._waking.wake()
 
     def _run(self) -> None:
         gone, either = select.poll(), select.poll()
         for poll in (gone, either):
-            poll.register(self._terminal, 0)  # reports only that it has hung up
+            poll.register(self._terminal, 0)  # reports only a hangup
         either.register(self._waking, select.POLLIN)
         either.poll()
         deadline = time.monotonic() + GRACE_S

@@ -16,12 +16,12 @@ EXAMPLES = """\
   ioh text -c 10 -t 60 -d hist    six intervals of ten seconds, with histograms
   ioh text -d "histsz topfile"    latency by size, and the busiest files
   ioh text --pid 4121 -d all      everything about one process
-  ioh text --proc                 without root: what /proc and sysfs know
+  ioh text --proc                 without root: only what /proc and sysfs report
   ioh text FILE -d all            a recording, as fast as possible
-  ioh text --host db01 --host nfs01    two machines as one stack, through ssh
+  ioh text --host db01 --host nfs01    two machines as one stack, over ssh
 
 environment (as in ioh.sh):
-  CWIDTH   width of a histogram column (default 6, narrower to fit the line)
+  CWIDTH   width of a histogram column (default 6, or less to fit the line)
   PAD      text between histogram columns"""
 
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, *, speed: float | None = None, asks: bool = False) -> int:
-    """Print text until asked to end, or a whole recording; all else as print_intervals()."""
+    """Print text; arguments, status and errors as for print_intervals()."""
     options = text_options(args)
     form = Form(
         lambda: TextSink(options),

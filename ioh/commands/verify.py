@@ -1,4 +1,4 @@
-"""``ioh verify``: what is in a recording, and whether it is whole."""
+"""``ioh verify``: what a recording contains, and whether it is intact."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ EXAMPLES = """\
   ioh verify run.ioh --repair whole.ioh
   cat run-*.ioh | ioh verify - --repair all.ioh    one file from many
 
-Exit status 0: whole (a recording that was cut off is, up to there); 1: something is damaged."""
+Exit status 0: whole (or cut off, but whole up to the cut); 1: damaged."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
     add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
-    add("--repair", metavar="NEW", help="write all that can be read to this new file")
+    add("--repair", metavar="NEW", help="write everything readable to this new file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check it, host by host, and print what was found."""
+    """Check it host by host, print the result, return the exit status."""
     from ioh.session.recorded_file import hosts_of
 
     names = hosts_of(args.file)
@@ -46,7 +46,7 @@ def _verify(path: str, repaired: str | None) -> int:
         found = check(path, repaired)
     except OSError as error:
         cause = f"cannot copy {printable(path)}: {error.strerror}"
-        raise IohError(cause, "Give --repair a place with room") from error
+        raise IohError(cause, "Give --repair a place with enough space") from error
     told: list[tuple[str, str]] = []
     if (header := found.header) is not None:
         host, kernel = (printable(to_text(raw)) for raw in (header.hostname, header.kernel))
@@ -70,14 +70,14 @@ def _verify(path: str, repaired: str | None) -> int:
         told.append(("gap", f"{_clock(gap.from_unix_s)}, {length}: {why}"))
     if found.untold:
         told.append(("and", f"{found.untold:,} more marks and gaps"))
-    told.append(("end", "in order" if found.is_ended else "cut off, or still being recorded"))
+    told.append(("end", "complete" if found.is_ended else "cut off, or still being recorded"))
     damaged = len(found.faults) - found.is_torn
-    verdict = "whole up to there" if found.is_torn else "whole"
+    verdict = "whole up to the cut" if found.is_torn else "whole"
     if damaged:
         verdict = f"DAMAGED: {found.lost_ticks + found.left_out} samples lost"
     after = [("verdict", verdict)]
     if repaired is not None:
-        made = printable(repaired) if found.ticks else "nothing: there is no sample"
+        made = printable(repaired) if found.ticks else "nothing: it has no samples"
         after.append(("written", made))
     lines = [
         f"{printable(path)}: {found.size_bytes:,} bytes",

@@ -1,4 +1,4 @@
-"""Reads findings.toml: rules switched off, thresholds changed."""
+"""Read findings.toml: disabled rules and changed thresholds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Config:
     """What the user has changed.
 
     Shape:
-        ``off`` names of rules; ``limits[rule][threshold]`` changed values.
+        ``off`` names of disabled rules; ``limits[rule][threshold]`` changed values.
     """
 
     off: frozenset[str] = frozenset()
@@ -38,18 +38,16 @@ class Config:
 
 
 def read_config(path: str | None) -> Config:
-    """Read the file that was named, else the default one where there is one.
+    """Read the file at ``path``; None: the default file, if it exists.
 
-    Raises:
-        IohError: It cannot be read, is no TOML, or names what there is not.
+    IohError: it cannot be read, is not TOML, or names an unknown rule or threshold.
     """
     try:
         chosen = config_path(FILE_NAME) if path is None else Path(path)
         with chosen.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no home directory
-        missing = isinstance(error, (FileNotFoundError, NotADirectoryError, RuntimeError))
-        if path is None and missing:
+    except (OSError, ValueError) as error:
+        if path is None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
             return Config()
         reason = getattr(error, "strerror", None) or str(error)
         raise _wrong(str(path or chosen), f"cannot be read: {reason}") from None
@@ -58,12 +56,12 @@ def read_config(path: str | None) -> Config:
     try:
         parsed = tomllib.loads(raw.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _wrong(str(chosen), f"is no TOML: {error}") from None
+        raise _wrong(str(chosen), f"is not TOML: {error}") from None
     return _checked(parsed, str(chosen))
 
 
 def _checked(parsed: Mapping[str, object], where: str) -> Config:
-    """What a file says, if there are such rules and thresholds."""
+    """Check the names and values of a parsed file."""
     known = all_rules()
     off: set[str] = set()
     limits: dict[str, dict[str, float]] = {}
@@ -72,7 +70,7 @@ def _checked(parsed: Mapping[str, object], where: str) -> Config:
         if rule is None:
             raise _wrong(where, f'no rule "{name}"', "List the rules with: ioh explain")
         if not isinstance(settings, dict):
-            raise _wrong(where, f"{name} is no table", f"Write [{name}] above its settings")
+            raise _wrong(where, f"{name} is not a table", f"Write [{name}] above its settings")
         limits[name] = {}
         for key, value in settings.items():
             if key != "enabled":
@@ -89,7 +87,7 @@ def _number(rule: Rule, key: str, value: object, where: str) -> float:
         names = ", ".join(["enabled", *rule.defaults])
         raise _wrong(where, f'{rule.name} has no "{key}"', f"It has: {names}")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
-        raise _wrong(where, f"{rule.name}.{key} is no number of 0 or more")
+        raise _wrong(where, f"{rule.name}.{key} is not a number of 0 or more")
     return float(value)
 
 

@@ -1,4 +1,4 @@
-"""Block devices as Snapshots show them: which one carries something, its limits and read-ahead."""
+"""Block devices in Snapshots: which one serves some I/O, its limits and its read-ahead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import number, once, rows_of
 from ioh.model.sample import Value
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Snapshot, TableRow
 
 PAGE_BYTES = 4096
 _NAME = re.compile(r"[^\s,()]+")
@@ -21,11 +21,11 @@ _BTRFS_FILE = "/sys/class/bdi/btrfs-*/read_ahead_kb"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device with what it did in one direction.
+    """One device, and its I/O in one direction.
 
     Shape:
-        ``name`` as the kernel has it, ``on`` what it is made of; ``settings`` gauges of its row
-        by name; ``sum`` its reads or writes.
+        ``name`` is the kernel's; ``on`` is what it consists of; ``settings`` are the gauges of its
+        row by name; ``sum`` is its reads or writes.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Device:
     sum: OpSum
 
     def setting(self, name: str) -> float | None:
-        """A limit; None where it is not known or there is none."""
+        """A limit; None if there is none or it is not known."""
         return self.settings.get(name) or None
 
     @property
@@ -44,41 +44,38 @@ class Device:
 
     @property
     def node(self) -> str:
-        """Where udev has it; to be quoted in a command, as every name."""
+        """Its device file; quote it in a command, like every name."""
         return f"/dev/{self.name}"
 
     def queue_file(self, name: str) -> str:
-        """Where sysfs has a setting of its queue."""
+        """The sysfs file of a setting of its queue."""
         return f"/sys/block/{self.name.replace('/', '!')}/queue/{name}"
 
 
 @once
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
-    """Devices that did ``op`` (read or write), the busiest first."""
-    found = []
-    for row in rows_of(snapshots[-1], "block", "device"):
-        total = sum_op(snapshots, "block", op, row.key[0])
-        if total.count:
-            on = row.key[1] if len(row.key) > 1 else ""
-            found.append(Device(row.key[0], on, row.values, total))
-    return sorted(found, key=lambda device: -device.sum.bytes)
+    """Devices that did ``op`` (read or write), busiest first."""
+    rows = rows_of(snapshots[-1], "block", "device")
+    found = [_device(row, sum_op(snapshots, "block", op, row.key[0])) for row in rows]
+    return sorted((x for x in found if x.sum.count), key=lambda device: -device.sum.bytes)
+
+
+def _device(row: TableRow, total: OpSum) -> Device:
+    return Device(row.key[0], row.key[1] if len(row.key) > 1 else "", row.values, total)
 
 
 def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
-    """Devices without requests of their own (md, dm) through which ``op`` passes now.
-
-    What they did is in no part: their ``sum`` is empty.
-    """
+    """Devices without own requests (md, dm) through which ``op`` passes now; ``sum`` is empty."""
     nothing = OpSum(snapshots[-1].interval_s)
     return [
-        Device(row.key[0], row.key[1] if len(row.key) > 1 else "", row.values, nothing)
+        _device(row, nothing)
         for row in rows_of(snapshots[-1], "block", "device")
         if row.values.get("stacked") and row.values.get(f"{op}s_per_s")
     ]
 
 
 def bottom(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
-    """Devices that have nothing below them here, busiest first; with --device that one."""
+    """Devices with no other device below them, busiest first; with --device, that device."""
     found = devices(snapshots, op)
     return [device for device in found if not device.is_stacked] or found
 
@@ -86,10 +83,9 @@ def bottom(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
 def carrier(
     snapshots: Sequence[Snapshot], op: str, bytes_: float, avg_bytes: float
 ) -> Device | None:
-    """The device to which such requests most likely went: alike in bytes and in size.
+    """The device that most likely got such requests: the most similar in bytes and size.
 
-    A loop device's I/O appears again below it, cut or joined anew, so the busiest one need
-    not be the one that the application used.
+    It need not be the busiest one: a loop device's I/O appears again below it, split or merged.
     """
     candidates = [d for d in devices(snapshots, op) if d.sum.bytes and d.sum.avg_bytes]
     if not candidates or not bytes_ or not avg_bytes:
@@ -104,11 +100,10 @@ def carrier(
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """The window of buffered reads.
+    """The read-ahead window of buffered reads.
 
     Shape:
-        ``device`` whose it is; ``file`` where it is set, "" where that is not known; ``bytes`` None
-        where it is not known.
+        ``device`` that has it; ``file`` that sets it, "" if not known; ``bytes`` None if not known.
     """
 
     device: str
@@ -117,11 +112,11 @@ class ReadAhead:
 
     @property
     def is_btrfs(self) -> bool:
-        """Whether it is that of btrfs, which has many devices and one window of its own."""
+        """Whether it is that of btrfs, which has its own window for all its devices."""
         return self.file == _BTRFS_FILE
 
     def set_to(self, kb: int) -> str:
-        """The command that changes it; "" where nobody knows what."""
+        """The command that changes it; "" if the file is not known."""
         if not self.file:
             return ""
         if self.is_btrfs:  # a redirection takes one file
@@ -130,7 +125,7 @@ class ReadAhead:
 
 
 def read_ahead(snapshots: Sequence[Snapshot], device: Device | None) -> ReadAhead:
-    """The window of the reads that ``device`` serves; None where nobody knows which one does."""
+    """The window for the reads that ``device`` serves; None: the device is not known."""
     if _is_btrfs(snapshots[-1]):
         return ReadAhead("btrfs", _BTRFS_FILE, None)
     if device is None:
@@ -142,7 +137,7 @@ def read_ahead(snapshots: Sequence[Snapshot], device: Device | None) -> ReadAhea
 
 
 def _is_btrfs(snapshot: Snapshot) -> bool:
-    """Whether most of what is read of files now is of a btrfs."""
+    """Whether most of the bytes that programs read now are from btrfs."""
     by_type: dict[str, float] = {}
     for row in rows_of(snapshot, "syscall", "mount"):
         moved = number(row, "read_bytes_per_s")
@@ -151,11 +146,11 @@ def _is_btrfs(snapshot: Snapshot) -> bool:
 
 
 def _topmost(stacked: Sequence[Device], device: Device) -> Device:
-    """The array or volume through which most of the device's reads pass; else the device."""
+    """The array or volume through which most of the device's reads pass, else the device."""
     over = [
         upper
         for upper in stacked
-        # A file system on a loop device's own has that one's window; carrier() tells them apart.
+        # A loop device has its own window; carrier() decides between it and the disk.
         if not upper.on.startswith(("file ", "loop on "))
         and any(is_disk_of(device.name, name) for name in _below(upper))
         and _read(upper) >= _read(device) / 2
@@ -165,12 +160,12 @@ def _topmost(stacked: Sequence[Device], device: Device) -> Device:
 
 
 def _below(device: Device) -> list[str]:
-    """Every device that it is made of, at any depth: ``lv on md0 (raid1 on sda1,sdb1)``."""
+    """All devices below it, at any depth, from ``lv on md0 (raid1 on sda1,sdb1)``."""
     return _NAME.findall(device.on.partition(" on ")[2])
 
 
 def is_disk_of(disk: str, name: str) -> bool:
-    """Whether ``name`` is that disk or a partition of it."""
+    """Whether ``name`` is ``disk`` or one of its partitions."""
     return name.startswith(disk) and _PARTITION.fullmatch(name[len(disk) :]) is not None
 
 

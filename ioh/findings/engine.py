@@ -1,4 +1,4 @@
-"""Judges Snapshots one after another: what the rules say becomes findings once it lasts."""
+"""Judge Snapshots one by one: a rule's verdict becomes a finding once it lasts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import chain, islice
 from ioh.findings.config import Config
 from ioh.findings.rule import Rule, Verdict, all_rules
 from ioh.findings.window import Window, layer_title
-from ioh.model.finding import Evidence, Finding, NotEvaluated, worst_first
+from ioh.model.finding import Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import Snapshot
 
 MAX_TEXT = 600
-# Of one rule at a time: a machine with a thousand sick disks has one problem.
+# Findings per rule: a machine with a thousand slow disks has one problem.
 MAX_SUBJECTS = 8
-_MAX_VERDICTS = 256  # looked at, so that a subject among the 8 may slip back
-# A tick comes late by less than this, or something is missing in between.
+_MAX_VERDICTS = 256  # read per rule, so that a subject may drop out of the first 8 and stay on
+# A tick that is later than this means that intervals are missing.
 GAP_S = 2.0
 
 
@@ -33,11 +33,11 @@ class _State:
 
 
 class Engine:
-    """Keeps the window, the thresholds and the hysteresis; one for each stream of Snapshots.
+    """Keeps the window, the thresholds and the hysteresis for one stream of Snapshots.
 
     Args:
-        rules: Which rules; None for all there are.
-        config: Rules switched off and thresholds changed.
+        rules: The rules; None for all.
+        config: Disabled rules and changed thresholds.
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None, config: Config | None = None) -> None:
@@ -53,16 +53,16 @@ class Engine:
 
     @property
     def look_back_s(self) -> float:
-        """So much time before a Snapshot decides, with it, what is found in it."""
+        """How far back from a Snapshot its findings can depend on earlier ones."""
         return max((r.span_s + r.hold_s + r.release_s for r in self._rules), default=0.0)
 
     @property
     def rule_layers(self) -> dict[str, str]:
-        """The layer of each rule that may speak."""
+        """The layer of each enabled rule."""
         return {rule.name: rule.layer for rule in self._rules}
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The same Snapshot with its findings, worst first."""
+        """Return the Snapshot with its findings, worst first."""
         if len(self._window) > 0 and not _follows(self._window.newest, snapshot):
             self._window.clear()
             self._states = {rule.name: {} for rule in self._rules}
@@ -91,7 +91,7 @@ class Engine:
     def _update(
         self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
     ) -> list[Finding]:
-        """Enter what a rule says now; the findings that it has on."""
+        """Update a rule's states with its verdicts; return its current findings."""
         states = self._states[rule.name]
         now = snapshot.time_unix_s
         begun = now - snapshot.interval_s
@@ -110,7 +110,7 @@ class Engine:
 
 
 def _lacking(rule: Rule, sources: Mapping[str, str]) -> str | None:
-    """The first layer that a rule needs and that was not measured, or not in the way it needs."""
+    """The first layer that a rule needs and that is not measured, or not by BPF as required."""
     for name in rule.needs:
         if name not in sources:
             return name
@@ -121,7 +121,7 @@ def _lacking(rule: Rule, sources: Mapping[str, str]) -> str | None:
 
 
 def _follows(before: Snapshot, after: Snapshot) -> bool:
-    """Whether ``after`` is the interval right after ``before``, of the same machine."""
+    """Whether ``after`` directly follows ``before``, on the same machine."""
     gap_s = after.time_unix_s - after.interval_s - before.time_unix_s
     allowed_s = max(GAP_S, after.interval_s / 2)
     same = (before.hostname, before.kernel) == (after.hostname, after.kernel)
@@ -129,13 +129,13 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
 
 
 def _why_not(name: str, snapshot: Snapshot) -> str:
-    """Why a layer cannot be judged."""
+    """Why a rule that needs this layer is not evaluated."""
     layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
     if layer is None:
         return f"layer {title} is not measured"
     if isinstance(layer, Unavailable):
         return f"layer {title}: {layer.reason}"
-    return f"layer {title} is counted by /proc, not by BPF"
+    return f"layer {title} is measured from /proc, not by BPF"
 
 
 def _finding(rule: Rule, state: _State) -> Finding:
@@ -147,7 +147,10 @@ def _finding(rule: Rule, state: _State) -> Finding:
         severity=verdict.severity,
         confidence=verdict.confidence,
         cause=printable(verdict.cause, MAX_TEXT),
-        evidence=tuple(map(_evidence, verdict.evidence)),
+        evidence=tuple(
+            replace(x, text=printable(x.text, MAX_TEXT), source=printable(x.source, MAX_TEXT))
+            for x in verdict.evidence
+        ),
         advice=printable(verdict.advice, MAX_TEXT),
         command=_command(verdict.command),
         false_alarm=rule.false_alarm,
@@ -159,12 +162,6 @@ def _finding(rule: Rule, state: _State) -> Finding:
 
 
 def _command(text: str) -> str:
-    """The command as it can be printed; "" where it is too long: half of it is another one."""
+    """The command, printable; "" if it is too long, as part of it would be a different command."""
     whole = printable(text, MAX_TEXT + 1)
     return whole if len(whole) <= MAX_TEXT else ""
-
-
-def _evidence(said: Evidence) -> Evidence:
-    return replace(
-        said, text=printable(said.text, MAX_TEXT), source=printable(said.source, MAX_TEXT)
-    )

@@ -1,4 +1,4 @@
-"""Numbers and names in a sentence: sizes, rates, times and ratios with their units, programs."""
+"""Format numbers and programs in sentences: sizes, rates, times, ratios, with units."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from ioh.model.sample import OTHERS
 
 
 def size(bytes_: float) -> str:
-    """A size of I/O in kb = 1,024 bytes: ``512 B``, ``64 KB``, ``1 MB``, ``1.25 MB``."""
-    for limit, divisor, unit in ((1 << 10, 1, "B"), (1 << 20, 1 << 10, "KB")):
-        if bytes_ < limit:
+    """A size of I/O with KB = 1,024 bytes: ``512 B``, ``64 KB``, ``1 MB``, ``1.25 MB``."""
+    for divisor, unit in ((1, "B"), (1 << 10, "KB"), (1 << 20, "MB")):
+        if bytes_ < divisor << 10:
             return f"{_digits(bytes_ / divisor)} {unit}"
-    unit, divisor = ("MB", 1 << 20) if bytes_ < 1 << 30 else ("GB", 1 << 30)
-    return f"{_digits(bytes_ / divisor)} {unit}"
+    return f"{_digits(bytes_ / (1 << 30))} GB"
 
 
 def rate(bytes_per_s: float) -> str:
-    """A rate in 1,000,000 bytes a second, as every table of ioh has it."""
+    """A rate in 1,000,000 bytes per second, as in all tables of ioh."""
     return f"{_digits(bytes_per_s / 1e6)} MB/s"
 
 
@@ -27,7 +26,7 @@ def duration(us: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many: ``16``, ``7.8``, ``1.25``."""
+    """A number or ratio: ``16``, ``7.8``, ``1.25``."""
     return _digits(ratio)
 
 
@@ -42,13 +41,13 @@ def per_s(number: float) -> str:
 
 
 def program(key: tuple[str, ...], others: str) -> str:
-    """A row of a breakdown by process: ``fio[4121]``, or what to call the row of the others."""
+    """The process of a row: ``fio[4121]``, or ``others`` for the row that sums up the others."""
     pid, comm = key
     return others if pid == OTHERS else f"{comm}[{pid}]"
 
 
 def _digits(value: float) -> str:
-    """Three digits or so, without a trailing zero."""
+    """About three digits, without trailing zeros."""
     places = 2 if value < 10 else 1 if value < 100 else 0
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,4 +1,4 @@
-"""NFS mounts as Snapshots show them: what programs asked beside what was sent."""
+"""NFS mounts in Snapshots: programs' calls next to the READs and WRITEs sent; nfsd's threads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class MountRow:
     """One NFS mount in one direction over several intervals.
 
     Shape:
-        ``pieces``: calls of programs above, READs or WRITEs below.  ``settings`` are gauges of
-        its row (rsize_bytes, wsize_bytes, connections).
+        ``pieces`` has programs' calls above, READs or WRITEs below.  ``settings`` are the gauges
+        of its row (rsize_bytes, wsize_bytes, connections).
     """
 
     point: str
@@ -34,7 +34,7 @@ class MountRow:
 
 
 def mounts(snapshots: Stretch, op: str) -> Iterator[MountRow]:
-    """Every NFS mount that carried something in this direction (``read`` or ``write``)."""
+    """Every NFS mount with I/O in this direction (``read`` or ``write``)."""
     rows = rows_of(snapshots[-1], "nfs_client", "mount")
     if not rows:
         return
@@ -59,7 +59,7 @@ def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, flo
 
 
 def _moved(snapshot: Snapshot, layer: str, op: str) -> list[tuple[str, list[float]]]:
-    """The same of one interval, where there was something."""
+    """The same for one interval, without idle mounts."""
     names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
     seconds = seconds_of(snapshot, layer)
     rows = [
@@ -75,7 +75,7 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
 
 @once
 def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
-    """Bytes that programs moved in files of which no block device here knows."""
+    """Bytes that programs moved in files that are not on a block device of this machine."""
     by_type = sum_rows(snapshots, "syscall", "mount", (f"{op}_bytes_per_s",), itemgetter(-1))
     return sum(size for fstype, size in by_type.items() if is_off_disk(fstype))
 
@@ -83,7 +83,7 @@ def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
 def metric_mean(
     snapshots: Sequence[Snapshot], layer: str, metric: str, weight: str
 ) -> float | None:
-    """A ratio metric over several intervals, each weighted by a rate of the same layer."""
+    """Mean of a ratio metric over several intervals, weighted by a rate of the same layer."""
     return weighted_mean(
         ((found.metrics.get(weight) or 0.0) * seconds, found.metrics.get(metric))
         for seconds, found in measured(snapshots, layer)
@@ -95,10 +95,9 @@ class Threads:
     """Whether calls wait for a thread of nfsd.
 
     Shape:
-        ``count`` threads; ``waiting_share`` of the requests found no idle one, ``requests`` how
-        many there were (None and 0 where the server does not tell); ``busy_share`` mean of the
-        threads that were serving a call when somebody looked, once a tick, ``full_share`` of the
-        looks found none idle.  Shares are 0 to 1.
+        ``count`` threads; ``waiting_share`` of the ``requests`` found no idle thread (None and 0
+        if the server does not count them).  Sampled once a tick: ``busy_share`` of the threads
+        were serving a call, and in ``full_share`` of the samples none was idle.  Shares are 0 to 1.
     """
 
     count: int
@@ -108,11 +107,11 @@ class Threads:
     full_share: float
 
     def are_all_busy(self, waiting_min_pct: float, busy_min_pct: float) -> bool:
-        """By what the server counts; else by the looks.
+        """Decide by the server's counts, else by the samples.
 
-        A thread that has just ended a call and takes the next one is idle for a look: so looks
-        hardly ever find all of many threads busy, however long the queue is, and one thread with
-        one client is busy all the time though nobody waits.
+        Samples are less exact.  A thread between two calls looks idle, so they hardly ever find all
+        of many threads busy, however long the queue.  And a single thread with a single client is
+        always busy although nothing waits.
         """
         if self.waiting_share is not None:
             return self.waiting_share * 100 >= waiting_min_pct
@@ -120,16 +119,15 @@ class Threads:
 
     @property
     def said(self) -> str:
-        """What it rests on, in words."""
+        """The evidence as text."""
         if self.waiting_share is not None:
-            return (
-                f"{percent(self.waiting_share)} of {self.requests:,.0f} requests found no idle one"
-            )
-        return f"{percent(self.busy_share)} of them were serving a call, mean of the samples"
+            share = percent(self.waiting_share)
+            return f"{share} of {self.requests:,.0f} requests found no idle thread"
+        return f"{percent(self.busy_share)} of them were serving a call (mean of the samples)"
 
 
 def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
-    """The threads over several intervals; None where their number is not known."""
+    """The threads over several intervals; None if their number is not known."""
     looks = [
         (layer.metrics.get("busy_threads") or 0.0, float(threads))
         for _, layer in measured(snapshots, "nfs_server")

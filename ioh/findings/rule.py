@@ -1,4 +1,4 @@
-"""The contract of a rule, what it may say, and the registry that finds every rule."""
+"""The contract of a rule, its verdicts, and the registry of all rules."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ioh.model.finding import Confidence, Evidence, Severity
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule says of the newest interval; the engine makes a Finding of it once it lasts.
+    """A rule's verdict on the newest interval; the engine makes it a Finding once it lasts.
 
     Shape:
-        As Finding; ``title`` in place of the rule's own where it says more than that.
+        As Finding; ``title``, if set, replaces the rule's title.
     """
 
     cause: str
@@ -35,32 +35,25 @@ Limits = Mapping[str, float]
 Verdicts = Iterator[Verdict]
 
 
-def _silent(recent: Stretch, limits: Limits) -> Iterable[Verdict]:
-    """What a rule says until it decorates the function that judges."""
-    del recent, limits
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a pure function of the newest intervals, and all there is to say about it.
+    """One rule: a pure function of the newest intervals, with its description.
 
-    ``@Rule(...)`` makes a rule of the function below it, by its name.
+    ``@Rule(...)`` turns the function below it into a rule of the same name.
 
     Shape:
-        ``judge(recent, limits)`` gets the intervals of the last ``recent_s``, and, unless they
-        ``may_be_short``, only where there are so many.  ``thresholds`` by name: the number to
-        compare with, and why it is that one; ``limits`` has them as configured.  ``needs`` are
-        layers that must be measured, ``probed`` those that must be measured by BPF.  ``watches``,
-        ``sources``, ``blind`` and ``false_alarm`` are sentences for ``ioh explain``.
-        ``yields_to`` are rules that name a stronger cause: where one of them says something, this
-        one says nothing.  ``wrong_if`` is what would prove it wrong, and ``check`` the command
-        that shows it.
+        ``judge(recent, limits)`` gets the intervals of the last ``recent_s``; it is not called
+        with fewer unless they ``may_be_short``.  ``thresholds``: name -> (default, reason);
+        ``limits`` has the configured values.  ``needs`` are layers that must be measured,
+        ``probed`` those that must be measured by BPF.  ``watches``, ``sources``, ``blind`` and
+        ``false_alarm`` are sentences for ``ioh explain``.  ``yields_to`` are rules with a
+        stronger cause: if one of them has a verdict, this rule is silent.  ``wrong_if`` would
+        prove the rule wrong, and the command ``check`` shows it.
 
     Units:
-        ``hold_s``: how long a verdict must last before it becomes a Finding; ``release_s``:
-        how long it must be gone before the Finding goes; ``span_s``: how far back the rule
-        looks.  What it looks at further back than window.DETAIL_S is in ``recalls``.
+        ``hold_s``: how long a verdict must last to become a Finding; ``release_s``: how long it
+        must be gone to end the Finding; ``span_s``: how far back the rule looks.  ``recalls`` lists
+        what it uses from further back than window.DETAIL_S.
     """
 
     title: str
@@ -82,21 +75,21 @@ class Rule:
     recalls: tuple[Recall, ...] = ()
     yields_to: tuple[str, ...] = ()
     name: str = ""
-    judge: Callable[[Stretch, Limits], Iterable[Verdict]] = _silent
+    judge: Callable[[Stretch, Limits], Iterable[Verdict]] = lambda *_: ()
 
     def __call__(self, judge: Callable[[Stretch, Limits], Iterable[Verdict]]) -> Rule:
-        """The rule that judges by this function."""
+        """Return the rule with this function as ``judge``."""
         return replace(self, name=judge.__name__, judge=judge)
 
     @property
     def defaults(self) -> dict[str, float]:
-        """Its thresholds as they are when nobody has changed them."""
+        """The default thresholds."""
         return {name: value for name, (value, _) in self.thresholds.items()}
 
 
 @cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule of the modules in ``ioh/findings/rules``, by name."""
+    """All rules of the modules in ``ioh/findings/rules``, by name."""
     package = importlib.import_module("ioh.findings.rules")
     modules = [
         importlib.import_module(f"{package.__name__}.{module.name}")

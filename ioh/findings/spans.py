@@ -1,4 +1,4 @@
-"""Findings of a whole recording: each with the time from its begin to its end."""
+"""Findings of a whole recording, each with its begin and end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ MAX_SPANS = 2000
 
 @dataclass(frozen=True, slots=True)
 class FindingSpan:
-    """A finding as of the end of one span, and that span.
-
-    Units:
-        ``begin_unix_s`` of the first interval of it, ``end_unix_s`` of the last.
-    """
+    """A finding with its last text, and the times at which it begins and ends."""
 
     finding: Finding
     begin_unix_s: float
@@ -25,10 +21,7 @@ class FindingSpan:
 
 
 def finding_spans(snapshots: Iterable[Snapshot]) -> list[FindingSpan]:
-    """Every span of every finding in judged Snapshots, worst first, then as they began.
-
-    Of so many that nobody reads them, the first MAX_SPANS.
-    """
+    """The findings of judged Snapshots, worst first, then by begin; at most the first MAX_SPANS."""
     spans: dict[tuple[str, str, float], FindingSpan] = {}
     for snapshot in snapshots:
         for finding in snapshot.findings:

@@ -1,4 +1,4 @@
-"""One operation above that became several below: how many, of which size, which limit cut it."""
+"""Operations of one layer split into several at the next: how many, how large, by which limit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Operations of one layer and what they became at the next.
+    """Operations of one layer, and the pieces that they became at the next.
 
     Units:
-        ``calls`` above that reached the layer below, ``pieces`` they became, bytes of each
-        side; ``above_us`` and ``below_us`` mean times, None where not known.
+        ``calls`` above that reached the layer below, ``pieces`` below, bytes of each;
+        ``above_us`` and ``below_us`` are mean times, None if not known.
     """
 
     calls: float
@@ -24,7 +24,7 @@ class Pieces:
 
     @property
     def per_call(self) -> float:
-        """Pieces for each call."""
+        """Pieces per call."""
         return self.pieces / self.calls if self.calls else 0.0
 
     @property
@@ -39,37 +39,37 @@ class Pieces:
 
     @property
     def in_a_call(self) -> float:
-        """Pieces of their mean size in a call of its mean size.
+        """Mean size of a call divided by the mean size of a piece.
 
-        Where the bytes are conserved it is what a call becomes, and other than ``per_call`` does
-        not suffer from calls that the edges of the time looked at cut in two.
+        If bytes are conserved, this is the number of pieces per call; unlike ``per_call``, calls
+        cut by the edges of the span do not distort it.
         """
         return self.call_size / self.piece_size if self.piece_size else 0.0
 
     def conserves(self, share: float, whole_calls: float = 0.0) -> bool:
-        """Whether as many bytes went below as came from above, but for ``share`` of them.
+        """Whether the bytes above and below agree, within ``share`` or ``whole_calls`` calls.
 
-        ``whole_calls`` that were under way at the edges of the time looked at are forgiven, too.
+        Calls in flight at the edges of the span may count on one side only.
         """
         off = abs(self.piece_bytes - self.call_bytes)
         return off <= max(share * self.call_bytes, whole_calls * self.call_size)
 
     @property
     def at_once(self) -> float | None:
-        """How many pieces of one call were under way together, from the two mean times.
+        """How many pieces of a call are in flight together, from the two mean times.
 
-        One after another, a call takes as long as all of its pieces; all at once, as one.
+        If sequential, a call takes as long as all its pieces; if parallel, as long as one.
         """
         if not self.above_us or self.below_us is None:
             return None
         return max(1.0, min(self.per_call, self.per_call * self.below_us / self.above_us))
 
     def is_cut_at(self, limit: float | None) -> bool:
-        """Whether a limit of so many bytes explains the pieces: by their number or their size."""
+        """Whether a limit (bytes) explains the pieces, by their number or their size."""
         if not limit or limit >= self.call_size:
             return False
         expected = math.ceil(self.call_size / limit - 0.01)
-        # Means of a mixture of sizes can agree by chance: then most pieces are far smaller.
+        # With mixed sizes the means may agree by chance; most pieces are then far smaller.
         by_number = (
             abs(self.per_call - expected) <= 0.05 * expected and self.piece_size >= 0.75 * limit
         )
@@ -77,12 +77,12 @@ class Pieces:
 
 
 def how(pieces: Pieces) -> str:
-    """Whether the pieces go one after another; "" where it is not known."""
+    """Whether the pieces are sequential or parallel, as text; "" if not known."""
     at_once = pieces.at_once
     if at_once is None:
         return ""
     if at_once < 1.5:
         return "one after another"
     if at_once >= 0.6 * pieces.per_call:
-        return "all at once"
+        return "all in parallel"
     return f"about {at_once:.1f} at a time"

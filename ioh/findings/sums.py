@@ -1,4 +1,4 @@
-"""Sums over several intervals, as rules ask for them again and again."""
+"""Sums over several intervals, shared by the rules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True)
 class OpSum:
-    """One op over several intervals; what no interval knew is 0 in counts, and None in means.
+    """One op over several intervals; if no interval knows a number, counts are 0, means None.
 
     Shape:
-        ``found``: where it was measured, that interval's length and the op.
+        ``found`` has the length and the op of each interval that measured it.
 
     Units:
         As OpStats.
@@ -36,17 +36,17 @@ class OpSum:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all operations."""
         return sum([stats.bytes or 0 for _, stats in self.found])
 
     @property
     def latency_us(self) -> float | None:
-        """Mean time of an operation."""
+        """Mean time per operation."""
         return weighted_mean([(x.count, x.latency_us) for _, x in self.found])
 
     @property
     def queue_us(self) -> float | None:
-        """Mean time that an operation waited."""
+        """Mean queue time per operation."""
         return weighted_mean([(x.count, x.queue_us) for _, x in self.found])
 
     @property
@@ -56,46 +56,46 @@ class OpSum:
 
     @property
     def avg_inflight(self) -> float | None:
-        """How many were under way on average."""
+        """Mean number in flight, as measured."""
         known = [s * x.avg_inflight for s, x in self.found if x.avg_inflight is not None]
         return sum(known) / self.seconds if known and self.seconds else None
 
     @property
     def service_us(self) -> float:
-        """Mean time of an operation once it waits no more; 0 where nothing is known."""
+        """Mean time per operation after its queue time; 0 if not known."""
         return (self.latency_us or 0.0) - (self.queue_us or 0.0)
 
     @property
     def depth(self) -> float:
-        """How many were under way on average, by Little's law."""
+        """Mean number in flight, by Little's law."""
         return self.ops_per_s * (self.latency_us or 0.0) / 1e6
 
     @property
     def ops_per_s(self) -> float:
-        """Operations a second."""
+        """Operations per second."""
         return self.count / self.seconds if self.seconds else 0.0
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.bytes / self.seconds if self.seconds else 0.0
 
     @property
     def avg_bytes(self) -> float:
-        """Mean size; 0 where nothing happened."""
+        """Mean size; 0 if there were no operations."""
         return self.bytes / self.count if self.count else 0.0
 
 
 @once
 def measured(snapshots: Sequence[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """Where a layer was measured: its interval's length, and the layer."""
+    """Length and layer of each interval in which the layer was measured."""
     layers = (snapshot.layers.get(layer) for snapshot in snapshots)
     return [(found.interval_s, found) for found in layers if isinstance(found, LayerSnapshot)]
 
 
 @once
 def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
-    """Add one op up: counts added, means weighted by the operations, never a mean of means."""
+    """Sum up one op: counts are added, means are weighted by operations."""
     ops = (
         (interval_s, (found.parts.get(part, _NO_OPS) if part else found.ops).get(op))
         for interval_s, found in measured(snapshots, layer)
@@ -106,13 +106,13 @@ def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -
 
 @once
 def increase(snapshots: Sequence[Snapshot], layer: str, counter: str) -> float:
-    """By how much a layer's own counter grew, from its rates; 0 where no interval knew it."""
+    """Growth of a layer's own counter, from its rates; 0 if no interval knows it."""
     layers, name = measured(snapshots, layer), f"{counter}_per_s"
     return sum([seconds * (found.metrics.get(name) or 0.0) for seconds, found in layers])
 
 
 def increases(snapshots: Sequence[Snapshot], layer: str, *counters: str) -> list[float]:
-    """The same of several."""
+    """The same for several counters."""
     return [increase(snapshots, layer, counter) for counter in counters]
 
 
@@ -123,7 +123,7 @@ def sum_rows(
     columns: Sequence[str],
     by: Callable[[tuple[str, ...]], _Key],
 ) -> dict[_Key, float]:
-    """Increase of counters of a table's rows, from their rates; ``by`` makes its key of a row's."""
+    """Growth of counters of a table's rows, from their rates; ``by`` groups rows by their key."""
     sums: dict[_Key, float] = defaultdict(float)
     for seconds, found in measured(snapshots, layer):
         for row in found.tables.get(table, ()):

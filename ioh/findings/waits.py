@@ -1,4 +1,4 @@
-"""What a database's statements and commits waited for over several intervals, by server."""
+"""Waits of a database's statements and commits over several intervals, by server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ioh.findings.window import number, rows_of, seconds_of
 from ioh.model.snapshot import Snapshot
 
 RECENT_S = 4.0
-CALM_S = 8.0 * 0.95  # before, to compare with
+CALM_S = 8.0 * 0.95  # least time before, to compare with
 PROBE = "probe of the database"
 SHOW = "ioh text --layers db -d top"
-_EACH = "cpu"  # each of them has it once
+_EACH = "cpu"  # each statement or commit has this wait once
 
 
 @dataclass(slots=True)
@@ -24,16 +24,16 @@ class Wait:
 
     @property
     def mean_us(self) -> float:
-        """Of one."""
+        """Mean time per wait."""
         return self.spent_ns / self.count / 1e3 if self.count else 0.0
 
 
 @dataclass(slots=True)
 class Waits:
-    """All that one server's statements, or its commits, waited for.
+    """The waits of one server's statements or commits.
 
     Units:
-        ``whole_ns`` is the time of all of them, ``seconds`` that of the intervals.
+        ``whole_ns`` is the time of all statements or commits, ``seconds`` that of the intervals.
     """
 
     whole_ns: float = 0.0
@@ -41,23 +41,23 @@ class Waits:
     by_wait: dict[str, Wait] = field(default_factory=dict)
 
     def of(self, *waits: str) -> Wait:
-        """Waits of these kinds together."""
+        """The sum of these kinds of waits."""
         known = [self.by_wait[name] for name in waits if name in self.by_wait]
         return Wait(sum(x.count for x in known), sum(x.spent_ns for x in known))
 
     @property
     def per_s(self) -> float:
-        """Statements or commits a second."""
+        """Statements or commits per second."""
         return self.of(_EACH).count / self.seconds if self.seconds else 0.0
 
     @property
     def mean_us(self) -> float:
-        """Of one statement or commit."""
+        """Mean time per statement or commit."""
         return Wait(self.of(_EACH).count, self.whole_ns).mean_us
 
 
 def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Waits]:
-    """Those of ``statement`` or ``commit``; servers that had any."""
+    """Waits within ``statement`` or ``commit``, by each server that had any."""
     found: dict[str, Waits] = {}
     for snapshot in snapshots:
         seconds = seconds_of(snapshot, "db")

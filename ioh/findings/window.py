@@ -1,4 +1,4 @@
-"""The last Snapshots, and sums over several of them: what a rule looks at."""
+"""The window of recent Snapshots that rules judge, and helpers to read them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
-# A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
+# With intervals below 0.1 s the window is shorter, not larger.
 MAX_SNAPSHOTS = 400
-MAX_FRESH_NUMBERS = 6 << 20  # as many as 48 MB hold: six seconds of a thousand busy disks
-DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
+MAX_FRESH_NUMBERS = 6 << 20  # 48 MB: six seconds of a thousand busy disks
+DETAIL_S = 12.0  # rules that look back further use Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _MISSING = object()
-_Known = dict[Hashable, object]  # a function and its arguments -> what it made
+_Known = dict[Hashable, object]  # (function, arguments) -> result
 
 
 class Recall(NamedTuple):
-    """What a rule looks at further back than DETAIL_S: an op or a table of a layer."""
+    """An op or a table of a layer that a rule uses from further back than DETAIL_S."""
 
     layer: str
     name: str
     with_percentiles: bool = False
 
 
-class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
-    """The newest intervals of a window, oldest first; remembers what was computed of them.
+class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
+    """The newest intervals of a window, oldest first, with a cache of computed values.
 
-    It lives no longer than its window.
+    Do not keep it longer than its window.
 
     Units:
-        ``seconds``: measured time of all of them together.
+        ``seconds``: measured time of all intervals together.
     """
 
     window: Window
     seconds: float
     known: _Known
-    known_of: Sequence[_Known]  # each of them
+    known_of: Sequence[_Known]  # of each interval
 
     @property
     def before(self) -> list[Snapshot]:
@@ -53,7 +53,7 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has t
         return list(self.window)[: -len(self)]
 
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
-        """What ``make``, a function of a module, makes of each interval and ``args``, once."""
+        """``make(interval, *args)`` of each interval, computed once; do not pass a closure."""
         key, found = (make, args), []
         for snapshot, known in zip(self, self.known_of, strict=True):
             value = known.get(key, _MISSING)
@@ -66,7 +66,7 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has t
 def once(
     make: Callable[Concatenate[Sequence[Snapshot], _P], _T],
 ) -> Callable[Concatenate[Sequence[Snapshot], _P], _T]:
-    """Of the same Stretch and arguments, a function is computed once: several rules ask for it."""
+    """Decorator: compute a function only once for the same Stretch and arguments."""
 
     @wraps(make)
     def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
@@ -81,14 +81,14 @@ def once(
 
 
 class Window:
-    """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
+    """The newest Snapshots without a gap between them, oldest first; not empty when rules run.
 
-    What it holds depends on its span alone.  Those older than DETAIL_S are cut down to what is
-    recalled: rates, means and percentiles of some ops, and the busiest rows of some tables.
+    Its contents depend only on its span.  Snapshots older than DETAIL_S are cut down to the
+    recalls: rates, means and percentiles of some ops, and the busiest rows of some tables.
 
     Args:
         span_s: How far it reaches back.
-        recalls: What is looked at further back than DETAIL_S.
+        recalls: What is used from further back than DETAIL_S.
     """
 
     def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
@@ -100,14 +100,14 @@ class Window:
             wanted[name] = with_percentiles or wanted.get(name, False)
         self._all: list[Snapshot] = []
         self._known_of: list[_Known] = []
-        self._fresh_numbers = 0  # of those that are not cut down
-        self._cut = 0  # so many of the oldest are cut down
-        self._whole_ns = 0  # of the others; in seconds, the sum would depend on what was before
-        self._back_s: list[float] = []  # how long the newest one lasts, the newest two …
+        self._fresh_numbers = 0  # in the intervals that are not cut down
+        self._cut = 0  # number of oldest intervals that are cut down
+        self._whole_ns = 0  # of the others; as floats, the sum would depend on earlier intervals
+        self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._stretches: dict[float, Stretch] = {}
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take in one interval and forget what is older than the span."""
+        """Add an interval, and drop those older than the span."""
         held = self._all
         held.append(snapshot)
         self._known_of.append({})
@@ -122,7 +122,7 @@ class Window:
             self._whole_ns -= _ns(oldest.interval_s)
             self._fresh_numbers -= oldest.fresh_numbers
             held[self._cut] = _cut_down(oldest, self._recalls)
-            # So that it never matters whether a rule looked at it before.
+            # Drop the cache, so that results never depend on whether a rule has used it before.
             self._known_of[self._cut] = {}
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
@@ -133,7 +133,7 @@ class Window:
         self._back_s = list(accumulate(x.interval_s for x in reversed(held)))
 
     def clear(self) -> None:
-        """Forget everything: what comes next does not follow from it."""
+        """Drop all intervals, before one that does not follow them."""
         self._all, self._known_of, self._back_s = [], [], []
         self._cut = self._whole_ns = self._fresh_numbers = 0
         self._stretches.clear()
@@ -150,18 +150,18 @@ class Window:
         return iter(self._all)
 
     def recent(self, seconds: float) -> Stretch:
-        """The newest intervals that together last at least ``seconds``, or all there are."""
+        """The newest intervals that together last at least ``seconds``, or all."""
         found = self._stretches.get(seconds)
         if found is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             self._stretches[seconds] = found = Stretch(self._all[-count:])
-            found.window = weakref.proxy(self)  # so that all of it goes at once, without gc
+            found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
             found.known, found.known_of = {}, self._known_of[-count:]
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
 
     def covers(self, seconds: float) -> bool:
-        """Whether the window reaches back at least so far, a late tick forgiven."""
+        """Whether the window reaches back that far, with a tolerance for late ticks."""
         return self.recent(seconds).seconds >= seconds * 0.95
 
 
@@ -173,7 +173,7 @@ _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with pe
 
 
 def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
-    """What is recalled of an interval; parts and histograms are most of a Snapshot."""
+    """Reduce an interval to its recalls: parts and histograms are most of a Snapshot."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, wanted in recalls.items():
         layer = snapshot.layers.get(name)
@@ -191,32 +191,32 @@ def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
 
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
-    """Measured time of these intervals together."""
+    """Measured time of all intervals together."""
     if isinstance(snapshots, Stretch):
         return snapshots.seconds
     return sum([snapshot.interval_s for snapshot in snapshots])
 
 
 def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot | None:
-    """A layer that was measured; None where it was not."""
+    """A measured layer; None if it is not measured."""
     layer = snapshot.layers.get(name)
     return layer if isinstance(layer, LayerSnapshot) else None
 
 
 def seconds_of(snapshot: Snapshot, name: str) -> float:
-    """Length of a layer's interval, by which its rates are counts; 0 where it was not measured."""
+    """Length of a layer's interval (rate times this is a count); 0 if it is not measured."""
     layer = layer_of(snapshot, name)
     return 0.0 if layer is None else layer.interval_s
 
 
 def layer_title(snapshot: Snapshot, name: str) -> str:
-    """What tables and screens call a layer: ``app`` for ``syscall``."""
+    """A layer's title in tables and on screens: ``app`` for ``syscall``."""
     spec = snapshot.specs.get(name)
     return spec.title if spec is not None else name
 
 
 def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | None:
-    """One op of a layer or of one of its parts; None where it was not measured."""
+    """One op of a layer or of one of its parts; None if it is not measured."""
     found = layer_of(snapshot, layer)
     if found is None:
         return None
@@ -224,7 +224,7 @@ def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | 
 
 
 def metric_of(snapshot: Snapshot, layer: str, name: str) -> float | None:
-    """A layer's own number by its derived name; None where it is not known."""
+    """A layer's own number by its derived name; None if it is not known."""
     found = layer_of(snapshot, layer)
     return None if found is None else found.metrics.get(name)
 
@@ -236,18 +236,18 @@ def rows_of(snapshot: Snapshot, layer: str, table: str) -> tuple[TableRow, ...]:
 
 
 def number(row: TableRow, name: str) -> float:
-    """A number of a row; 0 where it is not known."""
+    """A number of a row; 0 if it is not known."""
     return row.values.get(name) or 0.0
 
 
 def busiest(snapshot: Snapshot, layer: str, table: str, name: str) -> TableRow | None:
-    """The row with most of a number; None of an empty table."""
+    """The row with the largest number ``name``; None if the table is empty."""
     rows = rows_of(snapshot, layer, table)
     return max(rows, key=lambda row: number(row, name), default=None)
 
 
 def busiest_file(snapshots: Sequence[Snapshot]) -> str:
-    """Path of the file that calls last moved most of, for a shell; "" where it is not known."""
+    """Path of the most recent busiest file, quoted for a shell; "" if it is not known."""
     rows = (rows_of(snapshot, "syscall", "file") for snapshot in reversed(snapshots))
     path = next((found[0].key[0] for found in rows if found), "")
     is_whole = path.startswith("/") and "\\" not in path and not path.endswith("…")

@@ -1,9 +1,9 @@
-"""Every file that ioh makes or removes, in one place: new ones only, mode 0600, no links followed.
+"""Create and remove all of ioh's files: only new ones, mode 0600, without following links.
 
-A caller's ioh does it with the caller's rights.  Where root itself started ioh, which becomes an
-unprivileged user, a small process keeps root for this alone: it was given a directory and a pattern
-of names when it was forked, makes new files of such names there, hands over their descriptors, and
-removes those that it made or was given.
+With a caller (sudo), ioh does this with the caller's rights.  If root itself started ioh, which
+then becomes an unprivileged user, a small process keeps root only for this.  When forked, it gets a
+directory and a pattern of names.  It creates new files with such names there, passes their
+descriptors, and removes files that it created or was given.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from ioh.rights.user import caller
 _MAX_BYTES = 4096
 _TIMEOUT_S = 10.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# What the screen's keys write; nothing that cron, a shell or a login reads ends so.
+# Files that the screen's keys write; cron, shells and logins read no file with such a suffix.
 SCREEN_FILES = re.compile(r"ioh-[A-Za-z0-9._-]{1,128}\.(ioh|svg|txt)")
 
 _keeper: _Keeper | None = None
 
 
 def create(path: str) -> int:
-    """Make a new file that its owner alone may read; its descriptor, to be written.
+    """Create a new file that only its owner can read; return a descriptor for writing.
 
-    Raises OSError where it exists, or cannot be made, ValueError of a NUL in the path.
+    OSError: it exists, or cannot be created.  ValueError: a NUL in the path.
     """
     if _keeper is not None and _keeper.is_for(path):
         return _keeper.create(os.path.basename(path))  # noqa: PTH119
     fd = os.open(path, _FLAGS, 0o600)
-    os.fchmod(fd, 0o600)  # whatever a default ACL says
+    os.fchmod(fd, 0o600)  # overrides a default ACL
     return fd
 
 
 def remove(path: str) -> None:
-    """Remove a file of ioh's; OSError where it is not there, or not ours to remove."""
+    """Remove a file of ioh's.  OSError: it does not exist, or ioh may not remove it."""
     if _keeper is not None and _keeper.is_for(path):
         _keeper.remove(os.path.basename(path))  # noqa: PTH119
         return
@@ -48,7 +48,7 @@ def remove(path: str) -> None:
 
 
 def can_create_here() -> bool:
-    """Whether the working directory takes files, as far as that can be known before."""
+    """Whether files can be created in the working directory, as far as known in advance."""
     if _keeper is not None and _keeper.is_for("x"):
         return True
     return os.access(".", os.W_OK | os.X_OK)
@@ -56,13 +56,13 @@ def can_create_here() -> bool:
 
 @contextlib.contextmanager
 def kept(directory: str, names: re.Pattern[str], removable: Iterable[str] = ()) -> Iterator[None]:
-    """Where root itself runs ioh: files in a directory can be made after root is given up.
+    """If root itself runs ioh: allow creating files in a directory after root is dropped.
 
-    ``names`` is what files may be called; those ``removable`` are there and may be removed. Raises
-    OSError where no process is to be had.
+    ``names`` are the allowed names; ``removable`` are existing files that may be removed.
+    OSError: the process cannot be forked.
     """
-    global _keeper  # noqa: PLW0603 (a process gives root up once)
-    # A directory that is not there: said when the file cannot be made.
+    global _keeper  # noqa: PLW0603 (a process drops root once)
+    # A missing directory is reported when the file cannot be created.
     if os.getuid() != 0 or caller() is not None or not os.path.isdir(directory or "."):  # noqa: PTH112
         yield
         return
@@ -75,7 +75,7 @@ def kept(directory: str, names: re.Pattern[str], removable: Iterable[str] = ()) 
 
 
 class _Keeper:
-    """Our end of the process that makes files as root."""
+    """The client of the process that creates files as root."""
 
     def __init__(self, directory: str, names: re.Pattern[str], removable: frozenset[str]) -> None:
         self._directory = os.path.abspath(directory)  # noqa: PTH100
@@ -106,7 +106,7 @@ class _Keeper:
         self._channel.send(verb + os.fsencode(name))
         answer, fds, _, _ = socket.recv_fds(self._channel, _MAX_BYTES, 1)
         if not answer:
-            msg = "the process that makes files as root has ended"
+            msg = "the process that creates files as root has ended"
             raise ConnectionError(None, msg)
         if number := int(answer):
             raise OSError(number, os.strerror(number), name)
@@ -119,7 +119,7 @@ class _Keeper:
 
 
 def _serve(channel: socket.socket, folder: int, names: re.Pattern[str], own: set[str]) -> None:
-    """In the process that keeps root."""
+    """Serve requests, in the process that keeps root."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP):
         signal.signal(ending, signal.SIG_IGN)
     forbid_calls()

@@ -1,9 +1,9 @@
-"""What ioh forbids itself once root is given up: seccomp refuses calls, Landlock refuses paths.
+"""Sandbox for ioh after it drops root: seccomp refuses system calls, Landlock refuses paths.
 
-Only for a process that was root a moment ago: what a user starts has that user's rights anyway.
-seccomp lists what is refused, not what is allowed: the interpreter and its libraries change their
-calls with each version.  Refused is what leads out of a process without capabilities: programs,
-other processes, name spaces, the kernel's large interfaces, typing into the terminal, the network.
+Only for a process that was root: a user's own ioh has that user's rights anyway.  seccomp has a
+list of refused calls, not of allowed ones, because Python and its libraries change their calls
+with each version.  It refuses ways out of a process without capabilities: programs, other
+processes, namespaces, the kernel's large interfaces, terminal input, the network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# Each with its number on x86_64 and on aarch64; "-": not there.
+# System calls with their numbers on x86_64 and on aarch64; "-": does not exist.
 _REFUSED = """
 execve 59 221, execveat 322 281, ptrace 101 117, process_vm_readv 310 270,
 process_vm_writev 311 271, process_madvise 440 440, kcmp 312 272, pidfd_getfd 438 438,
@@ -37,7 +37,7 @@ _NEW_NAME_SPACES = 0x7E020000  # CLONE_NEW*
 _FAMILIES = (1, 16)  # AF_UNIX, AF_NETLINK
 _NETWORK = (2, 10)  # AF_INET, AF_INET6
 _TYPING = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
-# Maps that are open: look up, update, delete, next key, information, and the same in batches.
+# On open maps: look up, update, delete, next key, information, and the same in batches.
 _BPF_COMMANDS = (1, 2, 3, 4, 15, 21, 24, 25, 26, 27)
 _X32_BIT = 0x40000000
 
@@ -50,15 +50,15 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # landlock_*, on eve
 _READ, _WRITE_FILE, _READ_FILE = 0b1100, 0b10, 0b100
 _READABLE = ("/proc", "/sys", "/usr", "/lib", "/lib64", "/etc", "/var/lib/btrfs")
 
-_landlocked = 0  # the version that holds this process: /proc does not say
+_landlocked = 0  # Landlock version in force; /proc does not show it
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
 def forbid_calls(*, network: bool = False) -> bool:
-    """Refuse this process and its children what ioh does not need; False where that is not had.
+    """Install the seccomp filter for this process and its children; False if not supported.
 
-    ``network`` leaves it TCP, for --pg.
+    ``network`` allows TCP, for --pg.
     """
     if os.uname().machine not in _MACHINES:
         return False
@@ -75,7 +75,7 @@ def _program(*, network: bool) -> list[_Instruction]:
     numbers = [line.split()[1 + column] for line in _REFUSED.replace("\n", " ").split(",")]
     made = [(_LOAD, 0, 0, _MACHINE_AT), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, _EPERM)]
     made += [(_LOAD, 0, 0, _NUMBER_AT), (_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _EPERM)]
-    made += _if_call(_CLONE3[column], [(_RETURN, 0, 0, _ENOSYS)])  # the C library takes clone then
+    made += _if_call(_CLONE3[column], [(_RETURN, 0, 0, _ENOSYS)])  # the C library then uses clone
     made += _if_call(_CLONE[column], _choose(_ANY_BIT, 0, (_NEW_NAME_SPACES,), _EPERM, _ALLOW))
     families = (*_FAMILIES, *(_NETWORK if network else ()))
     made += _if_call(_SOCKET[column], _choose(_EQUAL, 0, families, _ALLOW, _EPERM))
@@ -94,28 +94,28 @@ def _if_call(number: int, then: Sequence[_Instruction]) -> list[_Instruction]:
 def _choose(
     test: int, argument: int, values: Sequence[int], found: int, otherwise: int
 ) -> list[_Instruction]:
-    """Return ``found`` where an argument's low half passes the test with one of the values."""
+    """Return ``found`` if the low half of an argument passes the test with one of the values."""
     tests = [(test, len(values) - at, 0, value) for at, value in enumerate(values)]
     load = (_LOAD, 0, 0, _ARGUMENT_AT[argument])
     return [load, *tests, (_RETURN, 0, 0, otherwise), (_RETURN, 0, 0, found)]
 
 
 def landlock_abi() -> int:
-    """The kernel's version of Landlock (5.13 and later); 0 where it has none, or it is off."""
+    """The kernel's version of Landlock (Linux 5.13 and later); 0 if it has none, or it is off."""
     return max(0, int(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, 1)))
 
 
 def forbid_paths() -> bool:
-    """Let this process read what ioh reads, write to devices, and no more; False where unsupported.
+    """Allow this process only to read what ioh reads and to write to devices; False: unsupported.
 
-    What is open stays open.  New files of ioh's are made by another process, see files.py.
+    Open files stay open.  Another process creates ioh's new files, see files.py.
     """
     global _landlocked  # noqa: PLW0603 (a process does this once)
     abi = landlock_abi()
     if not abi:
         return False
     libc = ctypes.CDLL(None)
-    # All rights of version 1, to refer (2) and to truncate (3).
+    # All rights of version 1, LANDLOCK_ACCESS_FS_REFER (2) and TRUNCATE (3).
     handled = struct.pack("=Q", (1 << 13) - 1 | (1 << 13) * (abi >= 2) | (1 << 14) * (abi >= 3))
     rules = libc.syscall(_CREATE_RULESET, handled, len(handled), 0)
     if rules < 0:
@@ -133,7 +133,7 @@ def forbid_paths() -> bool:
 
 
 def held() -> str:
-    """What this process is and may do, as the kernel reports it: one line for people."""
+    """User, capabilities and sandbox of this process, as the kernel reports them, in one line."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     uid = status["Uid"].split()[1]
@@ -151,7 +151,7 @@ def held() -> str:
 
 
 def _permit(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
-    """Let a path be used; what is not there needs no leave."""
+    """Allow a path; ignore one that does not exist."""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

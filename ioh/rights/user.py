@@ -1,7 +1,7 @@
-"""Whose rights ioh acts with: those of the user who called sudo, doas or pkexec.
+"""Act with the rights of the user who called sudo, doas or pkexec.
 
-The kernel does every check of a path: ioh takes that user's ids before it looks at any path that
-was named to it, and takes root back only to fork what needs root.
+The kernel checks all paths: ioh takes that user's ids before it opens any path given to it, and
+takes root back only to fork what needs root.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from pathlib import Path
 
 from ioh.model.errors import ExitCode, IohError
 
-SERVICE_NAMES = ("ioh", "nobody")  # who ioh becomes where root itself started it
-# What makes the C library load code of others, and Python 3.11, with -I, too, take it for itself.
-_LOADING = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH"}
-_LOADING |= {"PYTHONEXECUTABLE"}
-_OVERFLOW_ID = 65534  # "nobody" where the system has no such line
+SERVICE_NAMES = ("ioh", "nobody")  # the user that ioh becomes if root itself started it
+# Variables that make the C library load other code, or Python 3.11 (even with -I) use another path.
+_LOADING = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH", "PYTHONEXECUTABLE"}
+_OVERFLOW_ID = 65534  # nobody, if passwd has no such user
 _is_service = False
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user with all groups; ``name`` for people."""
+    """A user with all groups; ``name`` is for messages."""
 
     uid: int
     gid: int
@@ -39,9 +38,9 @@ class User:
 
 
 def caller() -> User | None:
-    """Who called sudo, doas or pkexec; None where nobody did, or root did, or ioh is not root.
+    """The user who called sudo, doas or pkexec; None without one, if it is root, or ioh is not.
 
-    Raises IohError where they name different users: which one called last cannot be known.
+    IohError: they name different users, and the last caller is not known.
     """
     if os.getuid() != 0:
         return None
@@ -53,14 +52,14 @@ def caller() -> User | None:
             found.add(pwd.getpwnam(doas).pw_uid)
     if len(found) > 1:
         cause = "SUDO_UID, PKEXEC_UID and DOAS_USER name different users"
-        hint = "Unset those that are left over from an earlier sudo, pkexec or doas"
+        hint = "Unset those left over from an earlier sudo, pkexec or doas"
         raise IohError(cause, hint, ExitCode.USAGE)
     uid = next(iter(found), 0)
     return _user(uid) if uid else None
 
 
 def service_user() -> User:
-    """Who ioh becomes where root itself started it: the system user ``ioh``, else nobody."""
+    """The user that ioh becomes if root itself started it: ``ioh``, else nobody."""
     for name in SERVICE_NAMES:
         with contextlib.suppress(KeyError):
             found = pwd.getpwnam(name)
@@ -70,30 +69,29 @@ def service_user() -> User:
 
 
 def config_path(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """A file of the user's: in ``$XDG_CONFIG_HOME/ioh``, else in ``~/.config/ioh``.
+    """A configuration file in ``$XDG_CONFIG_HOME/ioh``, else in ``~/.config/ioh``.
 
-    ``~`` is of the user whose rights ioh has by now, who is the one that called sudo: HOME may
-    still be root's.  Raises RuntimeError where that user has no home directory.
+    ``~`` is the home of the user whose rights ioh has, the one who called sudo: HOME may be root's.
     """
     folder = environment.get("XDG_CONFIG_HOME")
     if folder:
         return Path(folder) / "ioh" / name
     try:
         home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    except KeyError:  # a container's user without a line in passwd
+    except KeyError:  # a user without a passwd entry, as in a container
         home = Path(environment.get("HOME") or "/" if os.geteuid() == os.getuid() else "/")
     return home / ".config" / "ioh" / name
 
 
 def is_service() -> bool:
-    """Whether this process is the service user in root's place."""
+    """Whether root started this process, which is now the service user."""
     return _is_service
 
 
 def _user(uid: int) -> User:
     try:
         found = pwd.getpwuid(uid)
-    except KeyError:  # of a directory service that does not answer
+    except KeyError:  # such as of a directory service that does not answer
         gid = os.environ.get("SUDO_GID", "")
         own = int(gid) if gid.isdecimal() and gid.isascii() else _OVERFLOW_ID
         return User(uid, own, (own,), str(uid))
@@ -102,12 +100,12 @@ def _user(uid: int) -> User:
 
 
 def forget_foreign_libraries() -> None:
-    """As root, restart without the variables that lead to code of others."""
+    """As root, restart without the variables that load other code."""
     if os.geteuid() != 0:
         return
     python = os.readlink("/proc/self/exe")  # noqa: PTH115
     if not _LOADING & os.environ.keys():
-        # Python has taken __PYVENV_LAUNCHER__ out of its environment.
+        # Python has already removed __PYVENV_LAUNCHER__ from its environment.
         if os.path.realpath(sys.executable) != python:
             sys.executable = python
         return
@@ -116,10 +114,10 @@ def forget_foreign_libraries() -> None:
 
 
 def act_as_caller() -> None:
-    """From here on paths are the caller's; the first thing that ``main`` does.
+    """Use the caller's rights for all paths from now on; ``main`` calls this first.
 
-    Root is not lost by this, see own_rights().  Where root itself started ioh, it has named the
-    paths, and its own rights are the right ones.  Raises IohError as caller() does.
+    own_rights() can still take root back.  If root itself started ioh, root has named the paths,
+    and keeps its own rights.  IohError as for caller().
     """
     if os.geteuid() != 0:
         return
@@ -133,14 +131,14 @@ def act_as_caller() -> None:
 
 
 def give_root_up() -> None:
-    """Be no more than the caller from now on; without a caller nothing changes."""
+    """Become the caller for good; without a caller, do nothing."""
     user = caller()
     if user is not None:
         become(user)
 
 
 def become(user: User) -> None:
-    """Take a user's ids for good; OSError where the kernel refuses."""
+    """Take a user's ids for good.  OSError: the kernel refuses."""
     global _is_service  # noqa: PLW0603 (a process does this once)
     _is_service = caller() is None
     os.seteuid(0)
@@ -153,7 +151,7 @@ def become(user: User) -> None:
 
 @contextlib.contextmanager
 def own_rights() -> Iterator[None]:
-    """Take root back for a moment, if it was lent by act_as_caller(); for no path of the caller."""
+    """Take root back for the block, after act_as_caller(); never use the caller's paths in it."""
     uid, gid = os.geteuid(), os.getegid()
     is_lent = uid != 0 and 0 in os.getresuid()
     if not is_lent:
@@ -170,18 +168,18 @@ def own_rights() -> Iterator[None]:
 
 
 def make_dumpable() -> None:
-    """Let ioh read its own /proc/self again, which changing ids forbids.
+    """Allow ioh to read its own /proc/self again, which changing ids forbids.
 
-    While a real or saved uid is root's, nobody but root can trace the process all the same.
+    While a real or saved uid is root's, still only root can trace the process.
     """
-    import ctypes  # noqa: PLC0415 (an ordinary user's ioh does without)
+    import ctypes  # noqa: PLC0415 (not needed by an ordinary user's ioh)
 
     pr_set_dumpable = 4
     ctypes.CDLL(None).prctl(pr_set_dumpable, 1, 0, 0, 0)
 
 
 def _can_read_ioh(user: User) -> bool:
-    """Whether a user may read ioh and the libraries it imports later on."""
+    """Whether a user can read ioh and the libraries that it imports later."""
     needed = [_PACKAGE, _PACKAGE / "commands" / "__init__.py"]
     for name in ("msgspec", "numpy", "psutil", "pyroute2", "textual"):
         with contextlib.suppress(ImportError, ValueError):
@@ -203,14 +201,14 @@ def _can_read_ioh(user: User) -> bool:
 
 
 def _import_what_is_out_of_reach_of(user: User) -> None:
-    """Import all of ioh now, where the user may not read its checkout, such as one below /root."""
+    """Import all of ioh now, if the user cannot read its checkout, such as one below /root."""
     import ioh  # noqa: PLC0415
 
     if _can_read_ioh(user):
         return
     for found in pkgutil.walk_packages(ioh.__path__, "ioh."):
         if not found.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # a library is missing: said where it is needed
+            with contextlib.suppress(ImportError):  # a missing library is reported when needed
                 importlib.import_module(found.name)
     for module, preload in (("ioh.tui.preload", "preload_screen"), ("ioh.bpf.maps", "preload")):
         with contextlib.suppress(ImportError):

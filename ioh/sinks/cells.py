@@ -1,4 +1,4 @@
-"""Numbers and names as fixed-width text: ``.`` for zero, ``-`` for unknown, never a stray ESC."""
+"""Numbers and names as fixed-width text: ``.`` is zero, ``-`` unknown; no control characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINARY = ("", "K", "M", "G", "T", "P")
 _WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _MAX_NARROW = 4096
-_narrow: set[str] = set()  # characters seen that take one column: bars, rules, letters
+_narrow: set[str] = set()  # characters known to take one column: bars, rules, letters
 
 
 def display_width(text: str) -> int:
@@ -46,28 +46,28 @@ def char_width(char: str) -> int:
 
 
 def pad_right(text: str, width: int) -> str:
-    """``text`` filled with spaces on its right; longer text is left whole."""
+    """Pad ``text`` with spaces on the right; longer text is unchanged."""
     return text + " " * max(0, width - display_width(text))
 
 
 def pad_left(text: str, width: int) -> str:
-    """``text`` filled with spaces on its left; longer text is left whole."""
+    """Pad ``text`` with spaces on the left; longer text is unchanged."""
     if text.isascii():
         return text.rjust(width)
     return " " * max(0, width - display_width(text)) + text
 
 
 def safe_name(text: str, max_width: int = 0) -> str:
-    """A name from outside, safe to print, cut in the middle to ``max_width`` (0: whole).
+    """A name from outside, made printable and cut in the middle to ``max_width`` (0: uncut).
 
-    The end of a path says more than its middle, so both ends stay.
+    Both ends stay, because the end of a path matters more than its middle.
     """
     safe = printable(text)
     return cut_middle(safe, max_width) if max_width else safe
 
 
 def cut_middle(text: str, width: int) -> str:
-    """``text`` cut to ``width`` columns, ``~`` in place of its middle."""
+    """Cut ``text`` to ``width`` columns, with ``~`` instead of its middle."""
     if display_width(text) <= width:
         return text
     head = _take(text, (width - 1) // 2)
@@ -76,7 +76,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def cut_to(text: str, width: int) -> str:
-    """``text`` cut to ``width`` columns, the last one ``~`` where something was cut."""
+    """Cut ``text`` to ``width`` columns; the last one is ``~`` if it was cut."""
     if display_width(text) <= width:
         return text
     return _take(text, width - 1) + "~" if width > 0 else ""
@@ -97,9 +97,9 @@ def is_known(value: Value) -> bool:
 
 
 def format_fixed(value: Value, width: int, decimals: int) -> str:
-    """A number with as many decimals, up to ``decimals``, as ``width`` has room for; unpadded.
+    """A number with up to ``decimals`` decimals, as many as fit ``width``; unpadded.
 
-    ``.`` for zero, ``-`` for unknown; beyond ``width`` the shortest form with a suffix (``12M``).
+    ``.`` for zero, ``-`` for unknown; numbers wider than ``width`` get a suffix (``12M``).
     """
     if not value:
         return ZERO if value == 0 else UNKNOWN
@@ -119,7 +119,7 @@ def fixed_ms(value_us: float | None) -> str:
 
 
 def format_scaled(value: Value, base: int = 1000) -> str:
-    """A number with a suffix: k M G by 1000, K M G by 1024; three digits or so."""
+    """A number of about three digits with a suffix: k M G for 1000, K M G for 1024."""
     if value is None or not isfinite(value):
         return UNKNOWN
     if value == 0:
@@ -152,7 +152,7 @@ def format_short(value: Value) -> str:
 
 
 def format_ms(value_us: Value) -> str:
-    """Microseconds as milliseconds, in at most five columns; from a second on with its unit."""
+    """Microseconds as milliseconds, in at most five columns; from 1 s on, with a unit."""
     if value_us is None or not value_us < 999_500:
         return format_duration(value_us)
     return format_short(value_us / 1e3)
@@ -171,7 +171,7 @@ def format_duration(value_us: Value) -> str:
 
 
 def format_unit(metric: str, title: str, value: Value) -> str:
-    """A number by the unit that its name ends in; a unit in ``title`` is not said twice."""
+    """A number with the unit that its name ends in, unless ``title`` has the unit."""
     if value is None or value == 0 or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if metric.endswith(("_bytes_per_s", "_bytes")):
@@ -186,7 +186,7 @@ def format_unit(metric: str, title: str, value: Value) -> str:
 
 
 def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:
-    """The time of day; ``?`` where no calendar has it."""
+    """The time of day; ``?`` if it is out of range."""
     if not 0 <= unix_s < 1e11:
         return "?"
     when = time.gmtime(unix_s) if utc else time.localtime(unix_s)
@@ -194,7 +194,7 @@ def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:
 
 
 def latency_label(edge_us: int, micro: str = "u", milli: str = "m") -> str:
-    """A latency column's heading, as ioh.sh wrote it: 64u, .1m, 2m, 33m, .5s, 4s."""
+    """A latency column's heading, as in ioh.sh: 64u, .1m, 2m, 33m, .5s, 4s."""
     for scale, unit in ((1, micro), (1_000, milli), (1_000_000, "s")):
         if edge_us < scale:
             return f".{edge_us * 10 // scale}{unit}"

@@ -1,4 +1,4 @@
-"""Two intervals side by side, op by op, with what changed."""
+"""Two intervals side by side, op by op, with the changes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NUMBERS = (
     ("in-fl avg", "avg_inflight", 1.0, 2),
 )
 _WIDTH = 10
-_NOTE = 200  # columns of what a layer says of itself
+_NOTE = 200  # columns of a layer's note
 
 
 def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: bool) -> str:
-    """Each op that did something in either, its numbers and its latency histogram.
+    """Numbers and latency histogram of each op that was active in either interval.
 
-    ``every_op``: members of groups too, such as direct and buffered reads.
+    ``every_op``: also members of groups, such as direct and buffered reads.
     """
     lines: list[str] = []
     for name in dict.fromkeys([*a.layers, *b.layers]):
@@ -39,7 +39,7 @@ def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: b
 
 
 def differences(a: Snapshot, b: Snapshot) -> Iterator[str]:
-    """What makes the numbers of one layer mean something else in the other interval."""
+    """Why the numbers of a layer are not comparable: another source, or notes of one side only."""
     for name, older in a.layers.items():
         newer = b.layers.get(name)
         if not isinstance(older, LayerSnapshot) or not isinstance(newer, LayerSnapshot):
@@ -47,7 +47,7 @@ def differences(a: Snapshot, b: Snapshot) -> Iterator[str]:
         title = safe_name(older.spec.title)
         if older.source != newer.source:
             sources = safe_name(older.source), safe_name(newer.source)
-            yield f"{title}: A is counted by {sources[0]}, B by {sources[1]}"
+            yield f"{title}: A is measured by {sources[0]}, B by {sources[1]}"
         for label, one, other in (("A", older, newer), ("B", newer, older)):
             for note in one.notes:
                 if note not in other.notes:
@@ -91,7 +91,7 @@ def _number(title: str, a: float | None, b: float | None, decimals: int) -> str:
 
 
 def format_change(a: float | None, b: float | None) -> str:
-    """``+12.5%``; ``-`` where it is not known, ``new`` from none, ``.`` for no change."""
+    """``+12.5%``; ``-`` if not known, ``new`` from zero, ``.`` for no change."""
     if a is None or b is None:
         return "-"
     if a == b:
@@ -103,7 +103,7 @@ def format_change(a: float | None, b: float | None) -> str:
 
 
 def _histogram(a: OpStats, b: OpStats, style: HistStyle) -> Iterator[str]:
-    """Shares, since two spans need not be of one length: operations of 10,000."""
+    """Histograms per 10,000 operations, because the spans may differ in length."""
     rows = []
     for label, stats in (("A", a), ("B", b)):
         counts = None if stats.size_lat is None else stats.size_lat.by_latency()
@@ -111,5 +111,5 @@ def _histogram(a: OpStats, b: OpStats, style: HistStyle) -> Iterator[str]:
         shares = None if counts is None else [round(n * 10_000 / total) for n in counts]
         rows.append(HistRow(f"  {label}  ", shares))
     if any(any(row.counts or ()) for row in rows):
-        yield "  per 10,000 operations: how many took at most that long, and more than half of it"
+        yield "  per 10,000 operations: how many took at most this time, and more than half of it"
         yield from render_columns(" " * 5, rows, style)

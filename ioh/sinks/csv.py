@@ -1,4 +1,4 @@
-"""Snapshots as tidy CSV: one number a line."""
+"""Snapshots as tidy CSV: one number per line."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ioh.model.sample import Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, Snapshot
 
 HEADER = ("time", "layer", "op", "metric", "value")
-# The wide ones are the same to a spreadsheet set up for Japanese.
+# With a Japanese locale, spreadsheets accept the full-width forms too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 _DECIMALS = 6
 
 
 def guarded(name: str) -> str:
-    """A name that no spreadsheet takes for a formula, and no terminal for a command."""
+    """Make a name safe for spreadsheets (formulas) and terminals (escapes)."""
     safe = printable(name)
     return "'" + safe if safe.startswith(_FORMULA) else safe
 
 
 class CsvSink:
-    """Renders Snapshots as CSV lines, the heading before the first.
+    """Renders Snapshots as CSV lines, with one heading.
 
-    ``time`` in Unix seconds; ``layer`` ``host`` for the machine itself; ``op`` empty for a layer's
-    own metrics, ``part/op`` for a device's or a mount's.  What is not known has no line.
+    ``time`` is in Unix seconds; ``layer`` is ``host`` for the machine itself; ``op`` is empty for a
+    layer's own metrics, ``part/op`` for a device or mount.  Unknown numbers have no line.
     """
 
     def __init__(self) -> None:

@@ -13,13 +13,13 @@ _INDENT = "   "
 
 
 def render_headline(finding: Finding, width: int) -> Iterator[str]:
-    """Its sign, title and cause, wrapped."""
+    """Sign, title and cause, wrapped."""
     text = f"{safe_name(finding.title)}: {safe_name(finding.cause)}"
     yield from _wrapped(f"{SIGNS[finding.severity]} ", text, width)
 
 
 def render_advice(finding: Finding, width: int) -> Iterator[str]:
-    """What to do, and the command."""
+    """Advice and command."""
     yield from _wrapped(_INDENT, safe_name(finding.advice), width)
     if finding.command:
         yield f"{_INDENT}  {safe_name(finding.command)}"
@@ -28,7 +28,7 @@ def render_advice(finding: Finding, width: int) -> Iterator[str]:
 def render_evidence(
     finding: Finding, layer_titles: Mapping[str, str], width: int, *, utc: bool
 ) -> Iterator[str]:
-    """What it rests on, how sure it is, and what else it may be; layers by their titles."""
+    """Evidence, confidence, false alarm and check; ``layer_titles`` by layer name."""
     for item in finding.evidence:
         source = f" [{safe_name(item.source)}]" if item.source else ""
         yield from _wrapped(f"{_INDENT}- ", safe_name(item.text) + source, width)
@@ -42,7 +42,7 @@ def render_evidence(
 
 
 def render_not_evaluated(rules: Iterable[NotEvaluated], width: int) -> Iterator[str]:
-    """The rules that could not look, by reason."""
+    """The rules that could not be evaluated, by reason."""
     reasons: dict[str, list[str]] = {}
     for rule in rules:
         reasons.setdefault(rule.reason, []).append(rule.rule)
@@ -53,7 +53,7 @@ def render_not_evaluated(rules: Iterable[NotEvaluated], width: int) -> Iterator[
 
 
 def render_times(begin_unix_s: float, end_unix_s: float, *, utc: bool) -> str:
-    """From when to when a finding held, and for how long."""
+    """Begin, end and duration of a finding."""
     span = f"{clock(begin_unix_s, utc=utc)} to {clock(end_unix_s, utc=utc)}"
     return f"{_INDENT}from {span}, {end_unix_s - begin_unix_s:.0f} s"
 

@@ -1,4 +1,4 @@
-"""Latency columns as ioh.sh printed them: counts by powers of two, zeros as dots."""
+"""Latency histograms in the style of ioh.sh: counts by powers of two, zeros as dots."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEFAULT_COLUMN_WIDTH = 6
 
 @dataclass(frozen=True, slots=True)
 class HistStyle:
-    """How wide a histogram may be.
+    """Width of a histogram.
 
-    ``column_width`` None lets columns shrink below DEFAULT_COLUMN_WIDTH where the table would not
-    fit ``width`` otherwise; ``pad`` is printed after each column.
+    ``column_width`` None: DEFAULT_COLUMN_WIDTH, or less to fit ``width``; ``pad`` is printed after
+    each column.
     """
 
     width: int = 80
@@ -32,16 +32,16 @@ class HistStyle:
 
 @dataclass(frozen=True, slots=True)
 class HistRow:
-    """One line: what is left of the columns, and the counts by latency (None: not known)."""
+    """One line: the text before the columns, and the counts by latency (None: not known)."""
 
     head: str
     counts: Sequence[int] | None
 
 
 def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list[str]:
-    """A heading and one line for each row, from the lowest to the highest column in use.
+    """A heading and one line per row, from the lowest to the highest column in use.
 
-    A row ends at its own last count, as ioh.sh's did.
+    A row ends at its own last count, as in ioh.sh.
     """
     used = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
     first, last = (min(used), max(used)) if used else (0, 0)
@@ -74,7 +74,7 @@ def _column_width(
 
 
 def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[str]:
-    """One line for each size in use: its median time, its size, its counts by latency."""
+    """One line per size in use: median time, size, counts by latency."""
     rows = []
     for size in range(SIZE_BUCKETS):
         counts = hist.row(size)
@@ -85,7 +85,7 @@ def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[s
 
 
 def _median(counts: Sequence[int]) -> str:
-    """Upper edge of the column that holds the median; above the last edge, that one with +."""
+    """Upper edge of the median's column; above the last edge, that edge with +."""
     half, seen = (sum(counts) + 1) // 2, 0
     for bucket in range(LATENCY_BUCKETS - 1):
         seen += counts[bucket]
@@ -95,7 +95,7 @@ def _median(counts: Sequence[int]) -> str:
 
 
 def _latency_label(bucket: int) -> str:
-    """Its upper edge; of the last one, which has none, that of the one before with +."""
+    """The bucket's upper edge; for the last, unbounded bucket, the edge before with +."""
     if bucket < len(LATENCY_EDGES_US):
         return latency_label(LATENCY_EDGES_US[bucket])
     return latency_label(LATENCY_EDGES_US[-1]) + "+"

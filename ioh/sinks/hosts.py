@@ -1,4 +1,4 @@
-"""Several hosts as one: what stands above each host's part, and the pairs of hosts."""
+"""Several hosts as one stack: the heading of each host, and the pairs of hosts."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _COLUMNS = (
 
 
 class TextHosts:
-    """Each host's block of text below its name, then the pairs."""
+    """Text: each host's block below its name, then the pairs."""
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
         self._sinks: dict[str, TextSink] = {}
 
     def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """One host's part of a round; ``snapshot`` None where it has given none."""
+        """One host's part of a round; ``snapshot`` is None if the host sent none."""
         if snapshot is None:
             return "" if state.is_here else _heading(state)
         made = TextSink(self._options, with_legend=not self._sinks)
         return _heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
 
     def pairs(self, _time: float, _states: tuple[HostState, ...], found: tuple[Pair, ...]) -> str:
-        """Each pair of hosts by kind of call; empty where no host serves another one."""
+        """Each pair of hosts by kind of call; "" if no host serves another one."""
         return "".join(f"{line}\n" for line in [*pair_lines(found), ""]) if found else ""
 
 
 class JsonHosts:
-    """A line for each host, its name in ``host``; one of the hosts together, ``host`` null."""
+    """JSON: one line per host with its name in ``host``; one for all together, ``host`` null."""
 
     def __init__(self, top: int | None) -> None:
         self._sink = JsonSink(top)
 
     def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """The interval as of one machine, and how the host stands."""
+        """The interval as for one machine, and the state of the host."""
         if snapshot is None:
             return ""
         made = self._sink.to_json(snapshot)
@@ -59,7 +59,7 @@ class JsonHosts:
     def pairs(
         self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
     ) -> str:
-        """How the hosts stand, and the pairs."""
+        """The states of all hosts, and the pairs."""
         made: dict[str, Json] = {"time_unix_s": round(time_unix_s, 6), "host": None}
         made["hosts"] = [_host_to_json(state) for state in states]
         made["pairs"] = [_pair_to_json(pair) for pair in found]
@@ -70,27 +70,27 @@ HostsSink = TextHosts | JsonHosts
 
 
 def _heading(state: HostState) -> str:
-    """The line above a host's part; without one, why there is none."""
+    """The line above a host's part, or why the part is missing."""
     name = f"==== {safe_name(state.name)} ===="
     if state.is_recorded:
-        return f"{name}\n" if state.is_here else f"{name}  nothing recorded of this interval\n\n"
+        return f"{name}\n" if state.is_here else f"{name}  nothing recorded in this interval\n\n"
     if state.is_here:
         return f"{name}  {_clock(state)}\n"
-    since = "not here" if state.lost_s is None else f"lost for {state.lost_s:.0f} s"
-    return f"{name}  {since}: {safe_name(state.why)}; tried again\n\n"
+    since = "not connected" if state.lost_s is None else f"lost for {state.lost_s:.0f} s"
+    return f"{name}  {since}: {safe_name(state.why)}; ioh tries again\n\n"
 
 
 def _clock(state: HostState) -> str:
     if state.offset_s is None or state.error_s is None:
-        return "clock not known: its times are those of arrival here"
+        return "clock not known: times are those of arrival here"
     side = "ahead" if state.offset_s >= 0 else "behind"
-    said = f"clock {abs(state.offset_s) * 1e3:.1f} ms {side}, to {state.error_s * 1e3:.1f} ms"
-    return said if state.clock_is_good else f"{said}: not known to 50 ms"
+    said = f"clock {abs(state.offset_s) * 1e3:.1f} ms {side}, +/- {state.error_s * 1e3:.1f} ms"
+    return said if state.clock_is_good else f"{said}: not accurate to 50 ms"
 
 
 def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
-    """The table's lines: two of heading; of each pair its kinds of call, and TCP's."""
-    yield "==== nfs between hosts ====  (calls of the interval, means; net: network and RPC)"
+    """The table's lines: two headings; for each pair, its kinds of call and TCP."""
+    yield "==== nfs between hosts ====  (calls in the interval, means; net: network and RPC)"
     labels = {id(pair): f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in found}
     width = max(len(label) for label in labels.values())
     yield " " * (width + 4) + "".join(f"|{title:>{size}}" for title, size in _COLUMNS)
@@ -115,7 +115,7 @@ def _cells(stats: PairOp) -> str:
 
 
 def _matched(stats: PairOp) -> str:
-    """What the network took call by call; a mean can hide a few that took long."""
+    """The network time of single calls: a mean may hide a few slow ones."""
     p50_us, p99_us = stats.network_p50_p99_us
     if not stats.matched_calls:
         return "net of single calls: none was sampled at both ends"
@@ -162,9 +162,9 @@ _NUMBERS = (
 
 
 def _op_to_json(stats: PairOp) -> dict[str, Json]:
-    """What network and RPC took is the difference of two means.
+    """Numbers of one kind of call; the network time is the difference of two means.
 
-    Of calls that both ends sampled it is measured: ``matched_calls``, with percentiles.
+    For ``matched_calls``, which both ends sampled, it is measured and has percentiles.
     """
     numbers: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in _NUMBERS}
     p50_us, p99_us = stats.network_p50_p99_us

@@ -1,4 +1,4 @@
-"""One JSON object a line for each Snapshot."""
+"""Snapshots as JSON, one object per line."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _LATENCY_EDGES: tuple[int | None, ...] = (*LATENCY_EDGES_US, None)
 
 
 class JsonSink:
-    """Renders Snapshots as JSON lines, with ``top`` rows of each breakdown; None for all."""
+    """Renders Snapshots as JSON lines, with ``top`` rows per breakdown; None for all."""
 
     def __init__(self, top: int | None = 10) -> None:
         self._top = top
 
     def render(self, snapshot: Snapshot) -> str:
-        """One object on one line, ASCII only, so that every terminal and locale can carry it."""
+        """One object on one line, ASCII only, for every terminal and locale."""
         return to_line(self.to_json(snapshot))
 
     def to_json(self, snapshot: Snapshot) -> dict[str, Json]:
-        """Everything a Snapshot holds, by unit-suffixed names; null is not known, 0 measured none.
+        """Everything in a Snapshot, by names with units; null is not known, 0 is measured none.
 
-        ``layers`` were measured, ``unavailable`` are the others with reason and hint.
+        ``layers`` were measured; ``unavailable`` has the others with reason and hint.
         """
         present: dict[str, Json] = {}
         absent: dict[str, Json] = {}
@@ -98,12 +98,12 @@ class JsonSink:
 
 
 def to_line(made: dict[str, Json]) -> str:
-    """One line of ASCII."""
+    """Return the object as one line of ASCII."""
     return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _path(path: Path) -> Json:
-    """Where the time of one direction goes; a step beside one of null holds its time, too."""
+    """Where the time of one direction goes; the step next to a null step includes its time."""
     return {
         "top": path.top,
         "ops_per_s": number_to_json(path.ops_per_s),
@@ -121,7 +121,7 @@ def _path(path: Path) -> Json:
 
 
 def number_to_json(value: Value) -> Json:
-    """A number as JSON can carry it: JSON has no NaN and no infinity, so those are null."""
+    """A number for JSON, which has no NaN and no infinity: those become null."""
     if not isinstance(value, float):
         return value
     return round(value, _DECIMALS) if math.isfinite(value) else None
@@ -132,7 +132,7 @@ def _finding(finding: Finding) -> Json:
 
 
 def _said(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
-    """Its fields, numbers as numbers and text as text."""
+    """The fields of a dataclass except ``evidence``, as JSON."""
     named = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "evidence"}
     return {k: printable(v) if isinstance(v, str) else number_to_json(v) for k, v in named.items()}
 
@@ -154,13 +154,13 @@ def _op(stats: OpStats) -> Json:
 
 
 def hist_to_json(hist: SizeLatencyHist) -> Json:
-    """The occupied part of a histogram, with its edges beside it.
+    """The used part of a histogram, with its edges.
 
     Shape:
         ``counts[i][j]`` operations of at most ``size_edges_bytes[i]`` bytes that took at most
-        ``latency_edges_us[j]``, and more than half of each (the first bucket of all, 512 bytes
-        or 1 us, begins at 0).  Sizes without an operation are left out; latencies run without
-        a gap from the fastest to the slowest bucket in use.  An edge of null is "larger".
+        ``latency_edges_us[j]``, and more than half of each (the very first bucket, 512 bytes or
+        1 us, begins at 0).  Sizes without an operation are omitted; latencies run without a gap
+        from the fastest to the slowest bucket in use.  An edge of null means "larger".
     """
     size_edges = (*SIZE_EDGES_BYTES, None)
     used_sizes = [i for i in range(SIZE_BUCKETS) if any(hist.row(i))]
@@ -173,13 +173,13 @@ def hist_to_json(hist: SizeLatencyHist) -> Json:
 
 
 def latencies_to_json(counts: Sequence[int]) -> Json:
-    """The occupied part of a distribution over latency alone, edges as in hist_to_json()."""
+    """The used part of a distribution over latency; edges as in hist_to_json()."""
     used = _used(counts)
     return {"latency_edges_us": list(_LATENCY_EDGES[used]), "counts": list(counts[used])}
 
 
 def fine_latencies_to_json(hist: LatencyHist | None) -> Json:
-    """The same of the finer one, 16 buckets for each doubling; null where nothing was counted."""
+    """The same for the finer one, 16 buckets per doubling; null if nothing was counted."""
     if hist is None or not hist.total:
         return None
     used = _used(hist.counts)
@@ -188,6 +188,6 @@ def fine_latencies_to_json(hist: LatencyHist | None) -> Json:
 
 
 def _used(counts: Sequence[int]) -> slice:
-    """From the first bucket in use to the last one; there is at least one."""
+    """The slice from the first to the last bucket in use, of which there must be one."""
     used = [bucket for bucket, count in enumerate(counts) if count]
     return slice(used[0], used[-1] + 1)

@@ -1,4 +1,4 @@
-"""A layer's own numbers, and where the time of an operation goes, as lines of text."""
+"""A layer's own numbers, and the path of an operation's time, as lines of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LETTERS = {"read": "R", "write": "W", "sync": "S"}
 
 @by_identity
 def _titled(spec: LayerSpec) -> tuple[tuple[str, str, bool], ...]:
-    """The numbers that are printed: name, title, whether it is bytes a second; looked up once."""
+    """The printed numbers: name, title, whether it is bytes per second; computed once per spec."""
     shown = []
     for metric in spec.metrics:
         if metric.title:
@@ -31,8 +31,8 @@ def _titled(spec: LayerSpec) -> tuple[tuple[str, str, bool], ...]:
 def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
     """A layer's own numbers that have a title, wrapped to ``width``.
 
-    ``every``: also those that are zero or unknown.  A flow's MB/s out, in and others are shown in
-    any case, as ioh.sh's TCP line was.
+    ``every``: also those that are zero or unknown.  The MB/s of a flow are always shown, as in
+    ioh.sh's TCP line.
     """
     flows, items = is_flow(layer.spec), []
     if flows:
@@ -62,7 +62,7 @@ def mega(value: Value, width: int) -> str:
 
 
 def render_paths(snapshot: Snapshot) -> Iterator[str]:
-    """One line for each direction: the mean, its steps, and what they leave out."""
+    """One line per direction: the mean and its steps; then the notes."""
     found = paths(snapshot)
     if found:
         yield "---- path ---- (ms of the mean operation)"

@@ -1,7 +1,7 @@
-"""Samples as OpenMetrics text with time stamps, such as ``promtool tsdb create-blocks-from`` takes.
+"""Samples as OpenMetrics text with timestamps, for ``promtool tsdb create-blocks-from``.
 
-A family's lines must stand together, and in it those of one op of one device: each family is
-gathered apart, in a temporary file of its own where it is long.
+The lines of a family must be contiguous, and in it those of each set of labels.  So each family
+is collected separately, in a temporary file if it is long.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.sinks.series import Detail, Family, Labels, series_of
 
-# So much of one op is held in memory before it goes to the file.
+# Bytes of one metric to collect in memory before they go to the file.
 _HELD_BYTES = 4096
 
 
 class _Lines:
-    """The lines of one family, those of each metric (by its labels) together."""
+    """The lines of one family, grouped by labels."""
 
     def __init__(self, head: str) -> None:
         self._head = head
         self._held: dict[str, io.StringIO] = {}
-        self._written: dict[str, list[tuple[int, int]]] = {}  # where in the file, how many bytes
+        self._written: dict[str, list[tuple[int, int]]] = {}  # (offset, size) in the file
         self._file: IO[bytes] | None = None
 
     def add(self, metric: str, line: str) -> None:
@@ -69,13 +69,13 @@ def _text(labels: Labels) -> str:
 
 
 class OpenMetrics(Closing):
-    """Gathers Samples, as series_of() has them; a context manager that removes its files."""
+    """Collects Samples as series_of() renders them; a context manager that removes its files."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Lines] = {}
 
     def close(self) -> None:
-        """Remove them."""
+        """Remove the temporary files."""
         for lines in self._families.values():
             lines.close()
 
@@ -92,7 +92,7 @@ class OpenMetrics(Closing):
             lines.add(metric, line)
 
     def render(self) -> Iterator[str]:
-        """The whole text in pieces, its end mark last."""
+        """The whole text in pieces, with the end mark."""
         for lines in self._families.values():
             yield from lines.render()
         yield "# EOF\n"

@@ -1,4 +1,4 @@
-"""Snapshots as a Parquet file; the only module that knows pyarrow, which need not be there."""
+"""Snapshots as a Parquet file; the only module that uses pyarrow, which is optional."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot
 
-# A row group is what stays in memory: at most so many rows, and buckets of their histograms.
+# A row group stays in memory: at most this many rows, and buckets of their histograms.
 GROUP_ROWS, GROUP_BUCKETS = 1 << 15, 1 << 18
 _MOST_S, _MOST_COUNT = 1e11, 1 << 63
 _EDGES_US = (*FINE_EDGES_US, math.inf)
@@ -40,25 +40,24 @@ class ParquetSink:
     """Renders Snapshots as pieces of one Parquet file, compressed by zstd.
 
     Shape:
-        A row for each time, host, layer, part and op; ``part`` is "" for the whole layer, ``op``
-        is "" for what is not of one op: there ``metrics`` has the layer's own numbers by name,
-        and of layer ``host`` the machine's.  ``latency_hist`` are the buckets in use, each with
-        its upper edge, the last one's infinite; they may be added up over rows, as percentiles
-        may not.  Null is not known, 0 measured none.
+        One row per time, host, layer, part and op.  ``part`` is "" for the whole layer.  ``op`` is
+        "" for a layer's own numbers, which ``metrics`` has by name; layer ``host`` is the machine.
+        ``latency_hist`` has the buckets in use, each with its upper edge, the last one infinite;
+        unlike percentiles, they can be summed over rows.  Null is not known, 0 is measured none.
 
     Units:
         ``time`` in UTC; all others as the names say.
     """
 
     def __init__(self) -> None:
-        self._written = io.BytesIO()  # as far as it was not yet taken
-        file = pa.PythonFile(self._written, mode="w")  # it counts what it writes, by itself
+        self._written = io.BytesIO()  # bytes not yet returned
+        file = pa.PythonFile(self._written, mode="w")  # keeps its own position
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         self._rows: list[tuple[_Cell, ...]] = []
         self._buckets = 0
 
     def render(self, snapshot: Snapshot) -> bytes:
-        """What the file grows by; nothing, until a row group is full."""
+        """The next bytes of the file; none until a row group is full."""
         for row in _rows(snapshot):
             self._rows.append(row)
             self._buckets += len(row[-2] or ()) if isinstance(row[-2], list) else 0
@@ -67,7 +66,7 @@ class ParquetSink:
         return self._taken()
 
     def finish(self) -> bytes:
-        """The rest of the file, its directory last: without it nobody can read the file."""
+        """The rest of the file, with the footer that readers need."""
         self._write_group()
         self._writer.close()
         return self._taken()
@@ -87,7 +86,7 @@ class ParquetSink:
 
 
 def _rows(snapshot: Snapshot) -> Iterator[tuple[_Cell, ...]]:
-    """In the order of SCHEMA."""
+    """The rows of an interval, in the order of SCHEMA."""
     time_s = snapshot.time_unix_s
     at_us = round(time_s * 1e6) if 0 <= time_s < _MOST_S else None
     when = (at_us, printable(snapshot.hostname))
@@ -110,7 +109,7 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[_Cell, ...]]:
 
 
 def _sane(value: Value) -> Value:
-    """A number that a column can hold: a forged recording may have others."""
+    """The number if a column can hold it, else None: a forged recording may have others."""
     is_sane = value is not None and math.isfinite(value) and abs(value) < _MOST_COUNT
     return value if is_sane else None
 

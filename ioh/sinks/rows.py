@@ -1,4 +1,4 @@
-"""Which ops of a layer are shown as read, write or other rows, by their names alone."""
+"""Which ops of a layer are read, write or other rows, from their names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _NOTHING_KNOWN = OpStats()
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One op of one layer, placed.
+    """One op of one layer as a row.
 
-    ``direction`` is R, W or "" (flush, fsync, commit …); ``label`` the layer's title with the rest
-    of the op's name; ``is_main`` separates the layer's own R and W rows from those that are a part
-    of them or stand beside them.
+    ``direction`` is R, W or "" (flush, fsync, commit …); ``label`` is the layer's title with the
+    rest of the op's name; ``is_main`` marks the rows that stand for all reads and all writes.
     """
 
     direction: Direction
@@ -48,10 +47,10 @@ def direction(name: str) -> Direction:
 
 
 class _Layout(NamedTuple):
-    """What a layer's spec says of its rows, looked up once.
+    """The rows of a layer, computed once per spec.
 
-    ``main`` stands for all reads and for all writes, ``others``, in the spec's order, for no
-    direction; ``grouped`` of them are shown only where every op is.
+    ``main`` stands for all reads and all writes; ``others`` are the rest, in the spec's order;
+    ``grouped`` are shown only with ``every_op``.
     """
 
     main: tuple[str, ...]
@@ -78,7 +77,7 @@ def _layout(spec: LayerSpec) -> _Layout:
 
 
 def is_flow(spec: LayerSpec) -> bool:
-    """Whether the layer carries bytes in and out rather than serving reads and writes."""
+    """Whether the layer carries bytes in and out instead of serving reads and writes."""
     return _layout(spec).is_flow
 
 
@@ -92,9 +91,9 @@ def op_rows(
 ) -> list[OpRow]:
     """The rows of a layer or of one of its parts, in the spec's order, the main ones first.
 
-    The main R and W rows always, any other row only when it counted something; of a layer that has
-    neither, every row of which something is known.  With ``every_op`` also members of a group, such
-    as direct and buffered reads; those with ``sync`` or ``cached`` in their name in any case.
+    The main R and W rows are always shown, other rows only if they counted something.  A layer
+    without main rows shows every row with a known number.  Members of a group, such as direct and
+    buffered reads, need ``every_op``, except those with ``sync`` or ``cached`` in their name.
     """
     layout = _layout(spec)
     rows = [

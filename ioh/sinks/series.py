@@ -1,4 +1,4 @@
-"""Samples as Prometheus counts them: series with labels, running totals, names in base units."""
+"""Samples as Prometheus series: labels, running totals, names with base units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ioh.model.sample import OTHERS, LayerSample, OpTotals, Row, Sample, Table, 
 
 Labels = tuple[tuple[str, str], ...]
 
-# Suffix of ours, Prometheus' base unit, scale; the first that fits.
+# Suffix in ioh, Prometheus' unit and suffix, scale; the first match counts.
 _UNITS = (
     ("_per_s", "", "_per_second", 1.0),
     ("_ns", "seconds", "_seconds", 1e-9),
@@ -25,15 +25,15 @@ _UNITS = (
     ("_pct", "ratio", "_ratio", 1e-2),
     ("_bytes", "bytes", "_bytes", 1.0),
 )
-# Prometheus gives these to every target and metric: a key of that name would hide or be hidden.
+# Labels that Prometheus or ioh already uses; a key of the same name would conflict.
 _TAKEN = {"host", "op", "part", "job", "instance", "le", "quantile"}
-# printable() shows these as the bytes of the same numbers.
+# printable() would show these the same as the bytes of these values.
 _LATIN = {code: f"\\u{code:04x}" for code in (*range(0x80, 0xA0), 0xAD)}
-_MAX_LABEL = 1 << 16  # a name has 4096 bytes at most, each shown by four characters
+_MAX_LABEL = 1 << 16  # a name has at most 4096 bytes, each shown as four characters
 
 
 class Family(NamedTuple):
-    """What series of one name have in common; ``kind`` is OpenMetrics' word for its type."""
+    """What series of one name have in common; ``kind`` is the OpenMetrics type."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Family(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One number of one series: ``le`` is that of a histogram's bucket, "" elsewhere."""
+    """One number of one series; ``le`` is the edge of a histogram's bucket, else ""."""
 
     family: Family
     suffix: str
@@ -53,44 +53,44 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much becomes series.
+    """How detailed the series are.
 
-    ``edges_us``: of histograms, out of LATENCY_EDGES_US.  ``lean_parts``: of a device or mount only
-    what it did, without histograms, waiting and errors.
+    ``edges_us``: edges of histograms, a subset of LATENCY_EDGES_US.  ``lean_parts``: devices and
+    mounts only with operations, bytes and time, and only if they were active.
     """
 
     edges_us: tuple[int, ...] = LATENCY_EDGES_US
     lean_parts: bool = False
 
 
-# Field of OpTotals, name, unit, scale, and what it is since ioh attached; counters all.
+# Field of OpTotals, name, unit, scale, and help text; all are counters since ioh attached.
 _COUNTERS = (
-    ("count_total", "operations", "", 1.0, "Operations that ended"),
-    ("bytes_total", "bytes", "bytes", 1.0, "Bytes of operations that ended"),
-    ("latency_ns_total", "operation_seconds", "seconds", 1e-9, "Time of operations that ended"),
+    ("count_total", "operations", "", 1.0, "Operations completed"),
+    ("bytes_total", "bytes", "bytes", 1.0, "Bytes of completed operations"),
+    ("latency_ns_total", "operation_seconds", "seconds", 1e-9, "Time of completed operations"),
     ("errors_total", "errors", "", 1.0, "Operations that failed"),
-    ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Time waited before the service began"),
+    ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Queue time before the service"),
 )
 _LEAN = _COUNTERS[:3]
 
 
 def label_text(value: str) -> str:
-    """A label's value that is safe to show; two values never look the same."""
+    """A label's value, made printable; different values stay different."""
     return printable(value.replace("\\", "\\\\").translate(_LATIN), _MAX_LABEL)
 
 
 def metric_name(text: str) -> str:
-    """Text as a part of a metric's name."""
+    """Replace characters that a metric's name must not have."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", text)
 
 
 def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
-    """Every number of a sample but those of tables.
+    """All numbers of a sample except tables.
 
     Shape:
-        ``ioh_<layer>_operations_total{host,op}`` and so on, ``part`` where it is of one device;
-        ``ioh_<layer>_latency_seconds`` a histogram; metrics of the layer under their own names;
-        totals since ioh attached.  What is unknown has no series.
+        ``ioh_<layer>_operations_total{host,op}`` and so on, with ``part`` for a device or mount;
+        ``ioh_<layer>_latency_seconds`` is a histogram; a layer's metrics keep their names.
+        Totals since ioh attached; unknown numbers have no series.
     """
     host = ("host", label_text(sample.hostname))
     for name, layer in sample.layers.items():
@@ -114,7 +114,7 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
 
 
 def table_series(sample: Sample, top: int | None) -> Iterator[Series]:
-    """The ``top`` rows of each breakdown that did most since ioh attached; None for all rows."""
+    """The ``top`` busiest rows of each breakdown since ioh attached; None for all rows."""
     host = ("host", label_text(sample.hostname))
     for name, layer in sample.layers.items():
         if isinstance(layer, LayerSample):
@@ -128,7 +128,7 @@ def table_series(sample: Sample, top: int | None) -> Iterator[Series]:
 
 
 def ranked(spec: TableSpec, table: Table) -> list[tuple[tuple[str, ...], Row]]:
-    """The rows of a table, largest totals first, less the one that stands for the others."""
+    """The rows of a table, largest totals first, without the row that sums up the others."""
     by = [at for at, column in enumerate(spec.raw_columns) if column.derived_name in spec.sort_by]
     rows = [(key, row) for key, row in table.items() if key[0] != OTHERS]
     rows.sort(key=lambda item: -sum(item[1][at] or 0 for at in by))
@@ -143,7 +143,7 @@ def _key_labels(spec: TableSpec, key: tuple[str, ...]) -> Labels:
 def _of_op(prefix: str, labels: Labels, totals: OpTotals, detail: Detail) -> Iterator[Series]:
     yield from _counters(prefix, labels, totals, _COUNTERS)
     if totals.inflight is not None:
-        inflight = Family(f"{prefix}_inflight", "gauge", "", "Begun and not ended.")
+        inflight = Family(f"{prefix}_inflight", "gauge", "", "Operations in flight.")
         yield Series(inflight, "", labels, totals.inflight)
     if totals.size_lat is None or totals.latency_ns_total is None:
         return

@@ -1,4 +1,4 @@
-"""Breakdowns (processes, files, devices …) as text: the busiest readers, then the writers."""
+"""Breakdowns (processes, files, devices …) as text: the busiest readers, then writers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _KEY_PART_MAX = 40
 def render_table(
     spec: TableSpec, rows: Sequence[TableRow], *, top: int | None, width: int
 ) -> list[str]:
-    """The busiest ``top`` rows by bytes read, then by bytes written, as lines without their ends.
+    """The lines of the ``top`` rows by bytes read, then of those by bytes written.
 
-    A table that is not ranked by a reading and a writing column is printed once, as ranked.
+    A table that is not ranked by a read and a write column is printed once, as ranked.
     """
     by_name = {column.derived_name: column for column in spec.columns}
     ranks = {direction(n): by_name[n] for n in spec.sort_by if direction(n) and n in by_name}
@@ -42,7 +42,7 @@ def render_table(
 
 
 def _directed(spec: TableSpec, rank: MetricSpec, where: Direction) -> list[MetricSpec]:
-    """The ranking column, then others of this direction, then those of neither."""
+    """The ranking column, then others of this direction, then those without one."""
     titled = [column for column in spec.columns if column.title and column != rank]
     same = [column for column in titled if direction(column.name) == where]
     neither = [column for column in titled if not direction(column.name)]
@@ -65,7 +65,7 @@ def _render(
         texts = _column(metric, rows)
         column_width = max(map(display_width, texts))
         room -= column_width + 1
-        # The first column is what the rows are ranked by; without it the order means nothing.
+        # Always keep the first column: the rows are ranked by it.
         if number and room < _KEY_ROOM:
             break
         padded = (pad_left(text, column_width) for text in texts)
@@ -75,7 +75,7 @@ def _render(
 
 
 def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> list[str]:
-    """Its title and cells."""
+    """Title and cells of a column."""
     name = metric.derived_name
     values = [row.values.get(name) for row in rows]
     if name.endswith("_bytes_per_s"):
@@ -85,7 +85,7 @@ def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> list[str]:
 
 
 def _key_lines(spec: TableSpec, rows: Sequence[TableRow]) -> list[str]:
-    """Names side by side; all but the last are cut, so that one long name moves no column."""
+    """Names side by side; all except the last are cut, so that a long name shifts no column."""
     last = len(spec.keys) - 1
     lines = [""] * (len(rows) + 1)
     for part, key in enumerate(spec.keys):

@@ -1,4 +1,4 @@
-"""The classic scrolling output: a block of text for each Snapshot, in ioh.sh's manner."""
+"""Scrolling text: a block for each Snapshot, in the style of ioh.sh."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from ioh.sinks.tables import render_table
 
 SECTIONS = {
     "hist": "latency histogram of each layer's reads and writes",
-    "histsz": "latency by size, reads",
-    "histszw": "latency by size, writes",
+    "histsz": "latency of reads by size",
+    "histszw": "latency of writes by size",
     "topfile": "the busiest files",
     "top": "the busiest processes, files, mounts, connections and devices",
-    "path": "where the time of a read, a write and a sync goes, layer by layer",
-    "parts": "each device or mount alone, every kind of operation",
-    "findings": "the evidence of each finding, and rules that could not be checked",
+    "path": "where a read, a write and a sync spend their time, layer by layer",
+    "parts": "each device or mount separately, with every kind of operation",
+    "findings": "the evidence for each finding, and rules that could not be evaluated",
     "all": "all of these",
 }
 
@@ -45,11 +45,11 @@ LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
 # . none   - not known, or too few operations to tell   R reads  W writes
 # p99_ms: 99 % took at most this long.  max_ms: the slowest operation;
-# mx_sz_kb: its size.  infl: begun, not completed, at this moment.
+# mx_sz_kb: its size.  infl: in flight at the end of the interval.
 """
 LEGEND_HIST = """\
-# Histograms count operations of the whole interval, not per second.  A column
-# holds times up to its heading and above the one before: u .001 ms, m ms, s 1 s.
+# Histograms count operations in the whole interval, not per second.  A column
+# has times up to its heading and above the one before: u .001 ms, m ms, s 1 s.
 """
 _MIN_LABEL = 8
 _DIRECTIONS = ("R", "W", "")
@@ -60,8 +60,8 @@ class TextOptions:
     """What to print.
 
     Shape:
-        ``sections`` of SECTIONS; ``top`` rows of each breakdown and direction, None for all;
-        ``hist`` also says how wide the terminal is; ``utc`` instead of local time.
+        ``sections`` of SECTIONS; ``top`` rows per breakdown and direction, None for all;
+        ``hist.width`` is that of the terminal; ``utc`` instead of local time.
     """
 
     sections: frozenset[str] = frozenset()
@@ -70,14 +70,14 @@ class TextOptions:
     utc: bool = False
 
     def shows(self, section: str) -> bool:
-        """Whether a section was asked for, by its name or by ``all``."""
+        """Whether a section was requested, by its name or by ``all``."""
         return section in self.sections or "all" in self.sections
 
 
 class TextSink:
-    """Renders Snapshots as text; remembers only what need not be said twice.
+    """Renders Snapshots as text; remembers the lines that are printed only once.
 
-    ``with_legend``: the first interval begins with it.
+    ``with_legend``: begin the first interval with the legend.
     """
 
     def __init__(self, options: TextOptions | None = None, *, with_legend: bool = True) -> None:
@@ -87,7 +87,7 @@ class TextSink:
         self._said: set[str] = set()
 
     def render(self, snapshot: Snapshot) -> str:
-        """One interval, ending in an empty line."""
+        """One interval, followed by an empty line."""
         every = "all" in self._options.sections
         lines = self._legend()
         lines += _header(snapshot, utc=self._options.utc)
@@ -122,7 +122,7 @@ class TextSink:
         return self._once((LEGEND + (LEGEND_HIST if wants_hist else "")).rstrip("\n"))
 
     def _remarks(self, snapshot: Snapshot) -> Iterator[str]:
-        """What is not shown, not counted or not exact, and why; who counted, if not the probes."""
+        """What is missing or inexact and why; the sources, if not only BPF."""
         sources: dict[str, list[str]] = {}
         for name, layer in snapshot.layers.items():
             spec = snapshot.specs.get(name)
@@ -144,7 +144,7 @@ class TextSink:
             yield f"source {'; '.join(listed)}"
 
     def _findings(self, snapshot: Snapshot) -> Iterator[str]:
-        """What is wrong, and, when it is first said, what to do about it."""
+        """The findings, with their advice the first time."""
         in_full = self._shows("findings")
         titles = {name: spec.title for name, spec in snapshot.specs.items()}
         for finding in snapshot.findings:
@@ -200,7 +200,7 @@ class TextSink:
 
 
 def _header(snapshot: Snapshot, *, utc: bool) -> Iterator[str]:
-    """Date, host, CPU, memory and pressure."""
+    """The lines with date, host, CPU, memory and pressure."""
     when = time.gmtime(snapshot.time_unix_s) if utc else time.localtime(snapshot.time_unix_s)
     clock = f"{when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}"
     day = f"{when.tm_mday}/{when.tm_mon}/{when.tm_year}"
@@ -225,7 +225,7 @@ def _pct(value: Value) -> str:
 
 
 def render_lost(title: str, layer: LayerSnapshot) -> str:
-    """Events that a probe saw and could not account for, by reason."""
+    """Events that a probe saw but could not count, by reason."""
     counts = {safe_name(reason): count for reason, count in layer.lost.items() if count}
     listed = ", ".join(f"{reason} {count}" for reason, count in counts.items())
     reasons = listed if len(counts) > 1 else "".join(counts)
@@ -251,7 +251,7 @@ _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
 
 
 def _numbers(stats: OpStats) -> tuple[str, ...]:
-    """One op by columns; what is of no operation is ``.`` where the count is known to be 0."""
+    """The cells of one op; if its count is 0, unknown numbers are ``.`` too."""
     idle = stats.count == 0
     if idle and not stats.bytes:
         return (*_IDLE, ZERO if stats.inflight is None else format_fixed(stats.inflight, 4, 0))
@@ -297,7 +297,7 @@ def _latencies(rows: list[OpRow], style: HistStyle) -> list[str]:
 
 
 def _gauge_hists(layer: LayerSnapshot, style: HistStyle) -> Iterator[str]:
-    """Distributions of things as they are now, such as connections by round-trip time."""
+    """Distributions of current values, such as connections by round-trip time."""
     head = " " * (_MIN_LABEL + 2)
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name)
@@ -308,7 +308,7 @@ def _gauge_hists(layer: LayerSnapshot, style: HistStyle) -> Iterator[str]:
 
 
 def _footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
-    """Reads plus writes a second of the lowest layer that counts them, and ioh's own cost."""
+    """IOPS (reads and writes) of the lowest layer that counts them, and ioh's own cost."""
     total = UNKNOWN
     for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
         rates = [stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops)]

@@ -224,7 +224,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(bench: Bench, volum
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert f"go on with: ioh bench --resume {bench.out}" in stderr.decode()
+    assert f"continue with: ioh bench --resume {bench.out}" in stderr.decode()
     assert [test.spec.name for test in load(str(bench.out)).tests] == ["randread-8k-1u"]
     assert children_named_fio(volume.mount) == []
     assert list(volume.mount.glob("ioh-bench*")) == []
@@ -278,7 +278,7 @@ def test_q_leaves_the_screen_and_the_bench_goes_on(tmp_path: Path, volume: Volum
         assert shown.wait() == 0
         last = shown.text[shown.text.rindex("test   ") :]
         assert last.count("randread-8k-1u ") == last.count("randread-8k-2u ") == 1
-        assert "look at report.html" in last
+        assert "open report.html" in last
     assert load(str(tmp_path / "out")).is_complete
     assert (tmp_path / "out" / "report.html").exists()
 
@@ -288,7 +288,7 @@ def test_ctrl_c_on_the_screen_ends_the_bench(tmp_path: Path, volume: Volume) -> 
         shown.wait_for("REPLAY", "test 1 of 2: randread-8k-1u")
         shown.press(CTRL_C)
         assert shown.wait() == 130
-        assert "ended; go on with: ioh bench --resume " in shown.text
+        assert "stopped; continue with: ioh bench --resume " in shown.text
     assert children_named_fio(volume.mount) == []
 
 

@@ -61,7 +61,7 @@ def test_reads_of_a_sparse_file(stage: Stage) -> None:
         stage.fio(f"--filename={path}", "--rw=randread", "--bs=64k", DIRECT, PSYNC)
         assert seconds_until(ioh, "holes") <= WITHIN_S
     found = [finding for finding in said(ioh) if finding["rule"] == "holes"]
-    assert found[0]["cause"].startswith("At least 100 % of what is read with O_DIRECT")
+    assert found[0]["cause"].startswith("At least 100 % of the bytes read with O_DIRECT")
 
 
 def test_whole_requests_are_healthy(stage: Stage) -> None:

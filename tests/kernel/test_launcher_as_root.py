@@ -156,8 +156,8 @@ def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
         ("relative/ioh", "absolute path"),
         (f"{system}/opt/../ioh", "absolute path"),
         (f"{system}/opt/theirs", "was not installed by ioh.sh"),
-        (f"{writable}/ioh", "others may write"),
-        (f"{system}/opt/ioh", "is in the way"),
+        (f"{writable}/ioh", "other users can write"),
+        (f"{system}/opt/ioh", "ioh.sh did not create it"),
     ):
         status, said = machine.run("--install", place)
         assert status == 1

@@ -113,7 +113,7 @@ def test_a_file_made_of_a_recording_is_the_callers(
     made = (callers / "made").stat()
     assert (made.st_uid, made.st_mode & 0o777, made.st_size > 10_000) == (CALLER, 0o600, True)
     done = run(*arguments, "-o", "made", cwd=folder)
-    assert (done.returncode, "cannot make made: Permission denied" in done.stderr) == (1, True)
+    assert (done.returncode, "cannot create made: Permission denied" in done.stderr) == (1, True)
     assert names(folder) == ["callers"]
 
 

@@ -208,7 +208,7 @@ def test_a_host_without_ioh_is_given_one(
     assert made.returncode == 0, made.stderr
     (copy,) = [path for path in cache.iterdir() if not path.is_symlink()]
     assert f"to {copy}\n" in made.stdout
-    assert "neither you nor sudo -n there" in made.stdout
+    assert "you have neither root nor sudo -n there" in made.stdout
     assert (cache / "current").resolve() == copy
     assert owners() == {pwd.getpwnam(guest).pw_uid}
     assert sources() == {"block": "proc"}

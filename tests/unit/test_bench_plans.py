@@ -172,8 +172,8 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     [
         ([], "give a directory on the storage"),
         (["/tmp", "-r", "/dev/null"], "a directory or -r"),
-        (["/tmp", "--span", "1", "2"], "--span is for --like"),
-        (["/tmp", "--like", "x", "--job", "y"], "give one of --job, --like"),
+        (["/tmp", "--span", "1", "2"], "--span needs --like"),
+        (["/tmp", "--like", "x", "--job", "y"], "--job, --like and --resume exclude each other"),
         (["/tmp", "-u", "0"], "must be a number above 0"),
         (["/tmp", "-u", "1_0"], "must be a number above 0"),
         (["/tmp", "-u", "\u0663"], "must be a number above 0"),

@@ -82,11 +82,11 @@ def test_a_copy_is_put_there_once(home: Path, capfd: pytest.CaptureFixture[str])
     assert files == {*copied, "ioh/model.py", ".deployed"}
     assert (there / "ioh" / "model.py").read_bytes() == b"x" * 5000
     assert "copies 7 files" in said.out
-    assert "db01 has ioh 1.2.3" in said.out
+    assert "db01 now has ioh 1.2.3" in said.out
     assert "ioh text --host db01" in said.out
     assert "fetching \\x1b[31mpackages" in said.err
     assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
-    assert "is there already" in capfd.readouterr().out
+    assert "already exists" in capfd.readouterr().out
     assert left(home) == [name, "current"]
 
 
@@ -107,7 +107,7 @@ def test_it_asks_first(
     monkeypatch.setattr("sys.stdin", terminal)
     assert main(["deploy", "db01"]) == ExitCode.OK
     said = capfd.readouterr()
-    assert said.out.endswith("Go on? [y/N] ")
+    assert said.out.endswith("Continue? [y/N] ")
     assert said.err == "ioh: nothing was done\n"
     assert left(home) == []
 
@@ -116,7 +116,7 @@ def test_without_a_terminal_it_wants_yes(
     home: Path, refused: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert "Answer with --yes" in refused("deploy", "db01")
+    assert "Give --yes" in refused("deploy", "db01")
     assert left(home) == []
 
 

@@ -1,4 +1,4 @@
-"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its mend."""
+"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its fix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_capable_host_is_all_ok() -> None:
     verdicts = judge_bpf(CAPABLE)
     assert {verdict.state for verdict in verdicts} == {"ok"}
     assert [v.subject for v in verdicts] == ["privilege", "bcc", "libbpf", "BTF"]
-    assert all(verdict.detail and not verdict.mend for verdict in verdicts)
+    assert all(verdict.detail and not verdict.fix for verdict in verdicts)
 
 
 @pytest.mark.parametrize("lockdown", [None, "none", "integrity"])
@@ -44,7 +44,7 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lacking", "subject", "cause", "mend"),
+    ("lacking", "subject", "cause", "fix"),
     [
         ({"is_privileged": False, "is_root": False}, "privilege", "not root", "sudo ioh doctor"),
         (
@@ -62,7 +62,7 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
         (
             {"bcc": None, "bcc_error": "AttributeError: module 'bcc' has no attribute 'BPF'"},
             "bcc",
-            "the module called bcc is another program (PyPI's bcc)",
+            "the Python module bcc is another program (PyPI's bcc)",
             "pip uninstall bcc; apt-get install python3-bpfcc",
         ),
         ({"has_libbpf": False}, "libbpf", "libbpf.so.1 not found", "apt-get install libbpf1"),
@@ -75,21 +75,19 @@ def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> Non
         (
             {"machine": "riscv64", "knows_machine": False},
             "machine",
-            "riscv64: system call numbers unknown to ioh",
+            "ioh does not know the system calls of riscv64",
             "",
         ),
         (
             {"lockdown": "confidentiality"},
             "lockdown",
-            "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory",
+            "kernel lockdown 'confidentiality' does not let BPF read kernel memory",
             "boot with lockdown=integrity",
         ),
     ],
 )
-def test_each_lack_is_one_line(
-    lacking: dict[str, Any], subject: str, cause: str, mend: str
-) -> None:
-    assert refusals(replace(CAPABLE, **lacking)) == [HostCheck("no", subject, cause, mend)]
+def test_each_lack_is_one_line(lacking: dict[str, Any], subject: str, cause: str, fix: str) -> None:
+    assert refusals(replace(CAPABLE, **lacking)) == [HostCheck("no", subject, cause, fix)]
 
 
 def test_several_lacks_are_told_in_the_order_of_mending() -> None:
@@ -124,14 +122,14 @@ def test_an_attached_layer() -> None:
 def test_a_layer_that_is_attached_to_servers() -> None:
     layer = attached("db")
     layer.points = {}
-    assert judge_layers([layer])[0].detail == "attached in 0.50 s: servers, as they are found"
+    assert judge_layers([layer])[0].detail == "attached in 0.50 s: each server when it is found"
 
 
 def test_a_probe_that_takes_its_time_is_no_fault() -> None:
     layer = attached()
     layer.why_proc = COMPILING
     (verdict,) = judge_layers([layer])
-    assert (verdict.state, verdict.mend) == ("wait", "")
+    assert (verdict.state, verdict.fix) == ("wait", "")
     assert verdict.detail.startswith(COMPILING)
 
 
@@ -157,4 +155,4 @@ def test_pressure() -> None:
     (known,) = judge_host(HostSample(psi_io_some_us_total=0))
     (unknown,) = judge_host(HostSample())
     assert (known.state, unknown.state) == ("ok", "note")
-    assert unknown.mend == "boot with psi=1"
+    assert unknown.fix == "boot with psi=1"

@@ -52,8 +52,8 @@ def test_commits_that_wait_for_the_log() -> None:
     finding = found({"db": commits()})["commit_bound"]
     assert (finding.severity, finding.subject) == ("info", SERVER)
     assert finding.cause == (
-        "postgres 15/main: 100 commits a second of 10 ms; 80 % of that is the log's sync, "
-        "8 ms each."
+        "postgres 15/main: 100 commits a second take 10 ms each; 80 % of that is the log "
+        "sync, 8 ms each."
     )
 
 
@@ -62,7 +62,7 @@ def test_where_the_sync_has_its_time() -> None:
     client = layer("nfs_client", {"commit": op(100, 0, 30_000)})
     slow = commits(sync_us=40_000)
     disk = found({"db": commits(), "block": block})["commit_bound"]
-    assert disk.cause.endswith("8 ms each; a flush of the disk takes 7 ms.")
+    assert disk.cause.endswith("8 ms each; a disk flush takes 7 ms.")
     server = found({"db": slow, "nfs_client": client, "block": block})["commit_bound"]
     assert server.severity == "warning"
     assert server.cause.endswith("40 ms each; the NFS server's COMMIT takes 30 ms.")
@@ -80,8 +80,8 @@ def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0)
 def test_commits_that_wait_for_another_sessions_sync() -> None:
     finding = found({"db": shared_syncs()})["commit_bound"]
     assert finding.cause == (
-        "postgres 15/main: 120 commits a second of 32 ms; 99.9 % of that is the log's sync, 16 ms "
-        "each, mostly another session's."
+        "postgres 15/main: 120 commits a second take 32 ms each; 99.9 % of that is the log "
+        "sync, 16 ms each, mostly another session's."
     )
 
 
@@ -106,8 +106,8 @@ def test_commits_that_are_as_they_should_be(healthy: LayerSnapshot) -> None:
 def test_sessions_that_wait_for_each_other() -> None:
     finding = found({"db": locked()})["lock_bound"]
     assert finding.cause == (
-        "postgres 15/main: statements spend 90 % of their time waiting for locks that other "
-        "sessions hold, 30 ms each; reads, writes and syncs are 0.3 %. Faster storage will not "
+        "postgres 15/main: statements spend 90 % of their time waiting for locks held by "
+        "other sessions, 30 ms each; reads, writes and syncs take 0.3 %. Faster storage will not "
         "help."
     )
     assert [round(e.value or 0.0, 1) for e in finding.evidence] == [3.0, 90.0]
@@ -153,7 +153,7 @@ def test_a_checkpoint_that_slows_statements() -> None:
     finding = last((15, {"db": work()}), (6, {"db": work(9_000, writes=2_000)}))["checkpoint_burst"]
     assert finding.cause == (
         "postgres 15/main: statements take 9 ms while a checkpoint writes 2,000 pages a second, "
-        "2 ms without it."
+        "and 2 ms without it."
     )
     assert finding.confidence == "high"
 
@@ -188,8 +188,8 @@ def reading(pages: float, read_us: float = 300, rate: float = 500) -> LayerSnaps
 def test_a_cache_that_misses_all_at_once() -> None:
     finding = last((20, {"db": reading(0.1)}), (7, {"db": reading(4)}))["cache_miss_storm"]
     assert finding.cause == (
-        "postgres 15/main: a statement reads 4 pages that the server's cache does not hold, 0.1 "
-        "before: 300 us each, 85.7 % of the statements' time, 2,000 a second."
+        "postgres 15/main: a statement reads 4 pages that are not in the server's cache, 0.1 "
+        "before: 2,000 reads a second, 300 us each, 85.7 % of the statements' time."
     )
     assert finding.severity == "warning"
     cached = last((20, {"db": reading(0.1, 30)}), (7, {"db": reading(9, 30)}))["cache_miss_storm"]
@@ -237,8 +237,8 @@ def test_a_log_beside_its_data() -> None:
     calm = {"db": commits(2_000), "block": writing(1)}
     finding = shared(calm, {"db": commits(9_000), "block": writing(80)})["log_on_data_disk"]
     assert finding.cause == (
-        "postgres 15/main: a sync of the log takes 9 ms while 80 MB/s are written to sda, 2 ms "
-        "while little is: its log and its data share that device."
+        "postgres 15/main: a log sync takes 9 ms while 80 MB/s is written to sda, and 2 ms "
+        "while little is written: log and data share that device."
     )
 
 

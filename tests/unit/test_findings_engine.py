@@ -207,7 +207,7 @@ def test_what_is_missing_is_said_and_is_not_silence() -> None:
     engine = Engine([lacking, by_proc, absent])
     reasons = {n.rule: n.reason for n in engine.judge(ticks(1)[0]).not_evaluated}
     assert reasons["made_up"] == "layer nfs_client is not measured"
-    assert reasons["by_bpf"] == "layer wire is counted by /proc, not by BPF"
+    assert reasons["by_bpf"] == "layer wire is measured from /proc, not by BPF"
     assert reasons["absent"] == "layer prog: needs root"
 
 
@@ -305,16 +305,16 @@ def test_every_rule_says_what_it_is(name: str) -> None:
     ("text", "said"),
     [
         ("[nothing]", 'no rule "nothing"'),
-        ("losses = 3", "losses is no table"),
-        ("[losses]\nlost_min_pct = 'a'", "losses.lost_min_pct is no number"),
-        ("[losses]\nlost_min_pct = true", "losses.lost_min_pct is no number"),
-        ("[losses]\nlost_min_pct = -1", "losses.lost_min_pct is no number"),
-        ("[losses]\nlost_min_pct = nan", "losses.lost_min_pct is no number"),
+        ("losses = 3", "losses is not a table"),
+        ("[losses]\nlost_min_pct = 'a'", "losses.lost_min_pct is not a number"),
+        ("[losses]\nlost_min_pct = true", "losses.lost_min_pct is not a number"),
+        ("[losses]\nlost_min_pct = -1", "losses.lost_min_pct is not a number"),
+        ("[losses]\nlost_min_pct = nan", "losses.lost_min_pct is not a number"),
         ("[losses]\nenabled = 1", "losses.enabled is neither true nor false"),
         ('[losses]\n"a\\u001bb" = 1', 'losses has no "a\\x1bb"'),
-        ("[losses", "is no TOML"),
-        ("\xff", "is no TOML"),
-        ("a = " + "[" * 9000, "is no TOML"),
+        ("[losses", "is not TOML"),
+        ("\xff", "is not TOML"),
+        ("a = " + "[" * 9000, "is not TOML"),
     ],
 )  # fmt: skip
 def test_a_wrong_config_is_one_line(text: str, said: str, tmp_path: Path) -> None:

@@ -60,16 +60,16 @@ def test_the_network_adds_the_time() -> None:
     found = told(given)["network_adds"]
     assert found.subject == "db01 from nfs01"
     assert found.cause == (
-        "Network and RPC take 4.8 ms of each READ's 5 ms (96 %) between db01 and nfs01, "
-        "the server 200 us."
+        "Network and RPC take 4.8 ms of each READ's 5 ms (96 %) between db01 and nfs01; "
+        "the server takes 200 us."
     )
     assert found.confidence == "high"
     assert [each.text for each in found.evidence] == [
-        "READ: round trip 5 ms, of which the server 200 us, network and RPC 4.8 ms (96 %)",
+        "READ: round trip 5 ms; server 200 us, network and RPC 4.8 ms (96 %)",
         "500 calls, counted by both ends",
         "TCP's smoothed round trip is 4.9 ms",
-        "2 segments a second sent again",
-        "nfs01: link eth0 is used by 93 %",
+        "2 segments a second retransmitted",
+        "nfs01: link eth0 is 93 % used",
     ]
 
 
@@ -83,8 +83,8 @@ def test_the_servers_disk_adds_the_time() -> None:
     found = told(given)
     assert found.keys() & WHO == {"disk_adds"}
     assert found["disk_adds"].cause == (
-        "The disks of nfs01 take 8 ms a request while it serves db01: 8.5 ms of each READ's "
-        "9 ms (94.4 %) are the server's."
+        "The disks of nfs01 take 8 ms per request while it serves db01: the server takes 8.5 ms "
+        "of each READ's 9 ms (94.4 %)."
     )
 
 
@@ -140,7 +140,7 @@ def test_calls_that_the_ends_count_in_different_intervals_are_all_counted() -> N
         for each, more in zip(both, late, strict=True)
     ]
     texts = [each.text for each in told(given)["network_adds"].evidence]
-    assert texts[0].startswith("READ: round trip 5 ms, of which the server 600 us")
+    assert texts[0].startswith("READ: round trip 5 ms; server 600 us")
     assert texts[1] == "500 calls, counted by both ends"
 
 

@@ -69,7 +69,7 @@ def test_a_mounts_name_is_one_word_of_the_command() -> None:
         (mount(2, MB, 500_000, 62, 32 * KB, 15_000, 32 * KB), "become 32 WRITEs"),
         # One of three calls in ten seconds was sent before, and answered in them.
         (mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB), "become 32 WRITEs"),
-        (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all at once"),
+        (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all in parallel"),
         (
             mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered"),
             "inferred from rates",
@@ -196,7 +196,7 @@ def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: b
         "tcp": layer("tcp", tables={"interface": links}),
     }
     texts = [evidence.text for evidence in found(layers)["caching"].evidence]
-    said = "faster than the network: eth0 can carry 125 MB/s at most" in texts
+    said = "faster than the network: eth0 can carry at most 125 MB/s" in texts
     assert said is is_impossible
 
 
@@ -209,7 +209,7 @@ def test_a_full_link(used: float | None, fires: bool) -> None:
     finding = found({"tcp": layer("tcp", tables={"interface": [(("eth0",), values)]})})
     assert ("connection_limits" in finding) is fires
     if fires:
-        assert "eth0 is full inwards: 119 MB/s is 96 % of its 1 Gbit/s" in str(finding)
+        assert "eth0 is full (inbound): 119 MB/s is 96 % of its 1 Gbit/s" in str(finding)
 
 
 def test_who_fsyncs_is_named_and_not_who_writes_most() -> None:
@@ -219,7 +219,9 @@ def test_who_fsyncs_is_named_and_not_who_writes_most() -> None:
         (("2", "db"), {"write_ns_per_s": 9e6, "sync_ns_per_s": 0.9e9}),
     ]
     app = layer("syscall", ops, tables={"process": rows})
-    assert found({"syscall": app})["sync_writes"].cause.startswith("db[2] waits for ")
+    assert found({"syscall": app})["sync_writes"].cause.startswith(
+        "db[2] waits 90 % of the time for "
+    )
 
 
 def cut(pieces: int, size: int, **settings: Any) -> Layers:
@@ -238,10 +240,10 @@ def cut(pieces: int, size: int, **settings: Any) -> Layers:
         (cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=4 * MB),
          "echo 1024 > /sys/block/sda/queue/max_sectors_kb"),
         (cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=128 * KB),
-         "the hardware's own limit"),
+         "the hardware limit"),
         (cut(8, 128 * KB, max_segments=32), "max_segments x 4 KB"),
         (cut(16, 64 * KB, chunk_bytes=64 * KB), "chunk_sectors"),
-        (cut(16, 64 * KB), "No limit of the device explains it"),
+        (cut(16, 64 * KB), "No device limit explains this"),
         (cut(1, MB, max_request_bytes=128 * KB), ""),
         (cut(2, 512 * KB, max_request_bytes=512 * KB), ""),  # large pieces
     ],
@@ -275,7 +277,7 @@ def test_the_chunk_of_an_array_above_the_disk_cuts() -> None:
     rows = {**block.tables, "device": (*block.tables["device"], array)}
     finding = found({**layers, "block": replace(block, tables=rows)})["fragmentation"]
     assert finding.cause.endswith("max_sectors_kb of md0 is 64 KB.")
-    assert finding.advice.startswith("No request may cross a stripe")
+    assert finding.advice.startswith("A request cannot cross a chunk")
 
 
 def test_the_example_that_the_tool_is_known_for() -> None:

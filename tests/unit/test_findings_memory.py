@@ -35,8 +35,8 @@ def swapping(swap_in: float, swap_out: float, lost_pct: float | None) -> dict[st
 
 def test_who_is_paged_in_is_named_with_the_time_that_is_lost() -> None:
     assert swapping(40e6, 42e6, 55.0)["swapping"] == (
-        "critical: Memory is too small: 40 MB/s come back from swap and 42 MB/s go there; "
-        "java[7] waits for its own pages, and programs lose 55 % of the time to it."
+        "critical: Memory is too small: 40 MB/s is swapped in and 42 MB/s is swapped out; "
+        "java[7] waits for its own pages; programs wait for memory 55 % of the time."
     )
     assert swapping(40e6, 42e6, None)["swapping"].startswith("warning")
 
@@ -60,7 +60,7 @@ def test_a_benchmark_of_memory(syncs: float, reached: int, *, fires: bool) -> No
     assert ("caching" in said) is fires
     if fires:
         assert said["caching"].cause.startswith(
-            "dd[7] writes 2097 MB/s to the page cache, and the disks take 52.4 MB/s meanwhile"
+            "dd[7] writes 2097 MB/s to the page cache, and only 52.4 MB/s reaches the disks"
         )
 
 
@@ -78,7 +78,7 @@ def test_reads_of_compressed_files(packed: int, unpacked: int, *, fires: bool) -
     assert "caching" not in said
     if fires:
         assert said["compression"].cause == (
-            "Programs read compressed files: 9.44 MB/s of the disks become 283 MB/s (30 to 1)."
+            "Programs read compressed files: 9.44 MB/s from the disks becomes 283 MB/s (30 to 1)."
         )
 
 
@@ -101,7 +101,7 @@ def test_only_reads_that_writes_wait_for_come_before_writes(
     said = found({"syscall": layer("syscall", ops, metrics=made), "block": below})
     assert ("read_before_write" in said) is fires
     if fires:
-        assert "2 reads of the disk come before each" in said["read_before_write"].cause
+        assert "each needs 2 disk reads first" in said["read_before_write"].cause
 
 
 def wire(new: int, again: int) -> LayerSnapshot:

@@ -95,7 +95,7 @@ def test_a_server_that_is_gone_is_told_of_until_it_answers(
     told = no_answer([mount(look, op_name, unanswered=unanswered) for look in looks])
     assert list(told) == list(range(10, 27))
     assert told[10].cause.startswith(
-        "nas1 does not answer: requests for /mnt/n have waited for 5 s at least (READs, WRITEs and "
+        "nas1 does not answer: requests for /mnt/n have waited for at least 5 s (READs, WRITEs and "
         "COMMITs in flight: 4)"
     )
     assert told[10].severity == "critical"
@@ -129,7 +129,7 @@ def test_requests_of_any_kind_wait() -> None:
     waiting = [mount(IDLE, unanswered=1, silent_s=float(at)) for at in range(10)]
     told = no_answer(waiting)
     assert list(told) == list(range(6, 11))
-    assert "for /mnt/n have waited for 9 s at least (sent since the last reply)" in told[10].cause
+    assert "for /mnt/n have waited for at least 9 s (sent since the last reply)" in told[10].cause
     assert told[10].confidence == "medium"
 
 

@@ -35,7 +35,7 @@ def test_depth_is_not_advised_where_a_limit_sets_the_rate() -> None:
 
 def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
     cause = one_at_a_time(300, 3.3e3, 200, cpu_pct=99.0)["single_stream"].cause
-    assert "the storage takes 200 us: the CPUs are 99 % busy" in cause
+    assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 200, cpu_pct=50.0)["single_stream"].cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, cpu_pct=99.0)["single_stream"].cause
 
@@ -78,9 +78,9 @@ def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() 
     said = [each.get("shared_drive") for each in judged(given)]
     assert not any(said[:30])
     assert all(said[38:90])
-    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), since "
+    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), because "
     assert said[89] is not None
-    assert said[89].cause == cause + "backup[9] (99.8 %) uses sda, too."
+    assert said[89].cause == cause + "backup[9] (99.8 %) now uses sda too."
 
 
 def test_who_has_ended_has_no_rival() -> None:

@@ -29,7 +29,7 @@ def test_thousands_of_fsyncs_hold_up_others_reads() -> None:
     assert finding.severity == "info"
     assert finding.cause == (
         "logger[9] makes 3,000 fsyncs a second: 7,000 writes and 2,500 flushes, 95 % of the disks' "
-        "requests. Other programs' reads wait among them: 1 in 100 takes more than 12.3 ms."
+        "requests. Other programs' reads wait behind them: 1 in 100 takes more than 12.3 ms."
     )
 
 
@@ -51,4 +51,4 @@ def test_what_looks_like_a_storm(calls: LayerSnapshot, below: LayerSnapshot) -> 
 
 def test_a_slow_fsync_is_told_as_that() -> None:
     finding = found({"syscall": storm(fsync_us=5_000), "block": block()})["sync_writes"]
-    assert finding.cause.startswith("logger[9] waits for")
+    assert finding.cause.startswith("logger[9] waits 100 % of the time for")

@@ -147,9 +147,9 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     told = capfd.readouterr()
     rounds = told.out.count("==== refused ====")
     assert told.out.count("==== db01 ====  clock ") == rounds > 0
-    assert "==== refused ====  not here: refused: root@refused: Permission denied" in told.out
-    assert "==== nowhere ====  not here: nowhere: ssh: Could not resolve hostname" in told.out
-    assert "==== hostile ====  not here: hostile: the stream is not a recording" in told.out
+    assert "==== refused ====  not connected: refused: root@refused: Permission denied" in told.out
+    assert "==== nowhere ====  not connected: nowhere: ssh: Could not resolve hostname" in told.out
+    assert "==== hostile ====  not connected: hostile: the stream is not a recording" in told.out
     assert told.err.count("Permission denied") == 1
     assert "\x1b" not in told.out + told.err
 
@@ -194,12 +194,12 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
         (["--host", "a b"], '"a b" is not the name of a host'),
         (["--host", "a\x1b"], '"a\\x1b" is not the name of a host'),
         (["--host", ""], '"" is not the name of a host'),
-        ([*hosts("a", "b", "a")], "--host a is there twice"),
-        ([*hosts(*"abcdefghi")], "9 hosts. Give 8 at most"),
-        ([*hosts("a"), "x.ioh"], "a recording and --host do not go together"),
-        ([*hosts("a"), "--from", "1"], "--from and --to are for recordings"),
-        ([*hosts("a"), "--pg", "service=x"], "--pg is for this machine, not for --host"),
-        (["--remote-command", "ioh"], "--remote-command is for --host"),
+        ([*hosts("a", "b", "a")], "--host a is given twice"),
+        ([*hosts(*"abcdefghi")], "9 hosts are too many. Give at most 8"),
+        ([*hosts("a"), "x.ioh"], "a recording and --host exclude each other"),
+        ([*hosts("a"), "--from", "1"], "--from and --to need a recording"),
+        ([*hosts("a"), "--pg", "service=x"], "--pg works only on this machine, not with --host"),
+        (["--remote-command", "ioh"], "--remote-command needs --host"),
     ],
 )
 def test_wrong_words_are_refused(

@@ -160,7 +160,7 @@ def test_a_mark_behind_the_last_interval_is_told(
     assert main(["text", both]) == ExitCode.OK
     told = capfd.readouterr().out
     assert told.count("# mark ") == 1
-    assert told.count("==== db01.example ====  nothing recorded of this interval\n") == 2
+    assert told.count("==== db01.example ====  nothing recorded in this interval\n") == 2
 
 
 def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
@@ -199,9 +199,9 @@ def test_join(
     third = write(tmp_path / "third.ioh", host("nfs01", 3, 100))
     assert main(["join", both, third, "-o", "three.ioh"]) == ExitCode.OK
     assert hosts_of("three.ioh") == ("db01", "nfs01", "nfs01.example")
-    assert "no time in common" in capfd.readouterr().err
+    assert "do not overlap in time" in capfd.readouterr().err
     for words, why in (
-        (["my-db01.ioh"], "one host alone"),
+        (["my-db01.ioh"], "all of one host"),
         (["my-db01.ioh", "my-db01.ioh"], "are both of host db01.example"),
         (["my-db01.ioh", "my-nfs01.ioh", "-o", "three.ioh"], "exists"),
         (["my-db01.ioh", "/etc/passwd"], "is not a recording"),

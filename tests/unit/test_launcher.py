@@ -41,7 +41,10 @@ def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
     assert status == 0
     assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
     assert said[1].startswith("ioh.sh: fetching the lists of packages")
-    made = r"ioh.sh: making .*/\.venv with Python 3\.11 and, from PyPI, in about a minute: .*"
+    made = (
+        r"ioh.sh: creating .*/\.venv with Python 3\.11 and these packages from PyPI,"
+        r" in about a minute: .*"
+    )
     assert re.fullmatch(made, said[2])
     assert len(said) == 3
     assert machine.calls[-1] == "python -I -m ioh text -c 1"
@@ -74,7 +77,7 @@ def test_moved_checkout_makes_a_new_environment(machine: Machine) -> None:
     machine.checkout.rename(moved)
     machine.checkout = moved
     _, said = machine.run()
-    assert f"making {moved}/.venv" in said[0]
+    assert f"creating {moved}/.venv" in said[0]
 
 
 def test_removed_bcc_is_installed_again(machine: Machine) -> None:
@@ -150,7 +153,7 @@ def test_old_python_in_the_distribution_installs_nothing(machine: Machine) -> No
         ("OSError: [Errno 28] No space left on device", "the disk is full; free some space"),
         ("Temporary failure in name resolution", "no network, or a proxy is needed"),
         ("CERTIFICATE_VERIFY_FAILED] certificate verify failed", "TLS certificate is not trusted"),
-        ("ERROR: odd thing", "ERROR: odd thing (all of it: "),
+        ("ERROR: odd thing", "ERROR: odd thing (full log: "),
     ],
 )
 def test_failed_download_is_one_line_and_leaves_nothing(
@@ -161,7 +164,7 @@ def test_failed_download_is_one_line_and_leaves_nothing(
     assert len(said) == 2
     assert said[1].startswith("ioh.sh: cannot install what ioh needs from PyPI: ")
     assert cause in said[1]
-    assert len(machine.litter) == ("all of it" in cause)  # the log that the message names
+    assert len(machine.litter) == ("full log" in cause)  # the log that the message names
     assert not (machine.checkout / ".venv").exists()
 
 
@@ -177,7 +180,7 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine) -> 
     machine.bcc.unlink()
     status, said = machine.run(UID="1000")
     assert status == 0
-    assert said[0] == "ioh.sh: no BPF: only root can: apt-get install python3-bpfcc"
+    assert said[0] == "ioh.sh: no BPF: root is needed: apt-get install python3-bpfcc"
     assert machine.calls[-1] == "python -I -m ioh"
     assert machine.run(UID="1000") == (0, [])
     _, said = machine.run()
@@ -232,7 +235,7 @@ def test_fio_is_installed_at_the_first_bench_and_only_then(machine: Machine) -> 
     assert (status, said[0]) == (0, "ioh.sh: installing with apt-get: fio")
     assert machine.calls[-1] == "python -I -m ioh bench /mnt"
     status, said = machine.run("bench", "/mnt", UID="1000")
-    assert (status, said) == (1, ["ioh.sh: only root can: apt-get install fio"])
+    assert (status, said) == (1, ["ioh.sh: root is needed: apt-get install fio"])
 
 
 def test_how_a_user_wants_it_shown_goes_through_sudo(machine: Machine) -> None:
@@ -249,7 +252,7 @@ def test_two_first_uses_at_once_make_one_environment(machine: Machine) -> None:
     messages = [process.communicate(timeout=30)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sum("-m venv" in call for call in machine.calls) == 1
-    assert sum("waiting for another ioh.sh" in message for message in messages) == 1
+    assert sum("waiting for the setup of another ioh.sh" in message for message in messages) == 1
     assert sum(call == "python -I -m ioh text" for call in machine.calls) == 2
     assert machine.litter == []
 

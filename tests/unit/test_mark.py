@@ -85,8 +85,8 @@ def test_a_recording_that_is_stopped_costs_the_limit_and_gets_no_late_mark(
 ) -> None:
     assert main(["mark", "x"]) == ExitCode.FAILED
     assert said(capfd) == (
-        f"ioh: the mark was not made in the recording of process {stopped.pid}: "
-        f"it does not answer. Check that process: it may be stopped\n"
+        f"ioh: the mark was not added to the recording of process {stopped.pid}: "
+        f"it does not answer. Check its process: it may be stopped\n"
     )
     (running,) = marks.running_recordings(time.monotonic() + 0.1)
     why, _ = marks.send_mark(running, "late", time.monotonic() + 0.1)
@@ -155,8 +155,8 @@ def test_a_recording_that_has_not_begun_takes_none(
     with serving(keep_in(taken), has_begun=lambda: False):
         assert main(["mark", "x"]) == ExitCode.FAILED
     assert said(capfd) == (
-        "ioh: the mark was not made in /tmp/a.ioh: it has not started yet. "
-        "Try again: its probes are being compiled\n"
+        "ioh: the mark was not added to /tmp/a.ioh: it has not started yet. "
+        "Try again: its probes are still being compiled\n"
     )
     assert taken == []
 
@@ -165,7 +165,7 @@ def test_a_mark_on_a_full_disk_says_that_it_waits(capfd: pytest.CaptureFixture[s
     with serving(lambda _: False, paused_why=lambda: "No space left\x1b"):
         assert main(["mark", "x"]) == ExitCode.OK
     assert capfd.readouterr().out == (
-        "marked in /tmp/a.ioh, as soon as it goes on: No space left\\x1b\n"
+        "marked in /tmp/a.ioh, as soon as it resumes: No space left\\x1b\n"
     )
 
 
@@ -176,7 +176,7 @@ def test_a_recording_that_failed_says_why(capfd: pytest.CaptureFixture[str]) -> 
 
     with serving(refuse):
         assert main(["mark", "x"]) == ExitCode.FAILED
-    assert "not made in /tmp/a.ioh: the recording has ended" in said(capfd)
+    assert "not added to /tmp/a.ioh: the recording has ended" in said(capfd)
 
 
 def test_marks_end_with_the_recording() -> None:

@@ -51,12 +51,12 @@ def test_histograms_have_the_width_that_is_asked_for(
         (["json", "FILE", "--layers", ","], "leave nothing to show. Its layers: program, "),
         (["export", "FILE", "--layers", "wire", "--no-layer", "wire"], "leave nothing to show"),
         (["export", "FILE", "--format=openmetrics", "--from=99999"], "no interval in that part"),
-        (["export", "FILE", "--top", "3"], "--top: csv has no breakdowns. Give --format jsonl"),
+        (["export", "FILE", "--top", "3"], "csv has no breakdowns. Give --format jsonl"),
         (["export", "FILE", "--top", "10", "--format=openmetrics"], "openmetrics has no breakdown"),
-        (["export", "FILE", "--findings-config", "x"], "--findings-config: csv has no findings"),
-        (["text", "FILE", "-d", "hist,findings", "--no-findings"], "-d findings shows what"),
-        (["report", "FILE", "-d", "findings", "--no-findings"], "-d findings shows what"),
-        (["demo", "--json", "-d", "hist"], "-d is for text: JSON has everything"),
+        (["export", "FILE", "--findings-config", "x"], "--findings-config has no effect: csv"),
+        (["text", "FILE", "-d", "hist,findings", "--no-findings"], "--no-findings contradict"),
+        (["report", "FILE", "-d", "findings", "--no-findings"], "--no-findings contradict"),
+        (["demo", "--json", "-d", "hist"], "-d works only with text: JSON has everything"),
     ],
 )
 def test_what_has_no_meaning_is_refused(

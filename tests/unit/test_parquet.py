@@ -165,7 +165,7 @@ def test_what_fails_leaves_no_file_and_no_other_is_written_over(
     refused(*command, "--from", "99999")
     assert not out.exists()
     out.symlink_to(tmp_path / "precious")
-    assert "x\\x1b.parquet exists, and is not written over. Give another" in refused(*command)
+    assert "x\\x1b.parquet exists, and ioh does not overwrite it. Give another" in refused(*command)
     assert not (tmp_path / "precious").exists()
     out = tmp_path / "none" / "x"
     assert "No such file or directory" in refused(*command[:-1], out, code=ExitCode.FAILED)
@@ -183,7 +183,7 @@ def test_it_is_not_for_a_terminal(session_file: Path) -> None:
         os.close(theirs)
     assert (done.returncode, done.stderr) == (
         ExitCode.USAGE,
-        b"ioh: Parquet is not for a terminal. Give -o FILE\n",
+        b"ioh: Parquet is binary data and stdout is a terminal. Give -o FILE\n",
     )
 
 

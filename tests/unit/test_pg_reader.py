@@ -217,7 +217,7 @@ def test_without_a_login_there_is_nothing_of_it() -> None:
     [
         (["text", "--layers", "pg"], "pg with --pg"),
         (["text", "--pg-parameters"], "Give --pg DSN too"),
-        (["text", "sample", "--pg", "password=hunter2"], "--pg is for live I/O"),
+        (["text", "sample", "--pg", "password=hunter2"], "--pg works only when measuring"),
         (["doctor", "--pg", "postgres://u:hunter2@h/d"], "unrecognized arguments"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
     ("args", "cause"),
     [
         (["--keep", "3"], "--keep needs --max-size"),
-        (["-o", "-", "--max-size", "1M"], "not for a pipe"),
+        (["-o", "-", "--max-size", "1M"], "not with a pipe"),
         (["--max-size", "1k"], "at least 64k"),
         (["--max-size", "big"], "such as 100M"),
         (["--max-size", "1M", "--keep", "0"], "1 or more"),
@@ -154,7 +154,7 @@ def test_a_terminal_gets_a_running_line_and_no_recording(tmp_path: Path) -> None
     refused = start(tmp_path, "record", "-o", "-", stdout=terminal)
     _, err = refused.communicate(timeout=30)
     assert refused.returncode == ExitCode.USAGE
-    assert b"not for a terminal" in err
+    assert b"stdout is a terminal" in err
     os.close(terminal)
     told = b""
     with suppress(OSError):  # all of it was read
@@ -236,7 +236,7 @@ FileOutput.write = write
     process = start(tmp_path, "record", "-o", "a.ioh", "-t", "3", before=full, delay_s=0)
     assert said(process, code=ExitCode.FAILED)[-1] == (
         "ioh: nothing was recorded: No space left on device. "
-        "Free some space, or give another place with -o"
+        "Free some space, or choose another place with -o"
     )
 
 
@@ -280,10 +280,10 @@ def test_a_mark_reaches_the_running_recording(
     assert capfd.readouterr().out == f"marked in /tmp/\\x1b{os.getpid()}.ioh\n"
     assert main(["mark", " ", "--file", name]) == ExitCode.USAGE
     assert main(["mark", "x", "--file", "/nosuch.ioh"]) == ExitCode.FAILED
-    assert "no recording into /nosuch.ioh is under way" in capfd.readouterr().err
+    assert "no recording to /nosuch.ioh is running" in capfd.readouterr().err
     other = marks.MarkServer(lambda: "/tmp/other.ioh", lambda text: True)
     assert main(["mark", "x"]) == ExitCode.USAGE
-    assert "there are several recordings" in capfd.readouterr().err
+    assert "several recordings are running" in capfd.readouterr().err
     other.close()
     assert recording.data.count(b"fio run 3 starts") == 1
 

@@ -209,7 +209,7 @@ def test_what_the_two_do_not_count_alike_is_said(
     )
     told = shown("compare", session_file, other).split("\n\n")[0].splitlines()[2:]
     source = disk_of(SAMPLES[0]).source
-    assert told == [f"!  platter: A is counted by {source}, B by proc", f"!  platter: B: {note}"]
+    assert told == [f"!  platter: A is measured by {source}, B by proc", f"!  platter: B: {note}"]
 
 
 def test_changes_in_words() -> None:
@@ -227,7 +227,7 @@ def test_verify_tells_what_is_in_a_recording(session_file: Path, shown: Shown) -
     assert "samples    12, 11 s from" in told
     assert "layer      platter, 12 samples" in told
     assert "  run 7\n" in told
-    assert told.endswith("end        in order\nverdict    whole\n")
+    assert told.endswith("end        complete\nverdict    whole\n")
 
 
 def test_verify_tells_how_many_samples_damage_cost_and_copies_the_rest(
@@ -266,7 +266,7 @@ def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: S
     told = shown("verify", session_file)
     assert "the recording was cut off" in told
     assert "end        cut off, or still being recorded\n" in told
-    assert told.endswith("verdict    whole up to there\n")
+    assert told.endswith("verdict    whole up to the cut\n")
 
 
 def test_nothing_is_made_of_a_recording_without_a_sample(
@@ -280,7 +280,7 @@ def test_nothing_is_made_of_a_recording_without_a_sample(
     assert "1970" not in told
     new = tmp_path / "new.ioh"
     told = shown("verify", session_file, "--repair", new, code=ExitCode.FAILED)
-    assert told.endswith("verdict    whole up to there\nwritten    nothing: there is no sample\n")
+    assert told.endswith("verdict    whole up to the cut\nwritten    nothing: it has no samples\n")
     assert not new.exists()
 
 

@@ -102,13 +102,13 @@ def test_the_command_writes_a_page(
     assert re.search(r"https?://", page.split("</style>")[0]) is None
     assert "Content-Security-Policy" in page
     assert "default-src 'none'" in page
-    assert "s.html exists, and is not written over" in refused(
+    assert "s.html exists, and ioh does not overwrite it" in refused(
         "report", session_file, "--html", "-o", out
     )
     told = refused("report", session_file, "--html", "-d", "hist")
-    assert "-d is for text" in told
+    assert "-d works only with text" in told
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert "a page is not for a terminal. Give -o FILE.html" in refused(
+    assert "the HTML page would go to the terminal. Give -o FILE.html" in refused(
         "report", session_file, "--html"
     )
 

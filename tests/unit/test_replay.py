@@ -119,7 +119,7 @@ def test_marks_before_the_part_are_not_told(session_file: Path, shown: Shown) ->
 
 
 def test_filters_belong_to_recording(session_file: Path, refused: Shown) -> None:
-    assert "--pid is for live I/O" in refused("text", session_file, "--pid", "12")
+    assert "--pid works only when measuring" in refused("text", session_file, "--pid", "12")
 
 
 def test_layers_and_time_can_be_chosen(session_file: Path, shown: Shown) -> None:
@@ -168,9 +168,7 @@ def test_faults_are_one_line_on_stderr(
     session_file.write_bytes(data)
     assert main(["text", str(session_file)]) == ExitCode.OK
     err = capfd.readouterr().err
-    assert err == (
-        "ioh: the recording has faults: it was cut off, and is whole up to there. See: ioh verify\n"
-    )
+    assert err == ("ioh: the recording has faults: its end is cut off. See: ioh verify\n")
 
 
 def ioh(*args: str | Path, **how: int) -> subprocess.Popen[bytes]:

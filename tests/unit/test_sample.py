@@ -108,7 +108,7 @@ def test_what_counts_as_nothing() -> None:
     # NFS alone, before the first mount: it is waited for.
     assert why_nothing(of({"program": gone})) == ""
     empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
-    assert empty == "/proc knows nothing of layer platter here"
+    assert empty == "/proc has no numbers for layer platter here"
 
 
 def test_it_is_said_in_one_harmless_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
     wanted = {b"[y/N] ": b"y\n", b"date: ": b"\x03"}
     code, shown = talk(wanted, "live", "--no-tui", "-t", "2")
     assert code == 130
-    assert "Show that recording now?" in shown
+    assert "Show this recording now?" in shown
     code, shown = talk({b"[y/N] ": b"n\n"}, "live", "--no-tui", "-t", "2")
     assert code == 0
     assert "not shown: no /proc" in shown

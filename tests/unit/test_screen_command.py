@@ -286,7 +286,7 @@ def test_a_recording_from_a_pipe_leaves_the_keyboard_to_the_screen(tmp_path: Pat
 def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTHING_TO_SHOW, "live", "-c", "0.1"]
     with PtyScreen(command, tmp_path) as shown:
-        shown.wait_for("nothing to show of this machine")
+        shown.wait_for("nothing to show for this machine")
         leave(shown)
 
 

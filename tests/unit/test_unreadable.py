@@ -79,9 +79,9 @@ def test_of_two_the_one_that_is_no_recording_is_named(
 
 def test_a_cycle_longer_than_the_recording_is_told(session_file: Path, refused: Shown) -> None:
     told = refused("text", session_file, "-c", "3600")
-    assert "-c 3600 is longer than what was recorded, 11 s, in " in told
+    assert f"-c 3600 is longer than {session_file}, which has 11 s. " in told
     told = refused("json", session_file, "-c", "8", "--from", "3", "--to", "8")
-    assert "-c 8 is longer than that part of what was recorded, 5 s, in " in told
+    assert f"-c 8 is longer than that part of {session_file}, which has 5 s. " in told
 
 
 @pytest.mark.parametrize(

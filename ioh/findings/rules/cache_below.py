@@ -1,4 +1,4 @@
-"""Reads that a cache below answers: of a loop device's file, of an array, of a server."""
+"""Reads served by a lower cache: page cache under a loop device, array, NFS server."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ioh.model.snapshot import Snapshot
 SPAN_S = 5.0
 MODES_S = 6.0
 _DISK = re.compile(r"(?:[shv]|xv)d[a-z]+\d*|(?:nvme\d+n|mmcblk)\d+(?:p\d+)?|(?:dm-|md)\d+")
-_REAL_DISK = re.compile(r"[sh]d[a-z]+")  # whose word on turning is no driver's default
+_REAL_DISK = re.compile(r"[sh]d[a-z]+")  # for these, rotational is not just a driver's default
 
 
 class _Modes(NamedTuple):
-    """Operations of one size in two heaps: how long each takes at most and at least (us)."""
+    """Reads of one size in two groups: ``share`` take at most ``fast_us``, the rest ``slow_us``."""
 
     bytes: int
     share: float
@@ -44,33 +44,32 @@ class _Modes(NamedTuple):
     title="Cached below",
     layer="block",
     watches="Reads of loop devices compared with those of the disk below; rotating disks that "
-    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
-    "or slow.",
+    "serve random reads too fast; disk and NFS reads of one size that are either fast or slow.",
     sources="The block probe: bytes and times of each device, position of the requests; the "
     "histograms of size and latency; /sys/block/*/queue/rotational.",
-    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
-    "with --device, which measures only one. Two speeds while there are writes or reads of "
-    "another size, for which the slow ones may have waited.",
+    blind="A cache that serves every read of an SSD: it looks like a fast disk. Loop devices "
+    "with --device, which measures only one device. Two speeds while there are writes, or reads "
+    "of another size: the slow reads may have waited for those.",
     false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
     "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
-    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
-    "out).",
-    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
-    "nobody has read before",
+    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are "
+    "excluded).",
+    wrong_if="with this machine's caches dropped, reads of data that nobody has read before are "
+    "as fast",
     check="sync; echo 3 > /proc/sys/vm/drop_caches",
     thresholds={
-        "ops_min_per_s": (200, "what two rotating disks serve at random"),
-        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "ops_min_per_s": (200, "about the random reads that two rotating disks can serve"),
+        "cached_min_pct": (80.0, "below this, the disk still determines the mean"),
         "turning_min_us": (1000, "half a rotation of the fastest disk takes 2,000"),
         "sequential_max_pct": (30.0, "a disk reads ahead by itself when requests are sequential"),
-        "mode_min_pct": (10.0, "fewer are a tail (see tail_latency)"),
+        "mode_min_pct": (10.0, "a smaller group is only a tail (see tail_latency)"),
         "between_max_pct": (6.0, "with more in between, there are no two groups"),
         "hit_max_us": (
             600,
-            "slower reads do not come from memory, but from a queue that lets some pass",
+            "slower reads do not come from memory: they passed a queue sooner than others",
         ),
         "even_max": (0.3, "standard deviations from the mean share; chance rarely stays so close"),
-        "others_max": (0.5, "times the share of slow reads: other I/O that they may wait for"),
+        "others_max": (0.5, "times the share of slow reads: with more other I/O, they wait for it"),
         "gap_doublings": (3, "the slow ones take at least 8 times as long"),
         "modes_ops_min": (600, "60 in the smaller group, within 6 s"),
     },
@@ -78,7 +77,7 @@ class _Modes(NamedTuple):
     span_s=15.0,
 )
 def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
-    """Loop devices over a cached file, disks too fast for what they are, and two speeds."""
+    """Check loop devices over a cached file, rotating disks that are too fast, and two speeds."""
     for device in devices(recent, "read"):
         if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
             continue
@@ -92,7 +91,7 @@ def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
-    """Each disk and each mount that is read enough: two of them may well differ in speed."""
+    """Layer and part of each disk and mount with enough reads; their speeds may differ."""
     least = 0.8 * limits["modes_ops_min"] * SPAN_S / MODES_S
     for layer in ("block", "nfs_client"):
         if sum_op(recent, layer, "read").count < least:
@@ -107,7 +106,7 @@ def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
 
 
 def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
-    """What is read of a loop device beside what is read of the disk that its file lies on."""
+    """Compare the reads of a loop device with those of the disk that holds its file."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
     if kind != "file" or not device.is_stacked:
@@ -117,60 +116,61 @@ def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
     if disk is not None:
         fetched = sum_op(recent, "block", "read", disk).bytes_per_s
     elif _DISK.fullmatch(place) and sum_op(recent, "block", "read").bytes < device.sum.bytes:
-        disk, fetched = place, 0.0  # it did nothing at all; other disks did, if anything
-    else:  # it is no disk, or with --device nobody looks at it and this one is all there is
+        disk, fetched = place, 0.0  # that disk did no I/O
+    else:  # not a disk, or not measured because of --device
         return
     share, least = 1 - fetched / device.sum.bytes_per_s, limits["cached_min_pct"]
     if share * 100 < least:
         return
-    text = f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}"
-    source = "probe of the block layer, each device apart"
+    text = f"{rate(device.sum.bytes_per_s)} read from {device.name}, {rate(fetched)} from {disk}"
+    source = "probe of the block layer, by device"
     yield Verdict(
         subject=f"loop {device.name}",
         severity="info",
         confidence="high",
-        cause=f"At least {percent(share)} of the {rate(device.sum.bytes_per_s)} read of "
-        f"{device.name} come from this machine's page cache of {file}: "
-        f"{duration(device.sum.latency_us or 0)} a read is not the speed of {disk}.",
+        cause=f"At least {percent(share)} of the {rate(device.sum.bytes_per_s)} read from "
+        f"{device.name} comes from this machine's page cache of {file}: "
+        f"{duration(device.sum.latency_us or 0)} per read is not the speed of {disk}.",
         evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
-        advice="To measure the disk, let the loop device read past the page cache.",
+        advice="To measure the disk, make the loop device bypass the page cache.",
         command=f"losetup --direct-io=on {shlex.quote(device.node)}",
     )
 
 
 def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
-    """A disk that turns, read at random places faster than its arm can move."""
+    """Check a rotating disk for random reads that are faster than its arm can move."""
     order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
     service_us, most_us = device.sum.service_us, limits["turning_min_us"]
     if order is None or order > limits["sequential_max_pct"] or service_us > most_us:
         return
     took = f"{duration(service_us)} from issue to completion; "
-    took += "half a turn at 15,000 rpm takes 2 ms"
+    took += "half a rotation at 15,000 rpm takes 2 ms"
     text = f"{percent(order / 100)} of the requests began where another ended"
     yield Verdict(
         subject=f"disk {device.name}",
         severity="info",
-        cause=f"{device.name} claims to rotate, but answers {per_s(device.sum.ops_per_s)} reads "
-        f"a second at random places within {duration(service_us)} each, which no rotating disk "
-        "can: a cache of its controller or array answers, or it does not rotate.",
+        cause=f"{device.name} is reported as a rotating disk, but serves "
+        f"{per_s(device.sum.ops_per_s)} random reads a second in {duration(service_us)} each, "
+        "which no rotating disk can: a cache of its controller or array serves them, or it does "
+        "not rotate.",
         evidence=(
             Evidence(took, "service_us", service_us, most_us, "probe of the block layer"),
             Evidence(text, "sequential_pct", order, limits["sequential_max_pct"]),
         ),
-        advice="To measure the medium, read far more than the cache holds, at random.",
+        advice="To measure the disk itself, read far more data than the cache holds, at random.",
         command=f"cat /sys/block/{device.name}/device/model; smartctl -i {device.node}",
     )
 
 
 def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdicts:
-    """Reads of one size of which some are far faster than the others, and none in between."""
+    """Check for reads of one size that are either fast or slow, with few in between."""
     counted = [x for x in recent.each(_counted, layer, part) if x is not None]
     modes = _modes(counted, limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
     others = _others_under_way(recent, layer, part, counted, modes)
     if others >= limits["others_max"] * (1 - modes.share):
-        return  # they meet the slow ones, or keep them waiting
+        return  # the slow reads may have waited for these
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
     of = f" of {part}" if part else ""
     fast, slow, share = duration(modes.fast_us), duration(modes.slow_us), percent(modes.share)
@@ -183,17 +183,17 @@ def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdi
         severity="info",
         confidence="low",
         cause=f"{share} of the {size(modes.bytes)} reads{of} take at most {fast}, the others more "
-        f"than {slow}, and hardly any in between: a cache ({where}) answers the fast ones. Their "
-        "mean describes neither.",
+        f"than {slow}, with few in between: a cache ({where}) serves the fast ones. The mean "
+        "describes neither group.",
         evidence=(Evidence(text, "hist", modes.share * 100, least, source),),
-        advice="A share of hits that a test does not control makes its mean useless: read far more "
-        "than the cache holds, or so little that all of it fits, and look at percentiles.",
+        advice="With an uncontrolled hit rate, the mean of a test is meaningless: read far more "
+        "than the cache holds, or so little that all of it fits, and use percentiles.",
         command="ioh text -d histsz",
     )
 
 
 class _Counted(NamedTuple):
-    """The reads of an interval, and how many of each size but the last, which has no upper edge."""
+    """The reads of an interval, and their counts by size without the last, unbounded bucket."""
 
     table: SizeLatencyHist
     of_size: list[int]
@@ -202,7 +202,7 @@ class _Counted(NamedTuple):
 def _others_under_way(
     recent: Stretch, layer: str, part: str, counted: Sequence[_Counted], modes: _Modes
 ) -> float:
-    """How many writes, and reads of other sizes, were under way on average."""
+    """Mean number of writes, and reads of other sizes, in flight."""
     own = SIZE_EDGES_BYTES.index(modes.bytes)
     spent_us = 0.0
     for x in counted:
@@ -223,7 +223,7 @@ def _counted(snapshot: Snapshot, layer: str, part: str) -> _Counted | None:
 
 
 def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
-    """The two heaps of the most frequent size; None where there is one, or a slope."""
+    """The two groups of the most frequent size; None if they are not clearly apart."""
     if not counted:
         return None
     of_size = list(map(sum, zip(*(x.of_size for x in counted), strict=True)))
@@ -246,10 +246,10 @@ def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
 
 
 def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits) -> bool:
-    """Whether the slow ones come like clockwork: by a limit that lets so many through at a time.
+    """Whether a limit delays the slow ones: then each interval has the same share of them.
 
-    What a cache does not have comes by chance, now more and now less.  A limit holds all for about
-    as long: what is far quicker than the middle of the slow ones has another reason.
+    The share of cache misses varies by chance.  A limit delays all requests by about as much, so
+    requests far faster than the median of the slow ones have another reason.
     """
     rows = [row for x in counted if any(row := x.table.row(size))]
     every = list(map(sum, rows))
@@ -262,10 +262,10 @@ def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits)
 
 
 def is_share_even(some: Sequence[int], every: Sequence[int], limit: float) -> bool:
-    """Whether each interval has the same share of some operations, more so than chance allows.
+    """Whether the share of ``some`` in each interval varies less than chance would make it.
 
-    ``limit`` is in standard deviations of a share by chance: two thirds lie within 1, and here most
-    of the intervals must lie within it.
+    Most intervals must be within ``limit`` standard deviations of the mean share; by chance, two
+    thirds are within 1.
     """
     share = sum(some) / max(1, sum(every))
     spreads = [count * share * (1 - share) for count in every]

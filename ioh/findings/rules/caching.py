@@ -1,4 +1,4 @@
-"""Reads and writes that end in this machine's memory and say nothing about the storage."""
+"""Reads and writes served from this machine's memory, which do not measure the storage."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ioh.model.finding import Evidence
 @Rule(
     title="Cached reads",
     layer="syscall",
-    watches="The share of reads that touched no lower layer, where there are many of them, and of "
-    "bytes of NFS files that no READ fetched; fast buffered writes beside what the disks take.",
+    watches="The share of reads that reached no lower layer, if there are many reads; the share "
+    "of NFS bytes that no READ fetched; fast buffered writes compared with the disks' writes.",
     sources="The probes count each request for the call that submitted it; bytes from mountstats.",
-    blind="Caches inside the disk, the array or the NFS server (see server_cache); mappings.",
-    false_alarm="Working from memory is good; it matters only to a benchmark of the storage. "
-    "Holes of sparse files look cached, too (see holes).",
-    wrong_if="column bi (KB read from disks a second) is as much as the programs read",
+    blind="Caches inside the disk, the array or the NFS server (see server_cache); mmap.",
+    false_alarm="Serving I/O from memory is good; it matters only to a benchmark of the storage. "
+    "Holes of sparse files also look cached (see holes).",
+    wrong_if="column bi (KB read from disks per second) is as much as the programs read",
     check="vmstat 1 5",
     thresholds={
-        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "cached_min_pct": (80.0, "below this, the disk still determines the mean"),
         "bytes_min_per_s": (200e6, "slower I/O is not worth reporting"),
-        "unwritten_min_pct": (50.0, "then most of it is in memory only"),
-        "calls_min_per_s": (20000, "what a fast disk serves in small reads"),
+        "unwritten_min_pct": (50.0, "above this, most of it is only in memory"),
+        "calls_min_per_s": (20000, "about the small reads that a fast disk can serve"),
     },
     probed=("syscall",),
     yields_to=("holes",),
     hold_s=2.0,
 )
 def caching(recent: Stretch, limits: Limits) -> Verdicts:
-    """Local files by calls, NFS files by bytes; writes by what the disks take of them."""
+    """Check local files by calls, NFS files by bytes, writes by the disks' writes."""
     read = sum_op(recent, "syscall", "read_buffered")
     is_fast = read.bytes_per_s >= limits["bytes_min_per_s"]
     if is_fast or read.ops_per_s >= limits["calls_min_per_s"]:
@@ -50,10 +50,10 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
     elsewhere = off_disk_bytes(recent, "read")
     if not calls or elsewhere > read.bytes / 2:
         return
-    # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
+    # Read-ahead also reads from the disk, so bytes must agree with the calls.
     brought = fetched + unpacked - packed + elsewhere
     spared = 1 - min(1.0, brought / read.bytes) if read.bytes else 0.0
-    # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
+    # Calls of FUSE, CIFS …, or by worker threads, may or may not have been cached.
     share, least = cached / max(calls, read.count - at_end), limits["cached_min_pct"]
     if min(share, spared) * 100 < least:
         return
@@ -74,14 +74,14 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
             Evidence(text, "cached_pct", share * 100, least, source),
             Evidence(parts, "read_lower_bytes_per_s", below),
         ),
-        advice="Nothing is wrong, unless you mean to test the storage: then use O_DIRECT, drop the "
-        "cache before, or read far more than there is memory.",
+        advice="This is fine unless you want to test the storage: then use O_DIRECT, drop the "
+        "cache first, or read far more data than there is memory.",
         command="sync; echo 3 > /proc/sys/vm/drop_caches   # before each run",
     )
 
 
 def _writes(recent: Stretch, limits: Limits) -> Verdicts:
-    """Buffered writes of somebody who waits for no disk in the end."""
+    """Check for buffered writes by a program that never waits for a disk."""
     wrote = sum_op(recent, "syscall", "write_buffered")
     local = wrote.bytes - off_disk_bytes(recent, "write")
     a_second, least = local / wrote.seconds, limits["bytes_min_per_s"]
@@ -100,11 +100,11 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
         severity="info",
         confidence="high",
         cause=f"{program(top.key, 'Many programs')} writes {rate(a_second)} to the "
-        f"page cache, and the disks take {rate(reached / wrote.seconds)} meanwhile: "
-        f"{duration(wrote.latency_us or 0)} a write is the speed of memory, not of the storage.",
+        f"page cache, and only {rate(reached / wrote.seconds)} reaches the disks: "
+        f"{duration(wrote.latency_us or 0)} per write is the speed of memory, not of the storage.",
         evidence=(Evidence(text, "write_bytes_per_s", a_second, least, "probes of both layers"),),
-        advice="The rest is written back later. To test the storage, write with O_DIRECT or count "
-        "the time of an fsync in the end (dd conv=fsync, fio --end_fsync=1).",
+        advice="The kernel writes the rest back later. To test the storage, write with O_DIRECT, "
+        "or include a final fsync in the time (dd conv=fsync, fio --end_fsync=1).",
         command="grep -E '^(Dirty|Writeback):' /proc/meminfo",
     )
 
@@ -122,28 +122,28 @@ def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
         layer="nfs_client",
         severity="info",
         confidence="high",
-        cause=f"{percent(share / 100)} of the {rate(a_second)} that programs read of NFS files "
-        "come from this client's page cache: neither the network nor the server is measured.",
+        cause=f"{percent(share / 100)} of the {rate(a_second)} that programs read from NFS files "
+        "comes from this client's page cache: this measures neither the network nor the server.",
         evidence=(
             Evidence(text, "cached_pct", share, least, source),
             *_beyond_links(recent, a_second),
         ),
-        advice="To test the server, read with O_DIRECT or drop this client's cache before.",
+        advice="To test the server, read with O_DIRECT, or drop this client's cache first.",
         command="echo 3 > /proc/sys/vm/drop_caches   # before each run",
     )
 
 
 def _beyond_links(recent: Stretch, bytes_per_s: float) -> Iterator[Evidence]:
-    """That no link of this machine could have carried so much, where their speeds are known."""
+    """Evidence that this machine's links could not carry so much, if their speeds are known."""
     links = [
         (row.values.get("speed_bits_per_s"), row.key[0])
         for row in rows_of(recent[-1], "tcp", "interface")
         if row.values.get("in_packets_per_s")
     ]
-    # One that moves packets and does not tell its speed (lo, a bridge) may be the fast one.
+    # An active interface without a known speed (lo, a bridge) may be the fast one.
     speed = sum(each for each, _ in links if each) / 8
     if all(each for each, _ in links) and speed and bytes_per_s > speed:
         names = " and ".join(name for _, name in links)
-        text = f"faster than the network: {names} can carry {rate(speed)} at most"
+        text = f"faster than the network: {names} can carry at most {rate(speed)}"
         source = "/sys/class/net/*/speed"
         yield Evidence(text, "speed_bits_per_s", bytes_per_s, speed, source)

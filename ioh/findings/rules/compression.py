@@ -1,4 +1,4 @@
-"""More bytes written than the disks get, or read than they give: compressed, or copies dropped."""
+"""Programs move more bytes than the disks: the data is compressed or deduplicated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ioh.model.snapshot import Snapshot
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
 _ADVICE = (
-    "A test with such data measures the CPU: use data that does not compress "
+    "A test with such data measures the CPU: use data that cannot be compressed "
     "(fio --refill_buffers)."
 )
 
@@ -23,13 +23,13 @@ _ADVICE = (
     title="Compressed or deduplicated",
     layer="block",
     watches="Bytes that programs wrote and synced on file systems that can compress, compared "
-    "with bytes that the disks wrote; compressed bytes that buffered reads of btrfs fetched, "
-    "compared with what they became.",
+    "with bytes that the disks wrote; compressed bytes that buffered btrfs reads fetched, "
+    "compared with their uncompressed size.",
     sources="The probes of both layers, the type of each mount.",
     blind="Compression in an array or a disk; whether it is compression or deduplication; reads "
-    "of other file systems than btrfs (before Linux 6.4 of btrfs, too), by io_uring, libaio, "
-    "O_DIRECT or page faults.",
-    false_alarm="The same blocks written again before they are written back once.",
+    "of other file systems than btrfs (before Linux 6.4, of btrfs too), and reads by io_uring, "
+    "libaio, O_DIRECT or page faults.",
+    false_alarm="Blocks that are overwritten before their first write-back.",
     wrong_if="none of these file systems is mounted with compression, and none is on a volume "
     "that compresses or deduplicates",
     check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
@@ -43,13 +43,13 @@ _ADVICE = (
     recent_s=6.0,
 )
 def compression(recent: Stretch, limits: Limits) -> Verdicts:
-    """Reads and writes, each by itself."""
+    """Check reads and writes separately."""
     yield from _reads(recent, limits)
     yield from _writes(recent, limits)
 
 
 def _reads(recent: Stretch, limits: Limits) -> Verdicts:
-    """What was unpacked, where the file system tells."""
+    """Compare compressed with uncompressed bytes, where the file system counts them."""
     packed, unpacked = increases(recent, "syscall", "read_packed_bytes", "read_unpacked_bytes")
     if not packed or unpacked / recent.seconds < limits["bytes_min_per_s"]:
         return
@@ -62,15 +62,15 @@ def _reads(recent: Stretch, limits: Limits) -> Verdicts:
         subject="read",
         severity="info",
         confidence="high",
-        cause=f"Programs read compressed files: {rate(packed / recent.seconds)} of the disks "
-        f"become {rate(unpacked / recent.seconds)} ({times(ratio)} to 1).",
+        cause=f"Programs read compressed files: {rate(packed / recent.seconds)} from the disks "
+        f"becomes {rate(unpacked / recent.seconds)} ({times(ratio)} to 1).",
         evidence=(Evidence(text, "read_unpacked_bytes_per_s", ratio, least, source),),
         advice=_ADVICE,
     )
 
 
 def _is_written(snapshot: Snapshot) -> bool:
-    """Whether programs wrote to any such file system."""
+    """Whether programs wrote to a file system that can compress."""
     return any(
         row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
         for row in rows_of(snapshot, "syscall", "mount")
@@ -78,7 +78,7 @@ def _is_written(snapshot: Snapshot) -> bool:
 
 
 def _writes(recent: Stretch, limits: Limits) -> Verdicts:
-    """What programs wrote to such file systems beside what reached the disks."""
+    """Compare programs' writes to such file systems with the disks' writes."""
     if not any(recent.each(_is_written)):
         return
     by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
@@ -96,12 +96,12 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     ratio, least = wrote / reached, limits["ratio_min"]
     if ratio < least:
         return
-    text = f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait"
+    text = f"{size(wrote)} written and synced, {size(reached)} reached the disks or is still dirty"
     source = "probes of both layers; /proc/vmstat nr_dirty"
     yield Verdict(
         severity="info",
         cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
-        f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
+        f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): the data is compressed or deduplicated.",
         evidence=(Evidence(text, "bytes_per_s", ratio, least, source),),
         advice=_ADVICE,
     )

@@ -1,4 +1,4 @@
-"""Small calls that leave as few large requests: by read-ahead, write-back, NFS gathering."""
+"""Small calls that become a few large requests, by read-ahead, write-back or the NFS client."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Recall, Stretch
 from ioh.model.finding import Evidence
 
-# What is written back comes up to 30 s after it was written (vm.dirty_expire_centisecs).
+# Write-back begins up to 30 s after the write (vm.dirty_expire_centisecs).
 _LATE_S = 30.0
 
 
 @Rule(
     title="Consolidation",
     layer="syscall",
-    watches="How many calls became one request or RPC, if the bytes above and below agree.",
+    watches="How many calls become one request or RPC, if the bytes above and below agree.",
     sources="Reads: the probe counts the requests of each call. Writes and NFS: rates of both "
-    "layers over 5 s, less what is still dirty (/proc/meminfo), or over 30 s without that, since "
-    "write-back belongs to no call.",
+    "layers, because write-back belongs to no call: over 5 s, minus the bytes still dirty "
+    "(/proc/meminfo), or over 30 s.",
     blind="Merging inside the disk or the server.",
-    false_alarm="None: this is information, not a warning. The rule is silent if bytes are "
+    false_alarm="None: this is information, not a warning. The rule does not fire if bytes are "
     "overwritten before write-back.",
-    wrong_if="the requests (rareq-sz, wareq-sz) are no larger than the calls",
+    wrong_if="the requests (rareq-sz, wareq-sz) are not larger than the calls",
     check="iostat -x 1 5",
     thresholds={
         "ratio_min": (4.0, "two to one happens by chance in a queue"),
         "calls_min_per_s": (1000, "smaller loads are ignored"),
-        "call_max_bytes": (65536, "larger calls are efficient as they are"),
-        "bytes_off_max_pct": (20.0, "otherwise the bytes below are not those of the calls"),
+        "call_max_bytes": (65536, "larger calls are already efficient"),
+        "bytes_off_max_pct": (20.0, "otherwise the bytes below belong to other I/O"),
         "gone_min_pct": (20.0, "share of the bytes written below; less may be only the journal"),
     },
     needs=("block",),
@@ -49,27 +49,27 @@ _LATE_S = 30.0
     ),
 )
 def consolidation(recent: Stretch, limits: Limits) -> Verdicts:
-    """Reads through the page cache, buffered writes, and each NFS mount."""
+    """Check reads through the page cache, buffered writes, and each NFS mount."""
     window = recent.window
     pieces = _reads(recent, limits)
     if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
         timed = _timed(pieces, recent, "read")
         yield _verdict(timed, "reads", "read-ahead", "requests", "disk", is_measured=True)
-    # Without many calls just now there is, as most often, nothing to say.
+    # Few calls now: the usual case, decided early.
     calls = (sum_op(recent, "syscall", f"{kind}_buffered") for kind in ("read", "write"))
     if all(each.ops_per_s < limits["calls_min_per_s"] for each in calls):
         return
     found = [*_inferred(recent, _more_waiting(recent), limits)]
     if window.covers(_LATE_S):
         found += _inferred(window.recent(_LATE_S), (0.0,), limits)
-    # Of both the later one: a longer time has fewer calls cut in two at its edges.
+    # Prefer the longer span: fewer of its calls are cut at the edges.
     yield from {verdict.subject: verdict for verdict in found}.values()
 
 
 def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:
-    """What other threads than the callers' send, as far as these intervals show it.
+    """Verdicts about I/O that other threads than the callers submit.
 
-    ``pending`` as for _is_joined, of writes.
+    ``pending`` as for _is_joined(), for writes.
     """
     for op, who in (("read", "read-ahead of the NFS client"), ("write", "the NFS client")):
         for mount in mounts(recent, op):
@@ -83,10 +83,10 @@ def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iter
 
 
 def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequence[float]) -> bool:
-    """Many small ones above, few large ones below, the same bytes.
+    """Whether there are many small calls above, few large requests below, and the same bytes.
 
-    ``pending``: how many more bytes than before may wait to go down; one must make up for what
-    went down less than came from above, or more.
+    ``pending``: candidates for the growth of bytes that wait for write-back; one of them must
+    explain the difference between above and below.
     """
     off = limits["bytes_off_max_pct"] / 100
     return (
@@ -104,10 +104,10 @@ def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequenc
 
 
 def _more_waiting(recent: Stretch) -> tuple[float, ...]:
-    """How much more is dirty now than before these intervals: all of it, and what is not sent.
+    """Growth of dirty memory during these intervals: with and without bytes under write-back.
 
-    Whose dirty bytes they are is not known: with others' beside them the sum does not come out.
-    What an NFS client has sent and not committed is under write-back, though it was sent.
+    It includes other programs' dirty bytes; then the sums do not agree and the rule is silent.
+    Data that an NFS client has sent but not committed counts as under write-back.
     """
     earlier = recent.before
     if not earlier:
@@ -119,7 +119,7 @@ def _more_waiting(recent: Stretch) -> tuple[float, ...]:
 
 
 def _gone_down(pieces: Pieces) -> Pieces:
-    """The same with as many calls as have the bytes that went down."""
+    """Scale the calls to the bytes that were written below."""
     share = pieces.piece_bytes / pieces.call_bytes
     return replace(pieces, calls=pieces.calls * share, call_bytes=pieces.piece_bytes)
 
@@ -131,14 +131,14 @@ def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
         return None
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")
-    elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # READs are charged to calls, too
+    elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # READs also count for their calls
     if elsewhere > buffered.bytes / 10:
         return None
     return Pieces(calls, buffered.bytes, ops, bytes_)
 
 
 def _writes(recent: Stretch) -> Pieces | None:
-    """Buffered writes beside what the disks wrote: inferred from rates."""
+    """Buffered writes and the disks' writes, from their rates."""
     buffered, direct, sync = (
         sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "direct", "sync")
     )
@@ -149,7 +149,7 @@ def _writes(recent: Stretch) -> Pieces | None:
 
 
 def _timed(pieces: Pieces, recent: Stretch, op: str) -> Pieces:
-    """The same with how long a buffered call and a request take."""
+    """Add the mean times of a buffered call and of a request."""
     above, below = sum_op(recent, "syscall", f"{op}_buffered"), sum_op(recent, "block", op)
     return replace(pieces, above_us=above.latency_us, below_us=below.latency_us)
 
@@ -158,9 +158,9 @@ def _verdict(  # noqa: PLR0913
     pieces: Pieces, calls: str, who: str, what: str, where: str, *, is_measured: bool
 ) -> Verdict:
     joined = pieces.calls / pieces.pieces
-    how, source = " (inferred from rates: they leave later)", "rates of both layers"
+    how, source = " (inferred from rates, because they are sent later)", "rates of both layers"
     if is_measured:
-        how, source = "", "probe: what each call submitted"
+        how, source = "", "probe: requests of each call"
     text = f"{pieces.calls:,.0f} calls became {pieces.pieces:,.0f} {what}"
     return Verdict(
         subject=f"{calls} {where}",
@@ -168,12 +168,12 @@ def _verdict(  # noqa: PLR0913
         severity="info",
         confidence="high" if is_measured else "medium",
         cause=f"{times(joined)} {calls} of {size(pieces.call_size)} become 1 of "
-        f"{size(pieces.piece_size)} ({what}) by {who}{how}: {duration(pieces.above_us or 0)} a "
+        f"{size(pieces.piece_size)} ({what}) by {who}{how}: {duration(pieces.above_us or 0)} per "
         f"call above, {duration(pieces.below_us or 0)} below.",
         evidence=(
             Evidence(text, "", joined, source=source),
             Evidence(f"{size(pieces.call_bytes)} above, {size(pieces.piece_bytes)} below"),
         ),
-        advice="Good for throughput. Calls are faster than the storage, and each request slower "
-        "than one of the calls' size would be: to measure the storage, use O_DIRECT.",
+        advice="This is good for throughput. But calls are faster than the storage, and requests "
+        "are slower than requests of the calls' size: to measure the storage, use O_DIRECT.",
     )

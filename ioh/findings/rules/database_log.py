@@ -1,4 +1,4 @@
-"""A database's log: commits that wait for its syncs, and data written to the same disk."""
+"""Database log: commits that wait for its syncs, and data written to the same disk."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, se
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-_MOST_SYNCS = 3.0  # that a commit waits for: else it is something else
-_MOST_OF = 0.5  # of a log sync's time: what names where it goes
+_MOST_SYNCS = 3.0  # a commit waits for fewer syncs; above this it waits for something else
+_MOST_OF = 0.5  # share of a log sync's time that a lower layer must have to be named
 
 
 @Rule(
     title="Commits wait for the log",
     layer="db",
-    watches="The time of commits, and how much of it their threads spent in syncs of the log.",
-    sources="The database's own probe points; block layer and NFS client for where a sync's time "
-    "goes.",
+    watches="The time of commits, and how much of it their threads spend in log syncs.",
+    sources="The database's own probe points; the block layer and the NFS client for where a "
+    "sync spends its time.",
     blind="What the client does between two commits, and commits that wait for a replica.",
-    false_alarm="A log must be synced; where a disk without a protected cache is all there is, "
-    "this is its limit, and it says how far.",
+    false_alarm="A log must be synced. If you only have a disk without a protected write cache, "
+    "the finding shows that disk's limit.",
     wrong_if="with synchronous_commit = off commits take as long as before",
     check=SHOW,
     thresholds={
         "commits_min_per_s": (20, "smaller loads are ignored"),
-        "share_min": (0.5, "of the commits' time: nothing else has as much"),
-        "busy_min": (0.5, "of all time a session syncs the log: others wait for it"),
-        "latency_min_ms": (2.0, "a protected cache answers in less"),
-        "slow_min_ms": (20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
+        "share_min": (0.5, "of the commits' time: nothing else takes as much"),
+        "busy_min": (0.5, "of the time a session syncs the log: others wait for it"),
+        "latency_min_ms": (2.0, "a sync to a protected cache takes less"),
+        "slow_min_ms": (20.0, "then a warning: two rotations of a 7,200 rpm disk take less"),
     },
     probed=("db",),
     hold_s=4.0,
 )
 def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server whose commits' time is mostly the log's syncs, slow ones."""
+    """Check each server: are slow log syncs most of the commits' time?"""
     for server, commits in waits_by_server(recent, "commit").items():
         sync, others_ns = commits.of("log_sync"), _others_ns(commits, limits)
         share = (sync.spent_ns + others_ns) / commits.whole_ns
@@ -50,30 +50,30 @@ def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
             continue
         whose = ", mostly another session's" if others_ns > sync.spent_ns else ""
         spent = f"{percent(share)} of the commits' time is log syncs"
-        each = f"{duration(sync.mean_us)} for each log sync"
+        each = f"{duration(sync.mean_us)} per log sync"
         yield Verdict(
             subject=server,
             severity="warning" if sync.mean_us >= limits["slow_min_ms"] * 1e3 else "info",
             confidence="high",
-            cause=f"{server}: {per_s(commits.per_s)} commits a second of "
-            f"{duration(commits.mean_us)}; {percent(share)} of that is the log's sync, "
+            cause=f"{server}: {per_s(commits.per_s)} commits a second take "
+            f"{duration(commits.mean_us)} each; {percent(share)} of that is the log sync, "
             f"{duration(sync.mean_us)} each{whose}{_where(recent, sync.mean_us)}.",
             evidence=(
                 Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
                 Evidence(each, "wait_us", sync.mean_us, least_us, PROBE),
             ),
-            advice="Give the log a device that answers a sync soon (a protected write cache), "
-            "commit more rows at once, or let commits share a sync (commit_delay). "
-            "synchronous_commit = off is as fast, and loses the last commits in a crash.",
+            advice="Give the log a device that syncs fast (with a protected write cache), commit "
+            "more rows at a time, or let commits share a sync (commit_delay). "
+            "synchronous_commit = off is also fast, but a crash loses the last commits.",
             command=SHOW,
         )
 
 
 def _others_ns(commits: Waits, limits: Limits) -> float:
-    """What the commits waited for another session's sync, where the log is synced all the time.
+    """Time that commits waited for another session's log sync, if the log is synced all the time.
 
-    That is a light-weight lock, which has no probe by default: it is what nothing else explains,
-    but no more than a sync that has begun already and the next one, which takes all that wait.
+    They wait on a lightweight lock, which has no probe by default, so this is the unexplained rest.
+    A commit waits at most for the running sync and the next one, which covers all that wait.
     """
     sync = commits.of("log_sync")
     busy = sync.spent_ns / commits.seconds / 1e9
@@ -83,11 +83,11 @@ def _others_ns(commits: Waits, limits: Limits) -> float:
 
 
 def _where(recent: Stretch, sync_us: float) -> str:
-    """Which layer below has the time, where one has most of it."""
+    """Clause that names the lower layer with most of a sync's time; "" if there is none."""
     for layer, op, what in (
         ("nfs_client", "commit", "the NFS server's COMMIT"),
-        ("block", "flush", "a flush of the disk"),
-        ("block", "write", "a write of the disk"),
+        ("block", "flush", "a disk flush"),
+        ("block", "write", "a disk write"),
     ):
         below = sum_op(recent, layer, op)
         took_us = below.latency_us or 0.0
@@ -101,18 +101,18 @@ def _where(recent: Stretch, sync_us: float) -> str:
     layer="db",
     watches="The time of log syncs while much is written to the disk, and while little is.",
     sources="The database's own probe points; the block layer's devices.",
-    blind="Hosts where more than one device is written to: which of them has the log is not known.",
-    false_alarm="A device that is slow for another reason just then, such as its own garbage "
+    blind="Hosts that write to more than one device: ioh does not know which one has the log.",
+    false_alarm="A device that is slow at that time for another reason, such as its own garbage "
     "collection.",
     wrong_if="the log is on another device (df of pg_wal)",
     check="ioh text --layers db,block -d top",
     thresholds={
-        "syncs_min": (40, "in each of the two spans; fewer say little"),
+        "syncs_min": (40, "in each of the two spans; fewer are too few to compare"),
         "ratio_min": (2.0, "times as long; syncs differ by less on a calm disk"),
-        "added_min_ms": (1.0, "nobody feels less"),
+        "added_min_ms": (1.0, "less is not noticeable"),
         "write_min_mb_per_s": (5.0, "written to the device; a log alone writes less"),
         "writes_ratio_min": (3.0, "times as much as in the calm intervals"),
-        "same_min": (0.95, "of all writes go to one device: so do log and data"),
+        "same_min": (0.95, "of all writes go to one device, and so both log and data"),
     },
     needs=("db", "block"),
     probed=("db",),
@@ -122,7 +122,7 @@ def _where(recent: Stretch, sync_us: float) -> str:
     recent_s=RECENT_S,
 )
 def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server's log syncs while much is written, beside those while little is."""
+    """Compare each server's log syncs while much is written with those while little is."""
     device, share = _device(recent)
     if not device or share < limits["same_min"]:
         return
@@ -143,23 +143,23 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
         same = f"{percent(share)} of all writes go to {device}"
         yield Verdict(
             subject=server,
-            cause=f"{server}: a sync of the log takes {duration(sync.mean_us)} while "
-            f"{rate(busy)} are written to {device}, {duration(usual.mean_us)} while little is: "
-            "its log and its data share that device.",
+            cause=f"{server}: a log sync takes {duration(sync.mean_us)} while {rate(busy)} is "
+            f"written to {device}, and {duration(usual.mean_us)} while little is written: log and "
+            "data share that device.",
             evidence=(
                 Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
                 Evidence(same, "share_pct", share * 100, limits["same_min"] * 100, "block layer"),
             ),
-            advice="Put the log (pg_wal) on a device of its own, or let less be written at a time "
-            "(spread checkpoints, limit the backup's or the copy's writes).",
+            advice="Put the log (pg_wal) on a separate device, or write less at a time: spread "
+            "checkpoints, limit the write rate of a backup or copy.",
             command="ioh text --layers db,block -d top",
         )
 
 
 def _device(recent: Stretch) -> tuple[str, float]:
-    """The one that takes most of what is written, and its share.
+    """The device with most of the writes, and its share of all writes.
 
-    Stacks are left out, whose parts count, but where --device leaves nothing else.
+    Stacked devices count only if --device leaves nothing else: their parts are counted.
     """
     rows = [(s, row) for s in recent for row in rows_of(s, "block", "device")]
     moved: dict[str, float] = {}

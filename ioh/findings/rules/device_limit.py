@@ -1,4 +1,4 @@
-"""A volume at a limit that is not the disk's: a cloud's, a hypervisor's or an array's."""
+"""A volume at a limit set by a cloud, a hypervisor or an array, not by the disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.snapshot import OpStats, Snapshot
 
-BUSY_S = 5.0  # as other rules have it, which have added it up by then
+BUSY_S = 5.0  # the same as other rules, so that its sums are already known
 _OPS = ("read", "write")
 
 
@@ -24,7 +24,7 @@ class _Second(NamedTuple):
     """One device in one interval, reads and writes together.
 
     Units:
-        ``ops_per_s``, ``bytes_per_s``; ``under_way`` on average, ``at_end`` in its last moment;
+        ``under_way`` requests in flight on average, ``at_end`` at the interval's end;
         ``requests`` completed, which took ``all_us`` together.
     """
 
@@ -40,7 +40,7 @@ class _Second(NamedTuple):
     title="Volume at its limit",
     layer="block",
     watches="Requests and bytes of each device, second by second, while several are always in "
-    "flight: whether they stay constant although some requests are fast and others are delayed.",
+    "flight: whether the rate is constant although some requests are fast and others delayed.",
     sources="The block probe: counts, bytes and times of each device.",
     blind="A limit that spaces requests evenly: all are equally slow, as on a slow disk. A limit "
     "reached for less than 7 s, or while the number of waiting requests varies. Limits of "
@@ -54,17 +54,17 @@ class _Second(NamedTuple):
         "ops_min_per_s": (50, "at lower rates the counts vary too much"),
         "depth_min": (1.5, "with one at a time the disk also waits for the program"),
         "flat_max_pct": (1.0, "a disk's own speed varies by more"),
-        "held_ratio_min": (4.0, "in a plain queue all wait, so median and mean are alike"),
-        "even_max": (0.1, "in standard deviations that chance gives these times"),
+        "held_ratio_min": (4.0, "in a plain queue all wait, so median and mean are similar"),
+        "even_max": (0.1, "times the standard deviation that chance causes with these latencies"),
         "waiting_max": (0.5, "the same for the number in flight, which a program sets"),
-        "depth_off_max_pct": (2.0, "a program that waits always submits the next one at once"),
+        "depth_off_max_pct": (2.0, "a waiting program submits its next request immediately"),
     },
     probed=("block",),
     hold_s=2.0,
     recent_s=7.0,
 )
 def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each device with requests always waiting, of which every interval does the same number."""
+    """Check each device that always has requests waiting for a constant rate."""
     found: dict[str, list[Device]] = {}
     for op in _OPS:
         for device in bottom(recent.window.recent(BUSY_S), op):
@@ -98,7 +98,7 @@ def _second(snapshot: Snapshot, device: str) -> _Second | None:
 
 
 def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: Limits) -> Verdicts:
-    """A device that does the same in each second, by the number of requests or by their bytes."""
+    """Yield a verdict if requests or bytes per second are constant."""
     typical = _Second._make(map(median, zip(*seconds, strict=True)))
     if typical.ops_per_s < limits["ops_min_per_s"] or typical.under_way < limits["depth_min"]:
         return
@@ -116,8 +116,8 @@ def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: L
     mean_us = sum(x.all_us for x in seconds) / sum(x.requests for x in seconds)
     if off > flat or p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
         return
-    # Of requests that take long by chance, an interval has more or fewer; at a fixed rate, of which
-    # a cache answers some, now more and now fewer are under way.
+    # If times vary by chance, so does the number of requests per interval.  If a program submits at
+    # a fixed rate and a cache serves some requests, the number in flight varies.
     chance = _variation(hist) / math.sqrt(typical.requests)
     is_waiting = (
         strays([x.under_way for x in seconds]) <= limits["waiting_max"] * chance
@@ -127,30 +127,30 @@ def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: L
         return
     could = per_s(typical.under_way / p50_us * 1e6)
     text = f"{span} in {len(values)} intervals, two thirds of them within {percent(off)} of "
-    text += f"the middle one; if such times came by chance, {percent(chance)} would be usual"
-    source = "probe of the block layer, each device apart"
+    text += f"the median; if these times varied by chance, {percent(chance)} would be usual"
+    source = "probe of the block layer, by device"
     half = f"median {duration(p50_us)}, mean {duration(mean_us)}"
     yield Verdict(
         subject=name,
         cause=f"{name} does {does}, second after second, with {times(typical.under_way)} "
         f"in flight: a limit on the volume holds it there. Half of its requests take at most "
-        f"{duration(p50_us)}, at which it could do {could} a second; others are held back, "
-        f"and the mean is {duration(mean_us)}.",
+        f"{duration(p50_us)}, enough for {could} a second; the others are delayed, and the mean "
+        f"is {duration(mean_us)}.",
         evidence=(
             Evidence(text, metric, off * 100, chance * 100, source),
             Evidence(half, "p50_us", p50_us, mean_us, "probe's histogram"),
         ),
-        advice="Compare it with what the volume may do (a cloud's size and class of disk and of "
-        "machine, a hypervisor's or an array's limit), and raise that. Where requests are counted, "
-        "fewer and larger ones get more through.",
+        advice="Compare the rate with the volume's limit (the cloud's disk and machine type, the "
+        "hypervisor, the array), and raise the limit. If it counts requests, fewer and larger ones "
+        "move more data.",
         command=f"lsblk -d -o NAME,SIZE,MODEL,SERIAL {shlex.quote(device.node)}",
     )
 
 
 def strays(values: Sequence[float]) -> float:
-    """How far two thirds of them stay from their median, as a share of it; 0 to infinity.
+    """How far two thirds of the values are from their median, as a share of it; 0 to infinity.
 
-    A third may lie anywhere: what the end of one interval cuts off comes with the next.
+    A third is ignored: what the end of one interval cuts off counts in the next.
     """
     middle = median(values) if values else 0.0
     if not middle:
@@ -165,7 +165,7 @@ def _hist(snapshot: Snapshot, device: str) -> LatencyHist | None:
 
 
 def _variation(hist: LatencyHist) -> float:
-    """The standard deviation of these times as a share of their mean."""
+    """The standard deviation of the times as a share of their mean."""
     known = [(us, count) for us, count in zip(FINE_EDGES_US, hist.counts, strict=False) if count]
     total = sum(count for _, count in known)
     mean = sum(us * count for us, count in known) / total

@@ -1,4 +1,4 @@
-"""Disks that are slow or at a limit, and what is added above them."""
+"""Disks that are slow or at a limit, and latency added above them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ioh.findings.window import Stretch, op_of, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
-_REAL_DISK = re.compile(r"sd|hd|nvme")  # what may have a SMART log
+_REAL_DISK = re.compile(r"sd|hd|nvme")  # these may have a SMART log
 _PURE = 0.9
 
 
@@ -24,15 +24,15 @@ _PURE = 0.9
     watches="Time in the queue (accepted to issued) compared with service time (issued to "
     "completed).",
     sources="The block probe; nr_requests from sysfs.",
-    blind="Queues inside the device: an NVMe disk accepts everything at once and becomes slow "
-    "itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
+    blind="Queues inside the device: an NVMe disk accepts everything immediately and then becomes "
+    "slow itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
     "time_above_disk).",
-    false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
-    wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
+    false_alarm="A burst of write-back queues for a moment; the rule fires only if it lasts.",
+    wrong_if="aqu-sz is below 1, or requests take as long when sent one at a time",
     check="iostat -x 1 5",
     thresholds={
         "ratio_min": (0.5, "requests wait half as long as they are served, or longer"),
-        "queue_min_ms": (2.0, "shorter waits do no harm"),
+        "queue_min_ms": (2.0, "shorter waits are harmless"),
         "lasting_min_pct": (60.0, "of the intervals; a burst of write-back is in only one"),
         "ops_min_per_s": (50, "smaller loads are ignored"),
     },
@@ -40,7 +40,7 @@ _PURE = 0.9
     hold_s=4.0,
 )
 def saturation(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each device whose queue is longer than its service, and stays so."""
+    """Check each device for a long queue that lasts."""
     least_us = limits["queue_min_ms"] * 1e3
     for op in ("read", "write"):
         for device in bottom(recent, op):
@@ -51,7 +51,7 @@ def saturation(recent: Stretch, limits: Limits) -> Verdicts:
                 continue
             if total.queue_us < limits["ratio_min"] * total.service_us:
                 continue
-            # One burst is in one interval.
+            # A single burst is in one interval only.
             stats = [op_of(snapshot, "block", op, device.name) for snapshot in recent]
             waits = [x is not None and (x.queue_us or 0.0) >= least_us / 2 for x in stats]
             if sum(waits) / len(recent) * 100 >= limits["lasting_min_pct"]:
@@ -71,14 +71,14 @@ def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Ver
     return Verdict(
         subject=f"{op}s {device.name}",
         confidence="high",
-        cause=f"{device.name} is saturated: {op}s wait {queue} in the queue for {service} of "
+        cause=f"{device.name} is saturated: {op}s wait {queue} in the queue before {service} of "
         f"service, with {times(total.depth)}{full} in flight at {per_s(total.ops_per_s)} a second.",
         evidence=(
             Evidence(text, "queue_us", total.queue_us, total.service_us, source),
             Evidence(f"busiest submitters: {who}"),
         ),
-        advice="More load makes it slower, not faster: spread it over more disks, or have less in "
-        "flight.",
+        advice="More load only makes it slower. Spread the load over more disks, or keep fewer "
+        "requests in flight.",
         command=f"cat {' '.join(files)}",
     )
 
@@ -87,25 +87,25 @@ def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Ver
     title="Slow disk",
     layer="block",
     watches="Service time (issue to completion) of each device while few requests are in flight, "
-    "less the time of the transfer.",
-    sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
-    blind="Whether it is the disk, the array or the hypervisor.",
-    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
+    "minus the transfer time.",
+    sources="The block probe's queue and service time; without BPF, the mean of /proc/diskstats.",
+    blind="Whether the disk, the array or the hypervisor is slow.",
+    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and about 15 ms when it also "
     "writes; a sleeping disk needs seconds, once.",
     wrong_if="r_await and w_await are low while aqu-sz is below 1",
     check="iostat -x 1 5",
     thresholds={
         "read_min_ms": (20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
-        "write_min_ms": (30.0, "write caches answer at once; a burst may fill them"),
-        "depth_max": (4.0, "with more in flight it is a queue (see saturation)"),
-        "ops_min_per_s": (10, "a mean over fewer requests says little"),
-        "transfer_bytes_per_s": (100e6, "what a rotating disk transfers"),
+        "write_min_ms": (30.0, "a write cache needs far less, but a burst may fill it"),
+        "depth_max": (4.0, "with more in flight, it is a queue (see saturation)"),
+        "ops_min_per_s": (10, "a mean over fewer requests means little"),
+        "transfer_bytes_per_s": (100e6, "throughput of a rotating disk"),
     },
     needs=("block",),
     hold_s=4.0,
 )
 def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each device's reads and writes: service time at a low depth, less the transfer itself."""
+    """Check each device's service time at a low queue depth, minus the transfer time."""
     for op in ("read", "write"):
         least_us = limits[f"{op}_min_ms"] * 1e3
         for device in bottom(recent, op):
@@ -118,7 +118,7 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
             took = duration(total.service_us)
             text = f"{took} from issue to completion, {duration(total.queue_us or 0)} in the queue "
             node = shlex.quote(device.node)
-            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # what it lies on"
+            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # the devices below it"
             if _REAL_DISK.match(device.name):
                 command = f"smartctl -a {node}"
             source = "probe of the block layer"
@@ -132,8 +132,8 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
                     Evidence(f"{text}before", "service_us", total.service_us, least_us, source),
                     Evidence(f"{per_s(total.ops_per_s)} {op}s a second", "ops_per_s"),
                 ),
-                advice="Neither the application nor the file system adds it: look at the disk, "
-                "the array behind it or the hypervisor's storage.",
+                advice="Neither the application nor the file system adds this time: check the "
+                "disk, the array behind it, or the hypervisor's storage.",
                 command=command,
             )
 
@@ -143,21 +143,21 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
     layer="block",
     watches="Devices on which a control group has a limit, and whether their rate equals it.",
     sources="/sys/fs/cgroup: io.max, or blkio.throttle.* of version 1, read every 30 s.",
-    blind="Limits that parents inherit by weight (io.weight, io.latency, io.cost); which group's "
-    "I/O it is, when several use the device.",
+    blind="Limits by weight or latency (io.weight, io.latency, io.cost); which group does the "
+    "I/O, if several use the device.",
     false_alarm="A device used by several groups may reach that rate by chance.",
-    wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
-    "(blkio.throttle)",
+    wrong_if="the group is never throttled: full in io.pressure does not grow, or no request "
+    "waits (blkio.throttle)",
     check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
     thresholds={
-        "used_min_pct": (90.0, "below, the limit is not reached"),
-        "used_max_pct": (110.0, "above, somebody outside the limit uses the device"),
+        "used_min_pct": (90.0, "below this, the limit is not reached"),
+        "used_max_pct": (110.0, "above this, I/O outside the limit uses the device"),
     },
     needs=("block",),
     hold_s=4.0,
 )
 def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each limit whose device carries just as much as it allows."""
+    """Check each limit: does its device do as much as the limit allows?"""
     rows = rows_of(recent[-1], "block", "limit")
     for op in ("read", "write") if rows else ():
         done = {device.name: device.sum for device in devices(recent, op)}
@@ -179,19 +179,19 @@ def _at_limit(op: str, row: TableRow, unit: str, value: float, limits: Limits) -
     text, source = f"limit {what}, measured {measured}", "io.max, or blkio.throttle of version 1"
     yield Verdict(
         subject=f"{op}s {group} {device}",
-        cause=f"{device} carries {percent(value / limit)} of what control group "
-        f"{group} may {op} ({what}): the limit sets the speed, not the disk.",
+        cause=f"{op.capitalize()}s of {device} run at {percent(value / limit)} of the limit of "
+        f"control group {group} ({what}): the limit sets the speed, not the disk.",
         evidence=(Evidence(text, f"{op}_{unit}_per_s", value, limit, source),),
-        advice="Raise the limit (of a systemd unit by systemctl set-property), or "
-        f"accept that {op}s wait: nothing is wrong with the disk.",
+        advice="Raise the limit (for a systemd unit, with systemctl set-property), or accept "
+        f"that {op}s wait: nothing is wrong with the disk.",
         command=_show_limit(row, op),
     )
 
 
 def _show_limit(row: TableRow, op: str) -> str:
-    """The command that shows the limit; "" where a recording does not know the version."""
+    """The command that shows the limit; "" if a recording lacks the cgroup version."""
     version, group = row.values.get("cgroup_version"), row.key[0]
-    # systemd's names have backslashes, and anybody's may have anything.
+    # Names need quotes: systemd's contain backslashes, others may contain anything.
     if version == 2:
         return f"cat {shlex.quote(f'/sys/fs/cgroup{group}/io.max')}"
     folder = shlex.quote(f"/sys/fs/cgroup/blkio{group}")
@@ -203,25 +203,25 @@ def _show_limit(row: TableRow, op: str) -> str:
     layer="syscall",
     watches="How long direct reads and writes take, compared with the time of all their requests.",
     sources="The probes of both layers, means over 5 s.",
-    blind="Buffered calls, since the page cache is in between. Which lock takes the time. libaio "
-    "programs that ask late for most of their completions.",
-    false_alarm="Parallel requests make a call shorter, never longer, so it is compared with the "
-    "sum of their times. Busy CPUs add time, too; confidence is low then.",
+    blind="Buffered calls, because the page cache is in between. Which lock takes the time. "
+    "libaio programs that collect most of their completions late.",
+    false_alarm="Busy CPUs also add time; confidence is then low. Requests in parallel do not "
+    "cause one: the call is compared with the sum of their times.",
     wrong_if="r_await or w_await of the disk is as long as the call",
     check="iostat -x 1 5",
     thresholds={
         "added_min_ms": (2.0, "a busy CPU delays a program by less"),
-        "starved_min_pct": (90.0, "above, programs wait for a CPU, not for a file"),
+        "starved_min_pct": (90.0, "above this, programs wait for a CPU, not for a file"),
         "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
-        "ops_min_per_s": (20, "a mean over fewer calls says little"),
-        "late_max_pct": (50.0, "of more, the time is the program's that asks for them"),
+        "ops_min_per_s": (20, "a mean over fewer calls means little"),
+        "late_max_pct": (50.0, "of completions collected late; above this, the program adds time"),
     },
     needs=("block",),
     probed=("syscall",),
     hold_s=4.0,
 )
 def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
-    """Direct reads and direct writes, where they are nearly all there is."""
+    """Check direct reads and direct writes, if nearly all calls are direct."""
     for op in ("read", "write"):
         direct = sum_op(recent, "syscall", f"{op}_direct")
         if direct.ops_per_s < limits["ops_min_per_s"] or direct.latency_us is None:
@@ -237,7 +237,7 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
         device = carrier(recent, op, direct.bytes, direct.avg_bytes / max(1.0, pieces))
         if device is None or not device.sum.latency_us:
             continue
-        # As if all pieces of a call went one after another: what is left is no disk's.
+        # Assume that the requests of a call are sequential: the rest is certainly not the disk's.
         below_us = max(1.0, device.sum.count / direct.count) * device.sum.latency_us
         added_us = direct.latency_us - below_us
         is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
@@ -247,14 +247,14 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _cpu_pct(recent: Stretch) -> float:
-    """Of the busiest interval."""
+    """CPU use in the busiest interval."""
     return max(s.host.cpu_pct or 0.0 for s in recent)
 
 
 def _above(recent: Stretch, op: str, direct: OpSum, device: Device, below_us: float) -> Verdict:
     latency_us, cpu = direct.latency_us or 0.0, _cpu_pct(recent)
     call, requests = duration(latency_us), duration(below_us)
-    text, source = f"{call} a call, {requests} in its requests", "probes of both layers"
+    text, source = f"{call} per call, {requests} in its requests", "probes of both layers"
     evidence = [
         Evidence(text, "latency_us", latency_us, below_us, source),
         Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
@@ -266,16 +266,16 @@ def _above(recent: Stretch, op: str, direct: OpSum, device: Device, below_us: fl
         evidence.append(Evidence(f"control group {group} limits I/O to {device.name}"))
         advice = f"Control group {group} has a limit on {device.name}: see io_limit."
     elif is_starved:
-        advice = "The CPUs are busy: a program that waits for one waits longer than for its disk."
+        advice = "The CPUs are busy: programs wait longer for a CPU than for the disk."
     else:
-        advice = "Something between the call and the disk holds it up: a lock of the file system, "
+        advice = "Something between the call and the disk delays it: a file system lock, "
         advice += "a limit of its control group, or a full queue of the device (nr_requests)."
     return Verdict(
         subject=f"{op}s {device.name}",
         confidence="high" if group is not None else "low" if is_starved else "medium",
         cause=f"A direct {op} takes {call}, its requests to {device.name} only {requests}: "
-        f"{duration(latency_us - below_us)} ({times(latency_us / below_us)} times) are added "
-        "above the disk.",
+        f"{duration(latency_us - below_us)} is added above the disk "
+        f"({times(latency_us / below_us)} times as long).",
         evidence=tuple(evidence),
         advice=advice,
         command=f"cat {shlex.quote(device.queue_file('nr_requests'))}; cat /proc/pressure/cpu",

@@ -1,4 +1,4 @@
-"""Calls that leave in pieces: how many, how small, and which limit cuts them."""
+"""Calls that are split into requests: how many, how small, and by which limit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Stretch, busiest_file, metric_of
 from ioh.model.finding import Evidence
 
-_PURE = 0.9  # so much of the calls must be of one kind for what they became to be theirs
+_PURE = 0.9  # share of the calls that must be of one kind to attribute all requests to it
 
 
 class _Limit(NamedTuple):
-    """What cuts: its name, whose it is, the file that has it, its bytes, what to do about it."""
+    """A limit that splits calls: its name, device, file and size, and how to change it."""
 
     name: str
     device: str
@@ -35,24 +35,24 @@ class _Limit(NamedTuple):
     title="Fragmentation",
     layer="syscall",
     watches="How many requests each read, and each direct or synchronous write, becomes, whether "
-    "one after another or at once, and which limit of the device has just that size.",
+    "one after another or in parallel, and which limit of the device has exactly that size.",
     sources="The probes count every request for the call that submitted it; limits from "
     "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
     "chunk_sectors.",
-    blind="Buffered writes are written back by the kernel later and belong to no call (see "
-    "consolidation). An interval with both direct and buffered reads is not evaluated.",
-    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
+    blind="Buffered writes: the kernel writes them back later, for no particular call (see "
+    "consolidation). Intervals with both direct and buffered reads are not evaluated.",
+    false_alarm="Striped arrays split on purpose, with all requests in flight in parallel: that is "
     "reported as information, not as a warning. So is a limit that cannot be set.",
     wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
     check="iostat -x 1 5",
     thresholds={
-        "ratio_min": (2.0, "fewer than two requests a call cost almost nothing"),
+        "ratio_min": (2.0, "fewer than two requests per call cost almost nothing"),
         "piece_max_bytes": (
             262144,
-            "from 256 KB on the transfer takes longer than what each request costs",
+            "from 256 KB on, the transfer takes longer than the overhead of a request",
         ),
-        "serial_max_bytes": (589824, "512 KB, if a call waits for one after the other"),
-        "bytes_off_max_pct": (25.0, "otherwise other I/O is in the sum"),
+        "serial_max_bytes": (589824, "512 KB, if requests are sent one after another"),
+        "bytes_off_max_pct": (25.0, "otherwise the sum includes other I/O"),
         "pieces_min_per_s": (50, "smaller loads are ignored"),
     },
     needs=("block",),
@@ -61,13 +61,13 @@ class _Limit(NamedTuple):
     may_be_short=True,
 )
 def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
-    """Reads and writes apart."""
+    """Check reads and writes separately."""
     for op, found in (("read", _reads), ("write", _writes)):
         ops = increase(recent, "syscall", f"{op}_lower_ops")
         if ops / recent.seconds < limits["pieces_min_per_s"]:
             continue
         pieces, is_buffered = found(recent, ops)
-        # Of exactly two, the edges of the time looked at may cut one off.
+        # With exactly two requests per call, the edges of the span may cut one off.
         if pieces is None or pieces.per_call < 0.97 * limits["ratio_min"]:
             continue
         if pieces.call_size < limits["ratio_min"] * pieces.piece_size * 0.9:
@@ -80,7 +80,7 @@ _Found = tuple[Pieces | None, bool]
 
 
 def _reads(recent: Stretch, ops: float) -> _Found:
-    """Read calls that reached a device, all of them direct or all of them buffered."""
+    """Read calls that reached a device, either all direct or all buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
     calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
@@ -88,21 +88,21 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
-    # READs of NFS are charged to their calls, too.
+    # NFS READs also count for their calls.
     strange = max(other.bytes, off_disk_bytes(recent, "read"))
     if uncached < 1 or strange > (1 - _PURE) * main.bytes:
         return None, is_buffered
-    # Read-ahead serves some calls from what others fetched: per call, all calls count.  Buffered
-    # calls that touched nothing stand beside direct ones and fetched nothing.
+    # Read-ahead serves some buffered calls with data that other calls fetched, so all calls count.
+    # Among direct reads, the calls without a request are buffered ones that fetched nothing.
     made = calls if is_buffered else uncached
     asked: float = main.bytes
     if main.count and not (is_buffered or at_end):
-        asked *= made / main.count  # asynchronous calls begin in one interval and end in others
+        asked *= made / main.count  # asynchronous calls may begin and end in different intervals
     return Pieces(made, asked, ops, bytes_, main.latency_us), is_buffered
 
 
 def _writes(recent: Stretch, ops: float) -> _Found:
-    """Direct and synchronous writes: what their callers submit is theirs."""
+    """Direct and synchronous writes: their callers submit the requests themselves."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
     calls, bytes_ = increases(recent, "syscall", "write_calls", "write_lower_bytes")
     count, total = sum(kind.count for kind in kinds), sum(kind.bytes for kind in kinds)
@@ -127,7 +127,7 @@ def _cut(
     ahead = read_ahead(recent, device) if is_buffered else None
     limit = _which_limit(pieces, device, ahead) or _limit_above(recent, op, pieces)
     if limit is None and pieces.per_call < 4:
-        return  # nothing to point at, and little to gain
+        return  # no limit to name, and little to gain
     advice, command = (limit.advice, limit.command) if limit else _unknown_limit(recent, ahead)
     name = device.name if device is not None else ""
     shown = f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"
@@ -136,7 +136,7 @@ def _cut(
         shown += f" {limit.name} of {limit.device} is {size(limit.bytes)}."
     yield Verdict(
         subject=f"{op}s {name}".strip(),
-        # What no setting changes is nothing wrong: the memory of dd is scattered as any program's.
+        # No setting to change, no warning: scattered memory, as of dd, is normal.
         severity="warning" if is_serial and limit is not None and limit.command else "info",
         confidence="high" if limit is not None else "low",
         cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {shown}",
@@ -147,11 +147,11 @@ def _cut(
 
 
 def _unknown_limit(recent: Stretch, ahead: ReadAhead | None) -> tuple[str, str]:
-    """What to do, and the command, where no setting that is known has that size."""
+    """Advice and command if no known setting has that size."""
     if ahead is not None and ahead.is_btrfs:
-        advice = "No limit of the device explains it: check the read-ahead of btrfs itself."
+        advice = "No device limit explains this: check the read-ahead of btrfs itself."
         return advice, f"grep . {ahead.file}"
-    advice = "No limit of the device explains it: the file may be fragmented, or the buffer "
+    advice = "No device limit explains this: the file may be fragmented, or the buffer "
     name = busiest_file(recent)
     command = f"filefrag {name}" if name else ""
     return advice + "unaligned or scattered in memory.", command
@@ -167,20 +167,20 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
         return _request_limit(device, request, pieces.call_size)
     if ahead is not None and ahead.bytes and pieces.is_cut_at(ahead.bytes):
         command = ahead.set_to(_round_kb(pieces.call_size))
-        advice = "The page cache fetches no more at a time: raise its read-ahead to the size of "
+        advice = "The page cache reads no more at a time: raise the read-ahead to the size of "
         advice += "the reads."
         return _Limit("read_ahead_kb", ahead.device, ahead.file, ahead.bytes, advice, command)
     if chunk and pieces.is_cut_at(chunk):
         return _chunk_limit(device, "chunk_sectors", chunk)
     if pieces.is_cut_at(spread):
-        advice = "The buffer is spread over too many pieces of memory: use huge pages for it."
+        advice = "The buffer consists of too many memory segments: use huge pages for it."
         file = device.queue_file("max_segments")
         return _Limit("max_segments x 4 KB", device.name, file, spread, advice)
     return None
 
 
 def _limit_above(recent: Stretch, op: str, pieces: Pieces) -> _Limit | None:
-    """The chunk of an array above the disks: md gives it as its largest request."""
+    """The chunk size of an array above the disks; md reports it as its largest request."""
     settings = (("chunk_sectors", "chunk_bytes"), ("max_sectors_kb", "max_request_bytes"))
     for device in passing(recent, op):
         for name, setting in settings:
@@ -191,7 +191,7 @@ def _limit_above(recent: Stretch, op: str, pieces: Pieces) -> _Limit | None:
 
 
 def _chunk_limit(device: Device, name: str, chunk: float) -> _Limit:
-    advice = "No request may cross a stripe: use stripes as large as the I/O, or I/O as small."
+    advice = "A request cannot cross a chunk: use chunks as large as the I/O, or smaller I/O."
     return _Limit(name, device.name, device.queue_file(name), chunk, advice)
 
 
@@ -199,17 +199,17 @@ def _request_limit(device: Device, request: float, call_size: float) -> _Limit:
     name, hardware = "max_sectors_kb", device.setting("max_hw_request_bytes")
     file = device.queue_file(name)
     if hardware is not None and request >= hardware:
-        advice = "It is the hardware's own limit (max_hw_sectors_kb): have more I/O in flight."
+        advice = "This is the hardware limit (max_hw_sectors_kb): keep more I/O in flight."
         return _Limit(name, device.name, file, request, advice)
     want = _round_kb(min(hardware or call_size, call_size))
-    most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
-    advice = f"Let requests be as large as the I/O{most}; a udev rule keeps it after a reboot."
+    most = f" (the device allows up to {size(hardware)})" if hardware is not None else ""
+    advice = f"Raise the limit to the size of the I/O{most}; a udev rule makes this permanent."
     command = f"echo {want} > {shlex.quote(file)}"
     return _Limit(name, device.name, file, request, advice, command)
 
 
 def _round_kb(bytes_: float) -> int:
-    """A size to set, of a mean that a few calls of another size have shifted a little."""
+    """Round a mean size to a setting in KB; a power of two if it is close to one."""
     power = 1 << max(0, round(math.log2(max(bytes_, 1024) / 1024)))
     return power if abs(bytes_ / 1024 - power) <= 0.02 * power else max(1, int(bytes_) // 1024)
 
@@ -218,18 +218,18 @@ def _evidence(
     recent: Stretch, pieces: Pieces, device: Device | None, limit: _Limit | None, op: str
 ) -> Iterator[Evidence]:
     text = f"{per_s(pieces.calls / recent.seconds)} {op}s a second became "
-    text += f"{per_s(pieces.pieces / recent.seconds)} requests: {times(pieces.per_call)} a call, "
+    text += f"{per_s(pieces.pieces / recent.seconds)} requests: {times(pieces.per_call)} per call, "
     text += "counted in each caller's own context"
     source = "probe: requests of each call"
     yield Evidence(text, f"{op}_lower_ops_per_op", pieces.per_call, source=source)
-    text = f"{size(pieces.call_bytes)} asked, {size(pieces.piece_bytes)} submitted"
+    text = f"{size(pieces.call_bytes)} requested, {size(pieces.piece_bytes)} submitted"
     yield Evidence(text, f"{op}_lower_bytes_per_s", pieces.piece_bytes / recent.seconds)
     if limit is not None:
         text = f"{limit.name} = {size(limit.bytes)}"
         yield Evidence(text, "", pieces.piece_size, limit.bytes, limit.file)
     if device is not None and pieces.at_once is not None:
         text = f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
-        text += f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} in flight at a time"
+        text += f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} are in flight at a time"
         yield Evidence(text, "latency_us", pieces.above_us)
 
 
@@ -237,18 +237,18 @@ def _evidence(
     title="Fragmentation",
     layer="nfs_client",
     watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
-    "wsize has just that size.",
-    sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
-    "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
-    "this machine.",
+    "wsize has exactly that size.",
+    sources="Calls by mount from the probe; READs, WRITEs, rsize and wsize from "
+    "/proc/self/mountstats; the server's limit from /proc/fs/nfsd/max_block_size if the server "
+    "is this machine.",
     blind="Several mounts at one mount point; which sizes were requested at mount time.",
-    false_alarm="Read-ahead and write-back merge small calls, so only calls larger than the "
-    "limit are evaluated, by mean size.",
+    false_alarm="Read-ahead and write-back merge small calls, so only calls with a mean size above "
+    "the limit are evaluated.",
     wrong_if="READs and WRITEs (kB/op) are as large as the calls",
     check="nfsiostat 1 5",
     thresholds={
         "ratio_min": (2.0, "fewer than two calls to the server cost little"),
-        "piece_max_bytes": (262144, "from 256 KB on the payload outweighs the call"),
+        "piece_max_bytes": (262144, "from 256 KB on, the payload takes longer than the call"),
         "bytes_off_max_pct": (20.0, "otherwise the two layers moved different data"),
         "pieces_min_per_s": (5, "synchronous calls are slow because they are split"),
     },
@@ -258,7 +258,7 @@ def _evidence(
     may_be_short=True,
 )
 def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each mount and direction."""
+    """Check each mount and direction."""
     off = limits["bytes_off_max_pct"] / 100
     for op in ("read", "write"):
         for mount in mounts(recent, op):
@@ -283,11 +283,11 @@ def _nfs_cut(recent: Stretch, mount: MountRow, op: str, limit: float) -> Verdict
     order = how(pieces) if is_own else ""
     measured = f", {order}" if order else ""
     if not is_own and op == "write":
-        measured = "; buffered, so this is inferred from rates: the client sends them later"
+        measured = " (inferred from rates, because the client sends buffered writes later)"
     server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
     offers = f" This server offers {size(server_max)}." if server_max else ""
     became = f"{per_s(pieces.calls / recent.seconds)} {op} calls a second became "
-    became += f"{per_s(pieces.pieces / recent.seconds)} {rpc}s: {times(pieces.per_call)} a call"
+    became += f"{per_s(pieces.pieces / recent.seconds)} {rpc}s: {times(pieces.per_call)} per call"
     source = "probe of calls by mount; /proc/self/mountstats"
     cut, mounted = f"{setting} = {size(limit)}", "/proc/self/mountstats"
     took = f"a call takes {duration(pieces.above_us or 0)}, "
@@ -303,9 +303,9 @@ def _nfs_cut(recent: Stretch, mount: MountRow, op: str, limit: float) -> Verdict
             Evidence(cut, f"{setting}_bytes", pieces.piece_size, limit, mounted),
             Evidence(took, "latency_us", pieces.above_us),
         ),
-        advice=f"Change {setting} to 1048576 in fstab, or wherever it is mounted from, then umount "
-        "and mount: a remount does not change it. The server may offer less (its "
+        advice=f"Set {setting} to 1048576 in fstab, or wherever the mount is configured, then "
+        "umount and mount again: a remount does not change it. The server may offer less (its "
         f"/proc/fs/nfsd/max_block_size).{offers}",
-        # Not a mount command: of the options that it has, a recording knows but a few.
+        # Not a mount command: a recording has only a few of the mount's options.
         command=f"findmnt -o SOURCE,OPTIONS {place}   # keep these, with {setting}=1048576",
     )

@@ -1,4 +1,4 @@
-"""Probes that lost more than they may: then every number of that layer is too small."""
+"""Probes that lost too many events: then all numbers of their layer are too small."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from ioh.findings.sums import measured
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-_LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, --comm, --device)."
+_LESS = "This layer's numbers are lower bounds. Measure less at a time (--pid, --comm, --device)."
 _ADVICE = {
-    "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
-    "them: for it, layer block has the true numbers.",
-    "uring_unseen": "A program asks for no completions of io_uring (IOSQE_CQE_SKIP_SUCCESS), or "
-    "its ring is too small for them: for it, layer block has the true numbers.",
-    "unseen": "The kernel completed requests without running the probe; counts and bytes of "
-    "/proc/diskstats (iostat -x 1) are whole.",
-    "recursion": "Too many CPUs preempt the probe at once: take this layer's numbers as lower "
-    "bounds; mountstats and /proc/net/rpc/nfsd are whole.",
+    "aio_unseen": "A program reads libaio completions directly from the ring, where no probe sees "
+    "them. For this program, use the numbers of layer block.",
+    "uring_unseen": "A program requests no io_uring completions (IOSQE_CQE_SKIP_SUCCESS), or its "
+    "ring is too small for them. For this program, use the numbers of layer block.",
+    "unseen": "The kernel completed requests without running the probe. The counts and bytes of "
+    "/proc/diskstats (iostat -x 1) are complete.",
+    "recursion": "Too many CPUs preempt the probe at the same time: this layer's numbers are lower "
+    "bounds. mountstats and /proc/net/rpc/nfsd are complete.",
 }
 
 
 @Rule(
     title="Events lost",
     layer="",
-    watches="The share of events that each layer's probe saw and could not account for.",
+    watches="The share of events that each layer's probe saw but could not count.",
     sources="The probes' own counters of losses, by reason.",
     blind="Events that a probe never saw, except in layer block, which is compared with diskstats.",
     false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
     wrong_if="the counts agree with the kernel's own within 1 %",
     check="iostat -x 1 5",
     thresholds={
-        "lost_min_pct": (1.0, "below, means and rates are right to two digits"),
-        "lost_min": (50, "a few events of a nearly idle second mean little"),
+        "lost_min_pct": (1.0, "below this, means and rates are accurate to two digits"),
+        "lost_min": (50, "a few events in a nearly idle second mean little"),
     },
     recent_s=3.0,
     may_be_short=True,
 )
 def losses(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each layer whose probe lost a larger share than it may."""
+    """Check each layer's share of lost events."""
     for name, layer in recent[-1].measured.items():
         if not sum(layer.lost.values()):
             continue
@@ -55,7 +55,7 @@ def losses(recent: Stretch, limits: Limits) -> Verdicts:
             layer=name,
             confidence="high",
             cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
-            f"({percent(share)}): its counts and rates are too small by that much.",
+            f"({percent(share)}): its counts and rates are too small by that share.",
             evidence=(Evidence(text, "lost_pct", share * 100, least, "ioh's own probe"),),
             advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
             command="ioh doctor",

@@ -1,4 +1,4 @@
-"""The storage's own work: resync, check, balance, scrub, trim."""
+"""Maintenance of the storage: resync, check, balance, scrub, trim."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-# Programs and kernel threads whose I/O is upkeep, not work: by their names, 15 bytes at most.
+# Names (at most 15 bytes) of programs and kernel threads whose I/O is maintenance.
 _UPKEEP = re.compile(
     r"md\d+_(resync|reshape|recovery)|fstrim|btrfs|btrfs-scrub.*|e2scrub.*|xfs_scrub.*|xfs_fsr|"
     r"fsck.*|e2fsck|xfs_repair|badblocks|e4defrag|duperemove|mdadm|lvconvert|pvmove|zpool|updatedb.*"
 )
 _SOURCE = "/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, /proc/net/unix"
-# A scrub is known by a device of the file system, a balance by where it is mounted.
+# btrfs addresses a scrub by a device of the file system, a balance by its mount point.
 _BTRFS = {
-    "scrub": "btrfs scrub status {0}; btrfs scrub cancel {0}   # resume goes on later",
+    "scrub": "btrfs scrub status {0}; btrfs scrub cancel {0}   # continue later: scrub resume",
     "balance": 'btrfs balance pause "$(findmnt -n -f -o TARGET -S {0})"',
 }
 _BTRFS_OTHER = "btrfs filesystem show"
@@ -30,17 +30,17 @@ _BTRFS_OTHER = "btrfs filesystem show"
 @Rule(
     title="Storage maintenance",
     layer="block",
-    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
-    "scrubs, checks and the like; discards.",
+    watches="md resync, check and reshape; btrfs scrub, balance and replace; I/O submitted by "
+    "maintenance programs such as scrubs and checks; discards.",
     sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
     "/proc/net/unix, the probe's submitters by name, discards.",
-    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
-    "other program than btrfs-progs started, in another network namespace.",
-    false_alarm="A program of one of these names that does real work.",
-    wrong_if="no such job is under way and no such program runs",
+    blind="Maintenance inside an array, a disk or a hypervisor; ZFS. A btrfs scrub started by "
+    "a program other than btrfs-progs in another network namespace.",
+    false_alarm="A program with one of these names that does real work.",
+    wrong_if="no such job and no such program is running",
     check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
     thresholds={
-        "share_min_pct": (20.0, "less does not change what is measured"),
+        "share_min_pct": (20.0, "less hardly changes a measurement"),
         "bytes_min_per_s": (10e6, "smaller loads are ignored"),
         "discard_bytes_min_per_s": (200e6, "file systems discard a little all the time"),
         "discard_lasting_min_pct": (80.0, "of the intervals; deleting one file shows in only one"),
@@ -49,7 +49,7 @@ _BTRFS_OTHER = "btrfs filesystem show"
     may_be_short=True,
 )
 def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
-    """Jobs that the kernel reports, upkeep's share of the I/O, and discards."""
+    """Check jobs that the kernel reports, maintenance programs' share of the I/O, and discards."""
     jobs = rows_of(recent[-1], "block", "job")
     read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
@@ -57,17 +57,17 @@ def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
         fast = f" at {rate(speed)}" if speed else ""
-        text = f"{job} under way{progress}"
+        text = f"{job} running{progress}"
         yield Verdict(
             subject=f"{device} {job}",
             confidence="high",
-            cause=f"{device} is busy with {job}{progress}{fast}: it takes its share of "
-            f"every disk below. All disks read {rate(read)} and write {rate(written)}.",
+            cause=f"{device} is busy with {job}{progress}{fast}, which takes a share of every "
+            f"disk below. All disks read {rate(read)} and write {rate(written)}.",
             evidence=(Evidence(text, "done_pct", done, None, _SOURCE),),
-            advice="Measure again when it has ended, or slow it down meanwhile.",
+            advice="Measure again when it has finished, or slow it down until then.",
             command=_command(device, job),
         )
-    if not jobs:  # else who does them is no second thing
+    if not jobs:  # otherwise these programs are the job
         yield from _upkeep(recent, limits)
     yield from _discards(recent, limits)
 
@@ -96,17 +96,17 @@ def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     share, least = upkeep / total, limits["share_min_pct"]
     if share * 100 < least:
         return
-    # What is read of a loop device is read of the disk below, too: the share is right, the sum not.
+    # Reads of a loop device count again on the disk below: use only the share, not the sum.
     moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     text = f"{rate(upkeep / recent.seconds)} of {rate(total / recent.seconds)} submitted"
     source = "probe of the block layer: who submitted"
     yield Verdict(
         subject="upkeep",
         confidence="high",
-        cause=f"{', '.join(sorted(by_name))} makes {percent(share)} of the disks' I/O "
-        f"({rate(share * moved)}): maintenance, not work.",
+        cause=f"{', '.join(sorted(by_name))} does {percent(share)} of the disks' I/O "
+        f"({rate(share * moved)}): this is maintenance.",
         evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
-        advice="Measure again when it has ended, or run it at another time and at low priority.",
+        advice="Measure again when it has finished, or run it at another time or at low priority.",
         command=f"ps -C {shlex.quote(min(by_name))} -o pid,etime,args",
     )
 
@@ -115,7 +115,7 @@ def _discards(recent: Stretch, limits: Limits) -> Verdicts:
     discard, least = sum_op(recent, "block", "discard"), limits["discard_bytes_min_per_s"]
     if discard.bytes_per_s < least:
         return
-    # A large file that is deleted is discarded in one interval; a trim of a disk goes on.
+    # Deleting a large file discards it in one interval; a trim of a disk takes several.
     busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
@@ -124,9 +124,9 @@ def _discards(recent: Stretch, limits: Limits) -> Verdicts:
     yield Verdict(
         subject="discard",
         confidence="high",
-        cause=f"{rate(discard.bytes_per_s)} are being discarded (trim): many disks serve nothing "
-        "else meanwhile.",
+        cause=f"{rate(discard.bytes_per_s)} is being discarded (trim): many disks serve no other "
+        "requests during a discard.",
         evidence=(Evidence(text, "bytes_per_s", discard.bytes_per_s, least, source),),
-        advice="Measure again when fstrim has ended; mount without the option discard.",
+        advice="Measure again when fstrim has finished, or mount without the option discard.",
         command="systemctl list-timers fstrim.timer; findmnt -O discard",
     )

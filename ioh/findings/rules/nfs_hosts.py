@@ -1,4 +1,4 @@
-"""NFS calls between hosts that are measured together: network, server or its disk."""
+"""NFS calls between hosts measured together: is the network, the server or its disk slow?"""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 
-_SAME_CALLS = 0.1  # so far apart may both ends' counts be in 5 s
-# What a server asks its disks for while it serves such a call.
+_SAME_CALLS = 0.1  # allowed difference between both ends' counts in 5 s
+# Requests that a server sends to its disks for each kind of call.
 _DISK_OPS = {"read": ("read",), "write": ("write", "flush"), "commit": ("write", "flush")}
 _THRESHOLDS = {
     "rtt_min_ms": (2.0, "faster calls are fine"),
-    "share_min_pct": (50.0, "the larger part is the one to look at"),
-    "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+    "share_min_pct": (50.0, "the larger part is the one to check"),
+    "calls_min_per_s": (5, "25 in 5 s; a long distance allows only few"),
 }
 _DISK_THRESHOLDS = {
     **_THRESHOLDS,
     "requests_a_call_min": (
         0.5,
-        "with fewer, most calls reach no disk, so it is not what they wait for",
+        "with fewer, most calls reach no disk and do not wait for it",
     ),
 }
 _DISK_PROBE = "probe of the block layer at the server"
-_TCP_SHARE = 0.2  # below that, TCP's round trip does not explain the time
+_TCP_SHARE = 0.2  # below this share, TCP's round trip does not explain the time
 Place = Literal["network", "server", "disk"]
 
 
@@ -41,10 +41,10 @@ class Calls:
     """One kind of call from a client to a server, over several intervals.
 
     Units:
-        ``calls`` and ``served`` as either end counted them; means of a call in µs.
-        ``disk_us`` is the mean time of a request of the server's disks (of all who use them),
-        ``requests`` their number; None and 0 where its block layer is not measured.  ``hists`` of
-        what the network had of each call that both ends timed.
+        ``calls`` counted by the client, ``served`` by the server; means per call in µs.
+        ``disk_us`` is the mean time of a request of the server's disks (by all their users),
+        ``requests`` their number; None and 0 if its block layer is not measured.  ``hists`` have
+        the network time of each call that both ends timed.
     """
 
     client: str
@@ -61,33 +61,33 @@ class Calls:
 
     @property
     def network_us(self) -> float:
-        """What is left for the network, and for RPC at both ends."""
+        """Time in the network, and in RPC at both ends: the rest of the round trip."""
         return self.rtt_us - self.server_us
 
     @property
     def served_share(self) -> str:
-        """What the server has of the time, in words."""
+        """The server's part of the time, as text."""
         share = percent(self.server_us / self.rtt_us)
         whole = f"{self.name}'s {duration(self.rtt_us)} ({share})"
         return f"{duration(self.server_us)} of each {whole}"
 
     @property
     def subject(self) -> str:
-        """Whose calls to whom."""
+        """Client and server, as text."""
         return f"{self.client} from {self.server}"
 
     @property
     def confidence(self) -> Confidence:
-        """Low where both ends did not count the same calls."""
+        """Low if the two ends did not count the same calls."""
         return "high" if self.is_same else "low"
 
     @property
     def is_same(self) -> bool:
-        """Whether both ends counted the same calls, but for those under way."""
+        """Whether both ends counted the same calls, except for those in flight."""
         return abs(self.calls - self.served) <= _SAME_CALLS * self.calls
 
     def place(self, limits: Limits) -> Place | None:
-        """Who has most of a call's time."""
+        """Where most of a call's time is spent; None if it is not clear."""
         share = limits["share_min_pct"] / 100
         if self.network_us >= share * self.rtt_us:
             return "network"
@@ -98,8 +98,8 @@ class Calls:
         return "disk" if reaches_disk and is_disk else "server"
 
 
-def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
-    """Of each pair of hosts the kind of call that takes most time, if that is slow."""
+def _slow_calls(recent: Stretch, limits: Limits, place: Place) -> Iterator[Calls]:
+    """For each server, its kind of call with most time: if slow, frequent, and due to ``place``."""
     by_server: dict[str, list[Pair]] = {}
     for snapshot in recent:
         for pair in snapshot.pairs:
@@ -109,17 +109,18 @@ def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
         if found:
             worst = max(found, key=lambda calls: calls.calls * calls.rtt_us)
             is_often = worst.calls / recent.seconds >= limits["calls_min_per_s"]
-            if is_often and worst.rtt_us >= limits["rtt_min_ms"] * 1e3:
+            is_slow = worst.rtt_us >= limits["rtt_min_ms"] * 1e3
+            if is_often and is_slow and worst.place(limits) == place:
                 yield worst
 
 
 def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
-    """One kind of call; None where either end does not know its time."""
+    """Sum up one kind of call; None if one end does not know its time."""
     known = [
         (pair, stats)
         for pair in pairs
         if (stats := pair.ops.get(op)) is not None
-        # An interval that only one end counted a call in belongs to the one before or after.
+        # If only one end counted a call, the other end's count is in a neighbouring interval.
         and (stats.client_calls == 0 or stats.rtt_us is not None)
         and (stats.server_calls == 0 or stats.server_us is not None)
     ]
@@ -128,7 +129,7 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
         return None
     rtt_us = sum(_count(s, "client") * (s.rtt_us or 0.0) for _, s in known) / calls
     server_us = sum(_count(s, "server") * (s.server_us or 0.0) for _, s in known) / served
-    if server_us > rtt_us:  # these are not the same calls
+    if server_us > rtt_us:  # not the same calls
         return None
     there = [pair.there for pair, _ in known if pair.there is not None]
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
@@ -147,17 +148,17 @@ def _count(stats: PairOp, end: str) -> int:
 
 
 def _shares(calls: Calls) -> Iterator[Evidence]:
-    """What each finding of a pair rests on."""
-    text = f"{calls.name}: round trip {duration(calls.rtt_us)}, of which the server "
+    """Evidence common to all findings about a pair."""
+    text = f"{calls.name}: round trip {duration(calls.rtt_us)}; server "
     text += f"{duration(calls.server_us)}, network and RPC {duration(calls.network_us)} "
     text += f"({percent(calls.network_us / calls.rtt_us)})"
     source = "probes of the RPC layer at the client and of nfsd at the server"
     yield Evidence(text, "network_us", calls.network_us, None, source)
     if calls.hists and (matched := add_hists(calls.hists)).total:
         p50_us, p99_us = matched.percentiles_us((0.5, 0.99))
-        most = "" if p99_us is None else f", of 1 in 100 {duration(p99_us)} or more"
+        most = "" if p99_us is None else f", {duration(p99_us)} or more for 1 in 100"
         if p50_us is not None:
-            text = f"of {matched.total:,} calls timed at both ends the network has "
+            text = f"{matched.total:,} calls timed at both ends: the network takes "
             text += f"{duration(p50_us)} at the median{most}"
             yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
     if calls.is_same:
@@ -168,7 +169,7 @@ def _shares(calls: Calls) -> Iterator[Evidence]:
 
 
 def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
-    """What TCP and the links say."""
+    """Evidence from TCP and the links."""
     newest = calls.pairs[-1]
     if newest.tcp_rtt_us is not None:
         text = f"TCP's smoothed round trip is {duration(newest.tcp_rtt_us)}"
@@ -177,16 +178,16 @@ def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
         rates = [rate for pair in calls.pairs if (rate := getattr(pair, name)) is not None]
         if rates:
             rate = sum(rates) / len(rates)
-            yield Evidence(f"{per_s(rate)} {what} a second sent again", name, rate)
+            yield Evidence(f"{per_s(rate)} {what} a second retransmitted", name, rate)
     for host, snapshot in ((newest.client, here), (newest.server, newest.there)):
         used = _busiest_link(snapshot) if snapshot is not None else None
         if used is not None:
-            text = f"{host}: link {used[0]} is used by {percent(used[1] / 100)}"
+            text = f"{host}: link {used[0]} is {percent(used[1] / 100)} used"
             yield Evidence(text, "in_used_pct", used[1], None, "/proc/net/dev")
 
 
 def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
-    """The interface that is used most, of those whose speed is known."""
+    """The most used interface with a known speed."""
     used = [
         (share, row.key[0])
         for row in rows_of(snapshot, "tcp", "interface")
@@ -197,26 +198,24 @@ def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
 
 
 @Rule(
-    title="The network adds the time",
+    title="The network takes most of the time",
     layer="nfs_client",
-    watches="READ, WRITE and COMMIT of an NFS client and of the host that serves it, measured "
-    "together (--host): of the kind that takes most time, the round trip less the server's own.",
+    watches="READ, WRITE and COMMIT of an NFS client and its server, measured together (--host): "
+    "for the kind of call that takes most time, the round trip minus the server's own time.",
     sources="The RPC layer at the client, nfsd at the server; TCP's round trip and "
     "retransmits; the links at both ends.",
-    blind="Anything while only one end is measured. The wait for a thread of nfsd and for a CPU at "
-    "either end counts as network and RPC.",
-    false_alarm="Large calls over a slow link: the time is that of their bytes.",
-    wrong_if="avg RTT is no longer than the server's own time",
+    blind="Everything while only one end is measured. Waiting for an nfsd thread, or for a CPU at "
+    "either end, counts as network and RPC.",
+    false_alarm="Large calls over a slow link: the time is needed to transfer their bytes.",
+    wrong_if="avg RTT is not longer than the server's own time",
     check="nfsiostat 1 5",
     thresholds=_THRESHOLDS,
     needs=("nfs_client",),
 )
 def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "network":
-            continue
-        # TCP sees a long way, too, or losses; else it may be a wait at either end.
+    for calls in _slow_calls(recent, limits, "network"):
+        # TCP confirms it by a long round trip or losses; else it may be a wait at either end.
         newest = calls.pairs[-1]
         is_long = (newest.tcp_rtt_us or 0.0) >= _TCP_SHARE * calls.network_us
         is_seen = is_long or newest.tcp_retrans_segs_per_s
@@ -225,25 +224,25 @@ def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
             confidence="low" if not calls.is_same else "high" if is_seen else "medium",
             cause=f"Network and RPC take {duration(calls.network_us)} of each "
             f"{calls.name}'s {duration(calls.rtt_us)} ({percent(calls.network_us / calls.rtt_us)}) "
-            f"between {newest.client} and {newest.server}, the server "
+            f"between {newest.client} and {newest.server}; the server takes "
             f"{duration(calls.server_us)}.",
             evidence=(*_shares(calls), *_wire(calls, recent[-1])),
-            advice="Look at the path: distance, retransmits, a full link. If TCP's round trip "
-            "is short, at nfsd's threads on the server. Larger rsize and wsize and more "
-            "in flight hide a distance.",
+            advice="Check the path for distance, retransmits and a full link. If TCP's round trip "
+            "is short, check nfsd's threads on the server. Larger rsize and wsize, and more calls "
+            "in flight, hide a long distance.",
             command="ss -ti dport = :2049",
         )
 
 
 @Rule(
-    title="The NFS server adds the time",
+    title="The NFS server takes most of the time",
     layer="nfs_client",
-    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
-    "and its disks beside it.",
+    watches="As network_adds: for the kind of call that takes most time, nfsd's own time compared "
+    "with that of its disks.",
     sources="The RPC layer at the client; nfsd and the block layer at the server.",
-    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
-    false_alarm="Several requests one after another for each call: the disk is the cause, though "
-    "each request is short.",
+    blind="Everything while only one end is measured. Which disk requests belong to which call.",
+    false_alarm="Several disk requests one after another for each call: the disk is the cause, "
+    "although each request is short.",
     wrong_if="the server's disks are busy all the time",
     check="iostat -x 1 5",
     thresholds=_DISK_THRESHOLDS,
@@ -251,36 +250,34 @@ def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
 )
 def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "server":
-            continue
+    for calls in _slow_calls(recent, limits, "server"):
         is_known = calls.disk_us is not None or calls.requests > 0
         disks = Evidence("no request of the server's disks", "requests", 0)
         if calls.disk_us is not None:
-            served = f"the server's disks served {calls.requests:,} requests, "
+            served = f"the server's disks served {calls.requests:,} requests in "
             served += f"{duration(calls.disk_us)} each"
             disks = Evidence(served, "disk_us", calls.disk_us, None, _DISK_PROBE)
         yield Verdict(
             subject=calls.subject,
             confidence=calls.confidence if is_known else "low",
             cause=f"{calls.server} takes {calls.served_share} for {calls.client}, "
-            + ("above its disks." if is_known else "its disks are not measured or idle."),
+            + ("and not in its disks." if is_known else "and its disks are not measured or idle."),
             evidence=(*_shares(calls), disks),
-            advice=f"Look on {calls.server}: CPU, memory, locks of its file system, a frozen or "
-            "full one, what else it serves. Its disks and the network are not what calls wait for.",
+            advice=f"On {calls.server}, check CPU, memory, file system locks, a frozen or full "
+            "file system, and other load. The calls do not wait for its disks or the network.",
             command="ioh text --layers nfs_server,block",
         )
 
 
 @Rule(
-    title="The NFS server's disks add the time",
+    title="The NFS server's disks take most of the time",
     layer="nfs_client",
-    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
-    "and how long its disks take for a request of that direction.",
+    watches="As network_adds: for the kind of call that takes most time, nfsd's own time, and the "
+    "time of its disks' requests in that direction.",
     sources="The RPC layer at the client; nfsd and the block layer at the server.",
-    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
-    false_alarm="Others at the server keep its disks busy while these calls are served from its "
-    "cache: then the disks' requests are not theirs.",
+    blind="Everything while only one end is measured. Which disk requests belong to which call.",
+    false_alarm="Other programs on the server keep its disks busy while these calls are served "
+    "from its cache.",
     wrong_if="await on the server is much shorter than nfsd's time for a call",
     check="iostat -x 1 5",
     thresholds=_DISK_THRESHOLDS,
@@ -288,21 +285,19 @@ def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
 )
 def disk_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in _slow_calls(recent, limits):
-        if calls.place(limits) != "disk" or not calls.disk_us:
-            continue
-        each = duration(calls.disk_us)
+    for calls in _slow_calls(recent, limits, "disk"):
+        each = duration(calls.disk_us or 0.0)
         served = f"{calls.requests:,} requests of {each} for {calls.calls:,} calls"
         yield Verdict(
             subject=calls.subject,
             confidence=calls.confidence,
-            cause=f"The disks of {calls.server} take {each} a request while it serves "
-            f"{calls.client}: {calls.served_share} are the server's.",
+            cause=f"The disks of {calls.server} take {each} per request while it serves "
+            f"{calls.client}: the server takes {calls.served_share}.",
             evidence=(
                 *_shares(calls),
                 Evidence(served, "disk_us", calls.disk_us, None, _DISK_PROBE),
             ),
-            advice=f"Look at the findings and devices of {calls.server}. The network is not what "
-            "calls wait for.",
+            advice=f"Check the findings and devices of {calls.server}. The calls do not wait for "
+            "the network.",
             command="ioh text --layers block -d top",
         )

@@ -1,4 +1,4 @@
-"""Which part of an NFS call's time is the client's, the network's and the server's."""
+"""How an NFS call's time splits into client, network and server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
-_SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
+_SAME_CALLS = 0.2  # allowed difference between two layers' counts of the same calls in 5 s
 _PATH_ADVICE = (
-    "Look at the path: retransmits, a full link, distance. Larger rsize and wsize and more in "
-    "flight hide it."
+    "Check the path for retransmits, a full link and distance. Larger rsize and wsize, and more "
+    "calls in flight, hide the latency."
 )
 
 
@@ -24,30 +24,30 @@ _PATH_ADVICE = (
     watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
-    "trip on port 2049; the server's own time and busy threads where it is this machine.",
-    blind="Where a server spends its time, seen from a client; see network_adds, which takes over "
-    "where the server is measured, too.",
-    false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
-    "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
-    "looks like the network.",
+    "trip on port 2049; the server's own time and busy threads if it is this machine.",
+    blind="Where another host's server spends its time, unless that host is measured too (see "
+    "network_adds).",
+    false_alarm="TCP's round trip includes delayed acknowledgements of the peer, at most 40 ms, "
+    "when little is sent. If client and server are one busy machine, waiting for a CPU looks like "
+    "the network.",
     wrong_if="another part of avg RTT and avg exe is the larger one",
     check="nfsiostat 1 5",
     thresholds={
         "whole_min_ms": (2.0, "faster calls are fine"),
         "added_min_ms": (2.0, "a local network adds 0.1 to 1 ms"),
-        "share_min_pct": (50.0, "the larger part is the one to look at"),
-        "server_min_ms": (20.0, "a disk behind a server needs up to 15 ms"),
-        "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+        "share_min_pct": (50.0, "the larger part is the one to check"),
+        "server_min_ms": (20.0, "a server's disk needs up to 15 ms"),
+        "calls_min_per_s": (5, "25 in 5 s; a long distance allows only few"),
         "threads_waiting_min_pct": (50.0, "share of requests that wait for an nfsd thread"),
-        "threads_busy_min_pct": (75.0, "share of nfsd's threads, where it does not count waits"),
-        "starved_min_pct": (70.0, "busy CPUs: a call may wait for one at either end"),
+        "threads_busy_min_pct": (75.0, "share of nfsd's threads, if it does not count waits"),
+        "starved_min_pct": (70.0, "CPU use above which calls may wait for a CPU at either end"),
         "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
     },
     needs=("nfs_client",),
     hold_s=4.0,
 )
 def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
-    """READ and WRITE apart."""
+    """Check READ and WRITE separately."""
     for op in ("read", "write"):
         calls = increase(recent, "nfs_client", f"rpc_{op}s")
         if calls / recent.seconds < limits["calls_min_per_s"]:
@@ -65,7 +65,7 @@ def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _is_known_to_both(recent: Stretch, op: str) -> bool:
-    """Whether the server's time of such calls was measured at the server itself."""
+    """Whether the server itself measured its time of these calls."""
     return any(
         (known := pair.ops.get(op)) is not None and known.network_us is not None
         for snapshot in recent
@@ -74,12 +74,12 @@ def _is_known_to_both(recent: Stretch, op: str) -> bool:
 
 
 def _is_most(part: float, whole: float, limits: Limits) -> bool:
-    """Whether a part is the larger one, and long at all."""
+    """Whether a part is the larger one and long enough."""
     return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
 
 
 def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
-    """The time after sending: the way, or the server."""
+    """Verdicts about the time after sending: network or server."""
     wire = _network_us(recent)
     served = _served_here_us(recent, op)
     each = f"each {op.upper()}'s {duration(whole)}"
@@ -107,27 +107,27 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
         )
     elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
         there = rtt - wire
-        text = f"{duration(there)} between sending and the reply, less TCP's round trip"
+        text = f"{duration(there)} from sending to the reply, minus TCP's round trip"
         yield Verdict(
             subject=f"{op} server",
             cause=f"The server takes {duration(there)} of {each}: "
             "neither this client nor the network adds it.",
             evidence=(Evidence(text, f"rpc_{op}_rtt_us", there),),
-            advice="Run ioh on the server: its nfs server and block rows say whether its disks or "
-            "its file system take it.",
+            advice="Run ioh on the server: its nfs server and block rows show whether its disks "
+            "or its file system take this time.",
             command="sudo ioh text",
         )
 
 
 def _cpu_pct(recent: Stretch) -> float:
-    """All CPUs together, mean of the intervals."""
+    """Mean use of all CPUs."""
     return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / recent.seconds
 
 
 def _served_here_us(recent: Stretch, op: str) -> float | None:
-    """The server's own time, where it is this machine; None where it is another one.
+    """The server's own time if it is this machine, else None.
 
-    A machine may be one's server and another's client: then the two count different calls.
+    The machine may serve one host and be a client of another: then the counts differ.
     """
     sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
     is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
@@ -135,7 +135,7 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
 
 
 def _network_us(recent: Stretch) -> float | None:
-    """The round trip that TCP measures on connections of NFS, mean of the intervals."""
+    """Mean of TCP's round trip on NFS connections; None if not known."""
     known = [
         float(value)
         for snapshot in recent
@@ -149,7 +149,7 @@ def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
     rows = rows_of(recent[-1], "nfs_client", "mount")
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
     text = f"{percent(queue / whole)} of the time before sending"
-    source = "probe of the RPC layer, as mountstats has it"
+    source = "probe of the RPC layer, as in mountstats"
     many, xprt = f"{connections:.0f} connections", "/proc/self/mountstats, xprt:"
     return Verdict(
         subject=f"{op} client",
@@ -160,24 +160,24 @@ def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
             Evidence(text, f"rpc_{op}_queue_us", queue, whole, source),
             Evidence(many, "connections", float(connections), None, xprt),
         ),
-        advice="Give the mount more connections (nconnect) or sessions more slots "
-        "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
-        command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # mount anew, with nconnect=8",
+        advice="Give the mount more connections (nconnect), or sessions more slots "
+        "(nfs.max_session_slots; for NFS v3, sunrpc.tcp_max_slot_table_entries).",
+        command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # umount, mount with nconnect=8",
     )
 
 
 def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
-    """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
+    """Both ends are this machine: the rest is the network between them, or waiting for a CPU."""
     served = _served_here_us(recent, op) or 0.0
     gap, cpu, least = rtt - served, _cpu_pct(recent), limits["starved_min_pct"]
     is_starved = cpu >= least
     where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
-    text = f"{duration(gap)} between sending and the reply, less the server's own time"
+    text = f"{duration(gap)} from sending to the reply, minus the server's own time"
     source = "probes of the NFS client and of nfsd"
     return Verdict(
         subject=f"{op} network",
         confidence="low" if is_starved else "medium",
-        cause=f"{where} takes {duration(gap)} of {each}, the server only {duration(served)}.",
+        cause=f"{where} takes {duration(gap)} of {each}; the server takes only {duration(served)}.",
         evidence=(
             Evidence(text, f"rpc_{op}_rtt_us", gap, None, source),
             *_round_trip(recent),
@@ -189,14 +189,14 @@ def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) ->
 
 
 def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
-    """The server is this machine, and its threads are what the calls wait for."""
+    """The server is this machine, and calls wait for its threads."""
     source = "/proc/fs/nfsd/pool_stats; the probe of nfsd"
     return Verdict(
         subject=f"{op} threads",
-        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
-        f"waiting for one of the server's {threads.count} threads, all of which are busy.",
+        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the network and "
+        f"waiting for one of the server's {threads.count} threads, which are all busy.",
         evidence=(Evidence(threads.said, "at_once_pct", None, None, source),),
-        advice="Give nfsd more threads, unless its disks are what they wait for.",
+        advice="Give nfsd more threads, unless the threads wait for its disks.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
 
@@ -205,5 +205,5 @@ def _round_trip(recent: Stretch) -> Iterator[Evidence]:
     wire = _network_us(recent)
     if wire is not None:
         text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}; "
-        text += "a call needs several while the window is small or after a loss"
+        text += "a call needs several while the window is small, or after a loss"
         yield Evidence(text, "srtt_us", wire, None, "TCP_INFO")

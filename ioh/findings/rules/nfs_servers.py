@@ -1,4 +1,4 @@
-"""NFS servers: calls that they do not answer, threads that they lack, READs from their memory."""
+"""NFS servers: unanswered calls, too few threads, READs from memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _XPRT = "/proc/self/mountstats, xprt:"
     layer="nfs_client",
     watches="Calls that were transmitted more than once, by server.",
     sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
-    blind="A call counts when it has completed: while a server is gone, nothing is reported here "
-    "(see nfs_no_answer). What TCP retransmits below is not a second call (see tcp_retransmits).",
-    false_alarm="A restarted server: its clients send again what it had not answered.",
-    wrong_if="column retrans stands still",
+    blind="Calls that have not completed: a call counts only then, so this rule does not fire "
+    "while a server is down (see nfs_no_answer). TCP retransmits are not second calls (see "
+    "tcp_retransmits).",
+    false_alarm="A restarted server: its clients resend the calls it had not answered.",
+    wrong_if="column retrans does not grow",
     check="nfsstat -rc",
     thresholds={
         "again_min": (3, "in 10 s; healthy mounts have none for days"),
@@ -37,27 +38,27 @@ _XPRT = "/proc/self/mountstats, xprt:"
     may_be_short=True,
 )
 def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server: calls sent again as no reply came in time, or as the connection broke."""
+    """Check each server's calls that were resent for lack of a reply or a connection."""
     again, given_up = (
         sum_rows(recent, "nfs_client", "server", (f"{what}_per_s",), itemgetter(0))
         for what in ("retransmits", "timeouts")
     )
     for server, count in again.items():
-        if count < limits["again_min"] * 0.99:  # a sum of rates is a whole number but for rounding
+        if count < limits["again_min"] * 0.99:  # 0.99: rounding in the sum of rates
             continue
         major = f", {given_up[server]:.0f} of them after a major timeout" * (given_up[server] >= 1)
         a_second = count / recent.seconds
         text = f"{per_s(a_second)} retransmissions of whole calls a second"
-        source = "/proc/self/mountstats: transmissions less operations"
+        source = "/proc/self/mountstats: transmissions minus operations"
         yield Verdict(
             subject=server,
             confidence="high",
             cause=f"Calls to {server} were retransmitted {count:.0f} times within "
             f"{recent.seconds:.0f} s{major}: no reply came within the mount's timeo, or the "
-            "connection broke. Each of them waited that long.",
+            "connection broke. Each of these calls waited that long.",
             evidence=(Evidence(text, "retransmits_per_s", a_second, None, source),),
             advice="Packets are lost, or the server does not answer: check TCP retransmits and "
-            "the server's load. Over TCP, timeo=600 (60 s) is right; a smaller value repeats "
+            "the server's load. Over TCP, timeo=600 (60 s) is right; a smaller value resends "
             "calls that a busy server already has.",
             command="nfsstat -m; mountstats -r; ss -tion dport = :2049",
         )
@@ -72,9 +73,10 @@ def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     "replies; TCP's unacknowledged segments.",
     blind="Calls other than READ, WRITE and COMMIT sent in the same interval as the last reply, "
     "until the client sends another one. Calls sent before ioh started.",
-    false_alarm="A server that needs so long for the request: a COMMIT of gigabytes, a file on "
+    false_alarm="A request that takes the server this long: a COMMIT of gigabytes, a file on "
     "tape. A call whose program was killed counts for 150 s.",
-    wrong_if="the server answers a ping of its NFS program, and the counts of READ and WRITE rise",
+    wrong_if="the server answers an empty call of its NFS program (rpcinfo), and the counts of "
+    "READ and WRITE grow",
     check="mountstats",
     thresholds={
         "silent_min_s": (5.0, "the slowest disk answers within 1 s, a busy server in 2"),
@@ -87,12 +89,12 @@ def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     may_be_short=True,
 )
 def nfs_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server, by the mount that waits longest."""
+    """Check each server, by its mount that has waited longest."""
     waits: dict[str, tuple[float, TableRow, int]] = {}
     for row in rows_of(recent[-1], "nfs_client", "mount"):
         calls, waited_s = _under_way(recent, f"{row.key[1]} on {row.key[0]}")
         if calls and row.values.get("unanswered") == 0:
-            calls, waited_s = 0, 0.0  # every request that was sent has its reply
+            calls, waited_s = 0, 0.0  # every request has its reply
         waited_s = max(waited_s, number(row, "silent_s"))
         server = row.key[1].rpartition(":/")[0] or row.key[1]
         if waited_s >= limits["silent_min_s"] and waited_s > waits.get(server, (0.0,))[0]:
@@ -102,10 +104,10 @@ def nfs_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _under_way(recent: Stretch, mount: str) -> tuple[int, float]:
-    """READs, WRITEs and COMMITs under way on a mount, and for how long none has ended.
+    """READs, WRITEs and COMMITs in flight on a mount, and for how long none has ended.
 
-    They are the same ones as long as some are under way at each look and none ends in between.
-    Calls that the probe has lost might have ended: then nothing is known.
+    They are the same calls if some are in flight at each sample and none ends in between.  If the
+    probe lost events, calls may have ended: then the result is 0.
     """
     calls = 0
     waited_s = 0.0
@@ -123,7 +125,7 @@ def _under_way(recent: Stretch, mount: str) -> tuple[int, float]:
 
 
 def _ops(layer: LayerSnapshot, mount: str) -> Mapping[str, OpStats]:
-    """Each kind of call once: no sums of several kinds."""
+    """Each kind of call once, without the groups of several kinds."""
     found = layer.parts.get(mount, {})
     return {name: stats for name, stats in found.items() if name in layer.spec.ops}
 
@@ -138,31 +140,31 @@ def _verdict(server: str, waited_s: float, row: TableRow, calls: int, newest: Sn
     evidence = [Evidence(f"no reply for {since}", "silent_s", waited_s, None, _XPRT)]
     if calls:
         kinds = f"READs, WRITEs and COMMITs in flight: {calls}"
-        text = f"{kinds}; none has ended for {since} at least"
+        text = f"{kinds}; none has completed for at least {since}"
         evidence = [Evidence(text, "inflight", calls, None, "probe of the NFS client")]
     if unanswered := number(row, "unanswered"):
-        text = f"its connections have sent {unanswered:.0f} requests more than they got replies"
+        text = f"its connections have sent {unanswered:.0f} more requests than they got replies"
         evidence.append(Evidence(text, "unanswered", float(unanswered), 0.0, _XPRT))
     host = shlex.quote(server)
     return Verdict(
         subject=server,
         severity="critical",
         confidence="high" if calls else "medium",
-        cause=f"{server} does not answer: requests for {row.key[0]} have waited for {since} at "
-        f"least ({kinds}), and programs with them.",
+        cause=f"{server} does not answer: requests for {row.key[0]} have waited for at least "
+        f"{since} ({kinds}), and programs wait with them.",
         evidence=(*evidence, *_unacknowledged(newest)),
         advice="The network is broken, or the server is down or stuck: check whether it answers "
-        "a ping, then an empty call. A hard mount waits until it does.",
+        "a ping, then an empty NFS call (rpcinfo). A hard mount waits until the server answers.",
         command=f"ping -c 3 {host}; rpcinfo -t {host} nfs; ss -tion dport = :2049",
     )
 
 
 def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
-    """Where TCP waits, too, it is no matter of NFS."""
+    """Evidence that TCP also waits: then the problem is not in NFS."""
     for row in rows_of(newest, "tcp", "connection"):
         waiting = number(row, "unacked")
         if waiting and row.key[1].endswith(_PORT):
-            text = f"TCP has {waiting:.0f} segments to {row.key[1]} that are not acknowledged"
+            text = f"TCP has {waiting:.0f} unacknowledged segments to {row.key[1]}"
             yield Evidence(text, "unacked", float(waiting), None, "TCP_INFO")
             return
 
@@ -170,22 +172,22 @@ def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
 @Rule(
     title="nfsd threads all busy",
     layer="nfs_server",
-    watches="Requests that find no idle thread; where the server does not count them, how many "
-    "of its threads are busy at each sample.",
+    watches="Requests that find no idle thread; if the server does not count them, how many of "
+    "its threads are busy at each sample.",
     sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
     blind="How long a call waited for its thread.",
-    false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
-    wrong_if="column packets-deferred stands still and threads are idle",
+    false_alarm="A connection that sends many calls at once uses most of the threads for a moment.",
+    wrong_if="column packets-deferred does not grow and threads are idle",
     check="cat /proc/fs/nfsd/pool_stats",
     thresholds={
-        "waiting_min_pct": (50.0, "of the requests: then most calls wait"),
-        "requests_min_per_s": (10.0, "fewer only if the samples agree"),
+        "waiting_min_pct": (50.0, "of the requests; above this, most calls wait"),
+        "requests_min_per_s": (10.0, "with fewer, the samples must agree"),
         "busy_min_pct": (85.0, "of all threads; each is idle briefly between two calls"),
     },
     needs=("nfs_server",),
 )
 def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
-    """Whether most of the requests of the last seconds found no idle thread."""
+    """Check whether most of the recent requests found no idle thread."""
     threads = threads_of(recent)
     if threads is None:
         return
@@ -200,9 +202,9 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     yield Verdict(
         confidence="medium" if waiting is None else "high",
         cause=f"All {threads.count} threads of nfsd are busy: within {recent.seconds:.0f} s "
-        f"{threads.said}, and calls wait for one.",
+        f"{threads.said}, and calls wait for a thread.",
         evidence=(Evidence(threads.said, "at_once_pct", at_once, most, source),),
-        advice="Give nfsd more threads, unless its disks are what they wait for.",
+        advice="Give nfsd more threads, unless the threads wait for its disks.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
 
@@ -212,20 +214,20 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     layer="nfs_server",
     watches="The share of READs whose nfsd thread submitted nothing to a block device.",
     sources="The probe of nfsd.",
-    blind="A server on another machine. Caches of its disks or of an array: a disk that claims "
-    "to rotate and answers in 0.1 ms may as well be a virtual one.",
-    false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
+    blind="A server on another machine. Caches of its disks or of an array: a disk that is "
+    "reported as rotating and answers in 0.1 ms may also be a virtual one.",
+    false_alarm="A READ of data that an earlier READ's read-ahead is fetching looks cached.",
     wrong_if="the server's disks read (rkB/s) as much as its clients do",
     check="iostat -x 1 5",
     thresholds={
-        "cached_min_pct": (80.0, "below, the disks still set the mean"),
+        "cached_min_pct": (80.0, "below this, the disks still determine the mean"),
         "reads_min_per_s": (100, "a rotating disk could serve fewer"),
     },
     probed=("nfs_server",),
     may_be_short=True,
 )
 def server_cache(recent: Stretch, limits: Limits) -> Verdicts:
-    """The server on this machine, counted READ by READ."""
+    """Check the server on this machine, READ by READ."""
     cached = sum_op(recent, "nfs_server", "read_cached")
     disk = sum_op(recent, "nfs_server", "read_disk")
     total, least = cached.count + disk.count, limits["cached_min_pct"]
@@ -239,10 +241,10 @@ def server_cache(recent: Stretch, limits: Limits) -> Verdicts:
     yield Verdict(
         severity="info",
         confidence="high",
-        cause=f"{percent(share)} of {per_s(total / cached.seconds)} READs a second are answered "
+        cause=f"{percent(share)} of {per_s(total / cached.seconds)} READs a second are served "
         f"from this server's memory: {duration(cached.latency_us or 0)} each{slow}.",
         evidence=(Evidence(text, "", share * 100, least, "probe of nfsd"),),
-        advice="Clients that test this server test its memory: use more data than it has, or drop "
-        "its cache before each run.",
+        advice="A test of this server now measures its memory: use more data than its memory "
+        "holds, or drop its cache before each run.",
         command="echo 3 > /proc/sys/vm/drop_caches",
     )

@@ -1,4 +1,4 @@
-"""A disk that has become slower under the same load: somebody else uses it, too."""
+"""A disk that has become slower under the same load, because others use it too."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ _Key = tuple[str, ...]
 
 
 class _Rivals(NamedTuple):
-    """Who came, with the share of the requests now; the intervals with and without them."""
+    """New programs with their share of the requests; the intervals with and without them."""
 
     shares: list[tuple[str, float]]
     recent: Stretch
     calm: list[Snapshot]
-    victim: _Key  # who did most without them
+    victim: _Key  # the process with most requests before
 
 
 @Rule(
     title="Shared disk",
     layer="block",
     watches="Latency of each device in the last 4 s compared with the half minute before, or with "
-    "the seconds without a program that runs now; the load, and who submits it.",
+    "the seconds before a new program started its I/O; the load, and who submits it.",
     sources="The block probe: latency by device, submitters by process.",
-    blind="A competitor that was there from the start, or for more than two minutes: then it is "
-    "the normal load. On an array, only its effect is visible.",
+    blind="A competitor that was active from the start, or for more than two minutes: it counts "
+    "as normal load. On an array, only its effect is visible.",
     false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
-    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
-    wrong_if="the disk stays as slow when the other one stands still",
+    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is then low.",
+    wrong_if="the disk is as slow while the other program is stopped",
     check="iostat -x 1 10",
     thresholds={
-        "ratio_min": (2.0, "from day to day a disk varies by less"),
+        "ratio_min": (2.0, "normal variation of a disk is less"),
         "remote_ratio_min": (
             3.5,
-            "with no process to name; busy CPUs cause a factor of two or three",
+            "if no process is known; busy CPUs cause a factor of two or three",
         ),
         "worst_min": (1.5, "times the slowest second of the half minute before"),
-        "added_min_ms": (0.5, "less is what a busy CPU adds"),
-        "ops_min_per_s": (50, "a mean over fewer says little"),
-        "rival_min_pct": (20.0, "a smaller share slows nobody by half"),
+        "added_min_ms": (0.5, "a busy CPU can add less than this"),
+        "ops_min_per_s": (50, "a mean over fewer means little"),
+        "rival_min_pct": (20.0, "a smaller share does not halve anyone's speed"),
         "drop_min_pct": (30.0, "the earlier user gets less than before"),
     },
     probed=("block",),
@@ -66,12 +66,12 @@ class _Rivals(NamedTuple):
     recent_s=RECENT_S,
 )
 def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each device's reads and writes now, beside the calm before."""
+    """Compare each device's reads and writes now with the calm time before."""
     slow = [
         (op, device)
         for op in ("read", "write")
         for device in devices(recent, op)
-        # It can be slower than before by so much only where it takes so long.
+        # A shorter latency cannot have grown by added_min_ms.
         if device.sum.ops_per_s >= limits["ops_min_per_s"]
         and (device.sum.latency_us or 0.0) >= limits["added_min_ms"] * 1e3
     ]
@@ -79,7 +79,7 @@ def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
         return
     window = recent.window
     rivals = _rivals(recent, limits)
-    # Between the two lies what is neither: a rival may have begun in the middle of it.
+    # Leave out the seconds between before and now: a rival may have started in them.
     everything = window.recent(REMOTE_S)
     before = everything[: len(everything) - len(window.recent(2 * RECENT_S))]
     calm = rivals.calm if rivals is not None else before
@@ -88,7 +88,7 @@ def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
     for op, device in slow:
         old, worst_us = _before(calm, op, device.name)
         new = device.sum
-        # One interval of the time before nearly as slow: then it is nothing new.
+        # Not new if one earlier interval was nearly as slow.
         is_new = worst_us * limits["worst_min"] <= (new.latency_us or 0.0)
         if not is_new or not _is_slower(old, new, limits):
             continue
@@ -106,7 +106,7 @@ def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
 
 
 def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum, float]:
-    """One device before, from its rows, which a window keeps longest; and its slowest interval."""
+    """A device's sum and slowest interval (us), from its rows, which the window keeps longest."""
     count = size = time_us = worst_us = 0.0
     for snapshot in snapshots:
         rows = (row for row in rows_of(snapshot, "block", "device") if row.key[0] == device)
@@ -125,7 +125,7 @@ def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum,
 
 
 def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
-    """The same sizes, no more in flight than the longer times make of it, and much slower."""
+    """Whether size and depth or rate are the same, and the latency is much longer."""
     if (new.latency_us or 0.0) < limits["remote_ratio_min"] * (old.latency_us or 0.0):
         return False
     same_size = 0.8 <= new.avg_bytes / old.avg_bytes <= 1.25 if old.avg_bytes else False
@@ -135,7 +135,7 @@ def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
 
 
 def _requests(snapshot: Snapshot) -> dict[_Key, float]:
-    """Requests that each process submitted, a second."""
+    """Requests per second, by process."""
     return {
         row.key: number(row, "reads_per_s") + number(row, "writes_per_s")
         for row in rows_of(snapshot, "block", "process")
@@ -143,7 +143,7 @@ def _requests(snapshot: Snapshot) -> dict[_Key, float]:
 
 
 def _rivals(recent: Stretch, limits: Limits) -> _Rivals | None:
-    """Who takes a share now and was not there before, while those who were there get less."""
+    """Programs that are new and have a large share, if the earlier user now gets less."""
     everything = recent.window.recent(SPAN_S - 5)
     rates = everything.each(_requests)
     now = _means(recent, rates[-len(recent) :])
@@ -162,7 +162,7 @@ def _rivals(recent: Stretch, limits: Limits) -> _Rivals | None:
     if not shares or not old:
         return None
     victim = max(old, key=lambda key: old[key])
-    # Who has ended has nobody to share with.
+    # A program that has ended does not share.
     if not 0 < now.get(victim, 0.0) <= (1 - limits["drop_min_pct"] / 100) * old[victim]:
         return None
     return _Rivals(shares, recent, [s for s, _ in calm], victim)
@@ -178,7 +178,7 @@ def _means(snapshots: Sequence[Snapshot], rates: Sequence[dict[_Key, float]]) ->
 
 
 def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
-    """A process' reads and writes a second, and how long they took; "" of none."""
+    """A process' reads and writes per second, and their mean time; "" if it had none."""
     count = time_us = 0.0
     for snapshot in snapshots:
         for row in rows_of(snapshot, "syscall", "process"):
@@ -196,25 +196,25 @@ def _verdict(op: str, device: str, old: OpSum, new: OpSum, rivals: _Rivals | Non
     old_us, new_us = old.latency_us or 1.0, new.latency_us or 0.0
     was, now = duration(old_us), duration(new_us)
     longer = f"A {op} of {device} takes {now} instead of {was}, {times(new_us / old_us)} times as "
-    text = f"{op}s of {device} by all programs: before {was} at {per_s(old.ops_per_s)} a second, "
+    text = f"{op}s of {device} by all programs: {was} before at {per_s(old.ops_per_s)} a second, "
     text += f"now {now} at {per_s(new.ops_per_s)}"
     evidence = [Evidence(text, "latency_us", new_us, old_us, "probe of the block layer")]
     if rivals is None:
-        cause = f"{longer}long, under the same load: somebody outside this machine uses it, too."
-        advice = "Nobody here does more: ask who else is on the same array, disk or hypervisor."
+        cause = f"{longer}long, under the same load: someone outside this machine uses it too."
+        advice = "No program here does more: ask who else uses the same array, disk or hypervisor."
     else:
         who = ", ".join(f"{name} ({percent(share)})" for name, share in rivals.shares)
-        cause = f"{longer}long, since {who} uses it, too."
+        cause = f"{longer}long, because {who} now uses it too."
         before, before_us = _calls(rivals.calm, rivals.victim)
         calls, calls_us = _calls(rivals.recent, rivals.victim)
         if before and calls:
             name = program(rivals.victim, "another program")
             cause = f"{name} makes {calls} calls a second ({calls_us} each) instead of {before} "
-            cause += f"({before_us} each), since {who} uses {device}, too."
+            cause += f"({before_us} each), because {who} now uses {device} too."
         for name, share in rivals.shares:
-            text = f"{name} makes {percent(share)} of the requests and made almost none before"
+            text = f"{name} makes {percent(share)} of the requests, and made almost none before"
             evidence.append(Evidence(text, "reads_per_s", share * 100))
-        advice = "Measure again without the other program, or at representative load."
+        advice = "Measure again without the other program, or with a representative load."
     return Verdict(
         subject=f"{op}s {device}",
         confidence="high" if rivals is not None else "low",

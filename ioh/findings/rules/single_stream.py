@@ -1,4 +1,4 @@
-"""One operation at a time: the rate is one over the latency, whatever the disk could do."""
+"""One operation at a time: the rate is limited to 1 / latency, whatever the disk can do."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NAMES = {
 
 
 @Rule(
-    title="One at a time",
+    title="One I/O at a time",
     layer="syscall",
-    watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
-    "are in flight on average (rate times mean time), and whether it is always exactly one.",
+    watches="Direct and synchronous calls, and buffered reads of data that is not in memory: how "
+    "many are in flight on average (rate times mean time), and whether it is always exactly one.",
     sources="The probe of calls.",
     blind="Reads of metadata (find, du), which ioh does not follow, and page faults, which are "
-    "no calls. One thread among others that do I/O: the named process is the busiest.",
-    false_alarm="A program that needs each answer before its next request has no choice: only "
-    "latency counts then.",
-    wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
+    "not calls. One thread among others that do I/O: the named process is the busiest.",
+    false_alarm="A program that needs each result before its next request has no choice: then "
+    "only latency counts.",
+    wrong_if="aqu-sz of the disk is well above 1 at that time, or a second thread adds nothing",
     check="iostat -x 1 5",
     thresholds={
         "depth_min": (
             0.9,
-            "always one: below, the program is idle in between; above 2 less this, there are more",
+            "below this, the program is sometimes idle; above 2 minus this, more are in flight",
         ),
         "uncached_min_pct": (50.0, "of buffered reads; the others come from memory"),
-        "latency_min_us": (200, "faster storage keeps one thread busy by itself"),
+        "latency_min_us": (200, "faster storage keeps a single thread busy"),
         "ops_min_per_s": (50, "smaller loads are ignored"),
-        "starved_min_pct": (90.0, "above, a program may wait for a CPU, not for storage"),
+        "starved_min_pct": (90.0, "above this, a program may wait for a CPU, not for storage"),
     },
     probed=("syscall",),
     yields_to=("holes", "io_limit", "maintenance"),
@@ -44,7 +44,7 @@ _NAMES = {
     recent_s=7.0,
 )
 def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
-    """Calls that wait for storage, of which there is always exactly one under way."""
+    """Check for calls that wait for storage, with always exactly one in flight."""
     least = limits["depth_min"]
     for op, name in _NAMES.items():
         total = sum_op(recent, "syscall", op)
@@ -60,14 +60,14 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
         who = program(top.key, "one thread") if top is not None else "one thread"
         waits_us = _storage_us(recent, op, total)
         cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)
-        why, command = "not the most that the storage can do.", ""
-        advice = "For more throughput have several in flight: threads, io_uring or a larger "
-        advice += "I/O. For a benchmark of throughput raise numjobs or iodepth."
+        why, command = ", which is not the storage's maximum.", ""
+        advice = "For more throughput, keep several in flight (threads, io_uring) or use larger "
+        advice += "I/O. In a throughput benchmark, raise numjobs or iodepth."
         is_starved = cpu_pct >= limits["starved_min_pct"]
         if is_starved and waits_us is not None and waits_us < total.latency_us / 2:
-            why = f"of which the storage takes {duration(waits_us)}: the CPUs are "
-            why += f"{percent(cpu_pct / 100)} busy, and it waits for one."
-            advice = "Give it a CPU first: see which programs take them, and their priority."
+            why = f". The storage takes only {duration(waits_us)} of that: the CPUs are "
+            why += f"{percent(cpu_pct / 100)} busy, and the program waits for one."
+            advice = "Give it a CPU first: check which programs use the CPUs, and their priority."
             command = "top -b -n 1 | head -20; cat /proc/pressure/cpu"
         pace = f"{per_s(total.ops_per_s)} a second"
         text = f"{times(total.depth)} in flight on average ({pace} of {duration(total.latency_us)})"
@@ -76,8 +76,8 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
             subject=op,
             severity="info",
             confidence="high",
-            cause=f"{who} has one {name} in flight at a time: {pace} is "
-            f"1 / {duration(total.latency_us)}, {why}",
+            cause=f"{who} has only one {name} in flight at a time: {pace} is "
+            f"1 / {duration(total.latency_us)}{why}",
             evidence=(Evidence(text, "avg_inflight", total.depth, 1.0, source),),
             advice=advice,
             command=command,
@@ -85,7 +85,7 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
-    """What the requests of a call take, one after another; None where no disk had any."""
+    """Time of a call's requests, one after another; None if no disk had any."""
     kind = op.partition("_")[0]
     below = sum_op(recent, "block", kind).latency_us
     requests = increase(recent, "syscall", f"{kind}_lower_ops")
@@ -99,9 +99,9 @@ def _reach_storage(recent: Stretch, limits: Limits) -> bool:
 
 
 def _is_alone(recent: Stretch, op: str) -> bool:
-    """Whether each look found at most one under way, most of them one, and no other op at all.
+    """Whether each sample has at most one in flight, most have one, and no other op is in flight.
 
-    A mean of one alone may be the chance of many that come and go.
+    A mean of one could also be an average over many and none.
     """
     looks = [
         {name: layer.ops[name].inflight or 0 for name in layer.spec.ops if name in layer.ops}

@@ -1,4 +1,4 @@
-"""Statements of a database that are slow: reads of its files, checkpoints, locks."""
+"""Slow database statements: cache misses, checkpoints, locks."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ioh.model.snapshot import Snapshot
 
 
 @Rule(
-    title="The server's cache misses",
+    title="Database cache misses",
     layer="db",
-    watches="Reads of data pages for each statement, now and in the minute before.",
+    watches="Data pages read per statement, now and in the minute before.",
     sources="The database's own probe points.",
-    blind="What the server's cache holds; a storm that had begun before ioh did.",
-    false_alarm="Reports and backups that read what nobody else does.",
-    wrong_if="the server's own statistics (blks_hit beside blks_read) are as before",
+    blind="The contents of the server's cache; misses that began before ioh started.",
+    false_alarm="Reports and backups, which read data that is not in use otherwise.",
+    wrong_if="the server's own statistics (blks_hit and blks_read) have not changed",
     check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "smaller loads are ignored"),
-        "reads_min": (0.5, "pages for a statement; fewer are everyday misses"),
-        "ratio_min": (4.0, "times as many as before: the mix of statements changes, too"),
-        "share_min": (0.3, "of the statements' time; less is not felt"),
-        "cached_max_us": (50, "for one read; the kernel's page cache has them then"),
+        "reads_min": (0.5, "pages per statement; fewer are normal misses"),
+        "ratio_min": (4.0, "times as many as before, because the mix of statements also varies"),
+        "share_min": (0.3, "of the statements' time; less is not noticeable"),
+        "cached_max_us": (50, "per read; faster reads come from the kernel's page cache"),
     },
     probed=("db",),
     hold_s=2.0,
@@ -33,7 +33,7 @@ from ioh.model.snapshot import Snapshot
     recent_s=RECENT_S,
 )
 def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server's reads for a statement now, beside the mean of the time before."""
+    """Compare each server's reads per statement now with the mean before."""
     before = recent.window.recent(2 * RECENT_S).before
     if duration_s(before) < CALM_S:
         return
@@ -49,20 +49,20 @@ def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
         if load < limits["statements_min_per_s"] or share < limits["share_min"] or each < least:
             continue
         spent = f"{percent(share)} of the statements' time"
-        fetched = f"{times(each)} reads for a statement"
+        fetched = f"{times(each)} reads per statement"
         yield Verdict(
             subject=server,
             severity="info" if reads.mean_us < limits["cached_max_us"] else "warning",
-            cause=f"{server}: a statement reads {times(each)} pages that the server's cache does "
-            f"not hold, {times(usual)} before: {duration(reads.mean_us)} each, {spent}, "
-            f"{per_s(reads.count / now.seconds)} a second.",
+            cause=f"{server}: a statement reads {times(each)} pages that are not in the server's "
+            f"cache, {times(usual)} before: {per_s(reads.count / now.seconds)} reads a second, "
+            f"{duration(reads.mean_us)} each, {spent}.",
             evidence=(
                 Evidence(fetched, "reads_per_statement", each, least, PROBE),
                 Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
-            advice="Look for what began: a statement that reads a whole table (ioh --pg names it), "
-            "a plan that changed, a restart after which the cache is cold (pg_prewarm fills it). "
-            "Where it lasts, the data in use have outgrown shared_buffers.",
+            advice="Find what has changed: a statement that reads a whole table (ioh --pg shows "
+            "it), a changed plan, a restart with a cold cache (pg_prewarm fills it). If it lasts, "
+            "the working set has outgrown shared_buffers.",
             command=SHOW,
         )
 
@@ -77,16 +77,16 @@ def _reads_of_one(waits: Waits) -> float:
     layer="db",
     watches="The time of statements while the checkpointer writes pages, and while it does not.",
     sources="The database's own probe points, by session.",
-    blind="Its syncs at the end, when it writes no more; a checkpoint that was under way already "
-    "when ioh began.",
+    blind="The syncs at the end of a checkpoint, when it no longer writes; a checkpoint that was "
+    "already running when ioh started.",
     false_alarm="Another load that began with the checkpoint.",
     wrong_if="statements are as slow when the checkpoint is over",
     check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "without it; smaller loads are ignored"),
         "writes_min_per_s": (100, "pages; a spread checkpoint of 30 MB writes fewer"),
-        "ratio_min": (2.0, "statements differ by less from minute to minute"),
-        "added_min_ms": (1.0, "nobody feels less"),
+        "ratio_min": (2.0, "statement times vary by less from minute to minute"),
+        "added_min_ms": (1.0, "less is not noticeable"),
     },
     probed=("db",),
     hold_s=2.0,
@@ -95,9 +95,9 @@ def _reads_of_one(waits: Waits) -> float:
     recent_s=RECENT_S,
 )
 def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server's statements while its checkpointer writes, beside those when it did not."""
+    """Compare each server's statements while its checkpointer writes with the time before."""
     for server, now in waits_by_server(recent, "statement").items():
-        # On average: where the disk cannot follow, it writes nothing for seconds.
+        # A mean, because with a slow disk the checkpointer may write nothing for seconds.
         pages = sum(_written_per_s(s, server) * seconds_of(s, "db") for s in recent)
         pages /= recent.seconds
         if pages < limits["writes_min_per_s"]:
@@ -116,19 +116,19 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
         if now.per_s * limits["ratio_min"] < before.per_s:
             fewer = f"; {per_s(now.per_s)} a second instead of {per_s(before.per_s)}"
         longer = f"{times(ratio)} times as long as without a checkpoint"
-        written = f"{per_s(pages)} pages a second are written by the checkpointer"
+        written = f"the checkpointer writes {per_s(pages)} pages a second"
         yield Verdict(
             subject=server,
             confidence="high" if ratio >= 2 * limits["ratio_min"] else "medium",
             cause=f"{server}: statements take {duration(now.mean_us)} while a checkpoint writes "
-            f"{per_s(pages)} pages a second, {duration(before.mean_us)} without it{fewer}.",
+            f"{per_s(pages)} pages a second, and {duration(before.mean_us)} without it{fewer}.",
             evidence=(
                 Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
                 Evidence(written, "data_writes_per_s", pages, limits["writes_min_per_s"], PROBE),
             ),
-            advice="Spread checkpoints: a larger max_wal_size, checkpoint_timeout of 15 min or "
-            "more, checkpoint_completion_target = 0.9. Those that somebody asks for (CHECKPOINT, "
-            "the start of a backup) write as fast as they can.",
+            advice="Spread checkpoints: raise max_wal_size, set checkpoint_timeout to 15 min or "
+            "more, and checkpoint_completion_target = 0.9. Requested checkpoints (CHECKPOINT, "
+            "the start of a backup) always write at full speed.",
             command=SHOW,
         )
 
@@ -143,23 +143,23 @@ def _written_per_s(snapshot: Snapshot, server: str) -> float:
 
 
 @Rule(
-    title="Sessions wait for each other",
+    title="Sessions wait for locks",
     layer="db",
-    watches="The time of statements, and how much of it their threads waited for locks.",
+    watches="The time of statements, and how much of it their threads wait for locks.",
     sources="The database's own probe points.",
-    blind="Which lock it is, and who holds it; light-weight locks without --db-all.",
-    false_alarm="A queue that is built on row locks waits by design.",
-    wrong_if="with fewer sessions the throughput falls as much as their number",
+    blind="Which lock it is, and who holds it; lightweight locks without --db-all.",
+    false_alarm="A job queue built on row locks waits by design.",
+    wrong_if="with fewer sessions, the throughput drops in proportion to their number",
     check=SHOW,
     thresholds={
-        "share_min": (0.5, "of the statements' time: nothing else has as much"),
-        "waiting_min": (1.0, "sessions at a time; fewer hold up nobody for long"),
+        "share_min": (0.5, "of the statements' time: nothing else takes as much"),
+        "waiting_min": (1.0, "sessions at a time; with fewer, the waits are short"),
     },
     probed=("db",),
     hold_s=4.0,
 )
 def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server whose statements' time is mostly waits for locks."""
+    """Check each server: do statements spend most of their time waiting for locks?"""
     for server, statements in waits_by_server(recent, "statement").items():
         locks = statements.of("lock_wait", "lwlock_wait")
         io = statements.of("log_sync", "log_write", "data_read", "data_write")
@@ -174,14 +174,14 @@ def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
             subject=server,
             confidence="high",
             cause=f"{server}: statements spend {percent(share)} of their time waiting for locks "
-            f"that other sessions hold, {duration(locks.mean_us)} each; reads, writes "
-            f"and syncs are {percent(io.spent_ns / statements.whole_ns)}. Faster storage will not "
-            "help.",
+            f"held by other sessions, {duration(locks.mean_us)} each; reads, writes and syncs take "
+            f"{percent(io.spent_ns / statements.whole_ns)}. Faster storage will not help.",
             evidence=(
                 Evidence(several, "avg_inflight", waiting, limits["waiting_min"], PROBE),
                 Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
-            advice="Find who holds the lock (pg_blocking_pids(), or ioh --pg for who waits): a "
-            "row that all update, a transaction left open, DDL behind a long read.",
+            advice="Find the session that holds the lock (pg_blocking_pids(); ioh --pg shows who "
+            "waits): a row that all sessions update, an idle open transaction, DDL behind a long "
+            "read.",
             command=SHOW,
         )

@@ -1,4 +1,4 @@
-"""Synchronous writes, fsyncs and COMMITs that set the pace."""
+"""Synchronous writes, fsyncs and COMMITs that limit the speed."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from ioh.model.hist import LatencyHist
 @Rule(
     title="Synchronous writes",
     layer="syscall",
-    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
-    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
+    watches="fsyncs and O_SYNC writes that programs wait for, and how much data each makes "
+    "durable; how long other programs' reads take during thousands of fsyncs; COMMITs compared "
+    "with WRITEs.",
     sources="The probes of calls, of the block layer and of the NFS client.",
     blind="Which transaction an fsync belongs to.",
-    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
-    "that is its limit all the same.",
-    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
-    "one waits",
+    false_alarm="A database log must be written this way. Still, slow fsyncs of few bytes are its "
+    "limit.",
+    wrong_if="there are few flushes and small writes (f/s, wareq-sz), or a thread other than the "
+    "named one waits",
     check="iostat -x 1 5",
     thresholds={
         "syncs_min_per_s": (20, "smaller loads are ignored"),
-        "latency_min_ms": (2.0, "a protected cache answers in less"),
+        "latency_min_ms": (2.0, "a sync to a protected cache takes less"),
         "slow_min_ms": (
             20.0,
             (
-                "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; "
-                "below, a database waits as it must"
+                "then a warning: two rotations of a 7,200 rpm disk, for data and journal, take "
+                "less; shorter waits are normal for a database"
             ),
         ),
-        "waiting_min": (0.5, "somebody waits half of the time, or more"),
-        "bytes_max": (65536, "with more in each, the disk's speed counts again"),
-        "storm_min_per_s": (1000, "fast disks answer hundreds without harm to others"),
+        "waiting_min": (0.5, "a thread waits half of the time, or more"),
+        "bytes_max": (65536, "with more bytes each, the disk's throughput matters again"),
+        "storm_min_per_s": (1000, "fast disks serve hundreds without harm to other programs"),
         "storm_share_min": (0.8, "of the disks' requests are writes and flushes"),
-        "storm_tail_min": (10.0, "times the median: reads are held up now and then"),
-        "storm_own_max": (0.2, "of the reads are its own: others have most"),
+        "storm_tail_min": (10.0, "times the median: some reads are delayed"),
+        "storm_own_max": (0.2, "of the reads are its own; most are other programs'"),
         "commits_min_per_s": (20, "smaller loads are ignored"),
-        "writes_per_commit_max": (2.0, "a flush of a file commits many WRITEs at once"),
+        "writes_per_commit_max": (2.0, "flushing a file commits many WRITEs at once"),
     },
     probed=("syscall",),
     hold_s=4.0,
 )
 def sync_writes(recent: Stretch, limits: Limits) -> Verdicts:
-    """Calls that wait for the disk, and COMMITs of NFS."""
+    """Check calls that wait for the disk, reads during fsyncs, and COMMITs of NFS."""
     yield from _calls(recent, limits)
     yield from _storm(recent, limits)
     yield from _commits(recent, limits)
@@ -61,7 +62,7 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     a_second = count / sync.seconds
     if a_second < limits["syncs_min_per_s"] or not written.count:
         return
-    # What each wait makes durable; a group commit of a database has much in each.
+    # Bytes that each wait makes durable; a database's group commit has many.
     each_bytes = written.bytes / count
     waited_s = synced.count * (synced.latency_us or 0) + sync.count * (sync.latency_us or 0)
     waited_s /= 1e6
@@ -78,28 +79,28 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
         subject="calls",
         severity="warning" if mean_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
-        cause=f"{_busiest(recent, time)} waits for {per_s(a_second)} {what} a second of "
-        f"{duration(mean_us)}, {percent(min(1.0, waiting))} of the time, and each makes only "
+        cause=f"{_busiest(recent, time)} waits {percent(min(1.0, waiting))} of the time for "
+        f"{per_s(a_second)} {what} a second of {duration(mean_us)} each, and each makes only "
         f"{size(each_bytes)} durable.",
         evidence=(
             Evidence(threads, "avg_inflight", waiting, limits["waiting_min"], "probe of calls"),
             Evidence(f"{size(each_bytes)} written for each", "", each_bytes, limits["bytes_max"]),
         ),
-        advice="Write more for each fsync (group commits), or give the log a device with a "
+        advice="Write more data per fsync (group commits), or give the log a device with a "
         "protected write cache.",
         command="ioh text -d topfile",
     )
 
 
 def _storm(recent: Stretch, limits: Limits) -> Verdicts:
-    """Many fsyncs, each soon done, and what they cost those who read from the same disks."""
+    """Check whether many short fsyncs delay other programs' reads of the same disks."""
     sync = sum_op(recent, "syscall", "fsync")
     written = sum_op(recent, "syscall", "write")
     if not sync.count or sync.ops_per_s < limits["storm_min_per_s"]:
         return
     if (
         written.bytes / sync.count > limits["bytes_max"]
-        or (sync.latency_us or 0.0) >= limits["latency_min_ms"] * 1e3  # _calls() says it
+        or (sync.latency_us or 0.0) >= limits["latency_min_ms"] * 1e3  # _calls() reports these
     ):
         return
     reads, writes, flushes = (sum_op(recent, "block", op) for op in ("read", "write", "flush"))
@@ -120,24 +121,24 @@ def _storm(recent: Stretch, limits: Limits) -> Verdicts:
         severity="info",
         cause=f"{who} makes {per_s(sync.ops_per_s)} fsyncs a second: {per_s(writes.ops_per_s)} "
         f"writes and {per_s(flushes.ops_per_s)} flushes, {percent(share)} of the disks' requests. "
-        f"Other programs' reads wait among them: 1 in 100 takes more than {duration(p99_us)}.",
+        f"Other programs' reads wait behind them: 1 in 100 takes more than {duration(p99_us)}.",
         evidence=(
             Evidence(text, "p99_us", p99_us, slow_us, "probe of the block layer"),
-            Evidence(f"{times(own / sync.count)} requests for each fsync", "ops_per_s"),
+            Evidence(f"{times(own / sync.count)} requests per fsync", "ops_per_s"),
         ),
-        advice="Give the log a disk of its own, or write more for each fsync (group commits).",
+        advice="Give the log a separate disk, or write more data per fsync (group commits).",
         command="ioh text -d top,histsz",
     )
 
 
 def _reads_of(who: str, recent: Stretch) -> float:
-    """Disk reads that processes of that name submitted themselves."""
+    """Disk reads submitted by processes of that name."""
     by_name = sum_rows(recent, "block", "process", ("reads_per_s",), itemgetter(1))
     return sum(by_name[name] for name in by_name if who.startswith((f"{name}[", f"{name} ")))
 
 
 def _busiest(recent: Stretch, time: str) -> str:
-    """Who spends most of that time; a program that writes most need not be who waits."""
+    """The program that spends most of the time in column ``time``, as text."""
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
     by_name: dict[str, float] = defaultdict(float)
     for (_, name), spent in by_process.items():
@@ -162,11 +163,11 @@ def _commits(recent: Stretch, limits: Limits) -> Verdicts:
         subject="COMMIT",
         layer="nfs_client",
         confidence="high",
-        cause=f"{per_s(commit.ops_per_s)} COMMITs a second, one for {times(each)} WRITEs of "
-        f"{size(write.avg_bytes)}, {duration(commit.latency_us or 0)} each: the server must write "
-        "to disk each time.",
+        cause=f"There are {per_s(commit.ops_per_s)} COMMITs a second, one per {times(each)} WRITEs "
+        f"of {size(write.avg_bytes)}. Each takes {duration(commit.latency_us or 0)}, because the "
+        "server must write to disk.",
         evidence=(Evidence(text, "", each, most, "probe of the NFS client"),),
-        advice="Fewer fsyncs and closes, or larger files; a server whose export is on a protected "
-        "write cache answers at once.",
+        advice="Use fewer fsyncs and closes, or larger files, or give the server's export a "
+        "protected write cache.",
         command="ioh text -d topfile",
     )

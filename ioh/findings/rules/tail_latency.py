@@ -1,4 +1,4 @@
-"""Most operations are fast, some are very slow: the mean hides it."""
+"""Most operations are fast, a few are very slow, and the mean hides it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import OpStats
 
 SPAN_S = 5.0
-# Reads of devices and servers; writes that somebody waits for.  Write-back may take its time.
+# Reads of devices and servers, and writes that programs wait for; not write-back.
 _WATCHED = (
     ("block", "read"),
     ("nfs_client", "read"),
@@ -27,22 +27,22 @@ _NAMES = {"write_sync": "synchronous write"}
 @Rule(
     title="Long tail",
     layer="block",
-    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
-    "waits for.",
+    watches="The 99th percentile compared with the median, for reads and for writes that programs "
+    "wait for.",
     sources="The probes' histograms over 5 s.",
     blind="Application reads: page cache and disk together always have a long tail.",
     false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
-    wrong_if="no second of r_await or w_await stands out from the others",
+    wrong_if="r_await and w_await are about the same in every second",
     check="iostat -x 1 20",
     thresholds={
         "ratio_min": (20.0, "healthy disks and servers stay below ten"),
         "p99_min_ms": (50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"),
-        "ops_min": (1000, "with fewer, the 99th percentile rests on a handful"),
+        "ops_min": (1000, "with fewer, the 99th percentile depends on a handful of operations"),
     },
     hold_s=4.0,
 )
 def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each of these ops over the last seconds together."""
+    """Check each of these ops over the span."""
     for layer, op in _WATCHED:
         total = sum_op(recent, layer, op)
         stats = [stats for _, stats in total.found]
@@ -57,13 +57,13 @@ def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
         least = limits["ratio_min"] * p50
         if p99 < limits["p99_min_ms"] * 1e3 or p99 < least:
             continue
-        # In most of the intervals, not in one: a single stall is no tail.
+        # Most intervals must have slow ones: a single stall is not a tail.
         slow = sum(1 for s in stats if s.max_us is not None and s.max_us >= p99 * 0.9)
         if slow * 2 < len(recent):
             continue
         worst = max(stats, key=lambda s: s.max_us or 0.0)
         text = f"p50 {duration(p50)}, p99 {duration(p99)} of {total.count:,} operations"
-        slowest = f"slowest {duration(worst.max_us or 0)}, of {size(worst.max_bytes or 0)}"
+        slowest = f"slowest {duration(worst.max_us or 0)}, with {size(worst.max_bytes or 0)}"
         a_second = per_s(total.count / tail_latency.recent_s)
         yield Verdict(
             subject=f"{layer} {op}",
@@ -77,14 +77,14 @@ def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
                 Evidence(slowest, "max_us", worst.max_us),
                 Evidence(f"{a_second} operations a second", "ops_per_s"),
             ),
-            advice="Look at latency by size and at the devices apart: large I/O among small, one "
-            "slow disk of several, write-back that reads must wait for, or a limit that holds some "
-            "back (see device_limit).",
+            advice="Check latency by size and by device. Usual causes: large I/O among small, one "
+            "slow disk of several, write-back that delays reads, or a limit that delays some "
+            "requests (see device_limit).",
             command="ioh text -d histsz,parts",
         )
 
 
 def _are_all_fast(stats: Sequence[OpStats], limit_us: float) -> bool:
-    """Whether even the slowest operations rule out such a p99, which is up to 6.25 % too large."""
+    """Whether the slowest ones rule out a p99 at the limit; a p99 is up to 6.25 % too large."""
     slowest_us = [s.max_us for s in stats if s.count]
     return all(us is not None and us * 1.07 < limit_us for us in slowest_us)

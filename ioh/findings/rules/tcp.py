@@ -1,4 +1,4 @@
-"""TCP: what is full, what gets lost, and who does not answer."""
+"""TCP: full links and queues, packet loss, peers that do not answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ioh.findings.window import Stretch, busiest, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
-_FULL = "The link is the limit: a faster one, a second one, or less traffic on it."
+_FULL = "The link is the limit: use a faster one, add a second one, or send less traffic over it."
 _SHAPED = "The shaper is the limit, not the link: raise its rate, or send less."
 # Metric of the tcp layer, threshold, what it is, what to do, the command.
 _DROPS = (
@@ -19,7 +19,7 @@ _DROPS = (
         "listen_overflows",
         "overflows_min_per_s",
         "connections are refused because a program's accept queue is full",
-        "Let the program accept faster, or give it a longer queue (its listen() and somaxconn).",
+        "Make the program accept faster, or make its queue longer (listen() and somaxconn).",
         "ss -ltn; sysctl net.core.somaxconn",
     ),
     (
@@ -33,7 +33,7 @@ _DROPS = (
         "in_discards",
         "drops_min_per_s",
         "IP packets are dropped on arrival for lack of memory",
-        "Give the network buffers more memory.",
+        "Give the network more buffer memory.",
         "nstat -az IpInDiscards; sysctl net.core.rmem_max",
     ),
 )
@@ -46,24 +46,24 @@ _DROPS = (
     "connections limited by their receiver's window.",
     sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
     "/proc/net/snmp and netstat, TCP_INFO.",
-    blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
-    "root (htb, a cloud's own). Fibre Channel.",
-    false_alarm="A pipe to a slow program is limited by its window on purpose.",
-    wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
+    blind="Links whose speed is not known: virtual links, loopback. Shapers other than a tbf at "
+    "the root (htb, a cloud's own). Fibre Channel.",
+    false_alarm="A connection to a program that is slow on purpose is limited by its window.",
+    wrong_if="the counters of overflows and drops do not grow, and no connection is rwnd_limited "
     "or sndbuf_limited",
     check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
     thresholds={
         "link_min_pct": (90.0, "payload never gets more than 95 % of a link"),
-        "overflows_min_per_s": (1.0, "each one is a connection refused, or delayed by a second"),
+        "overflows_min_per_s": (1.0, "each is a refused connection, or one delayed by a second"),
         "drops_min_per_s": (10.0, "each costs a retransmission"),
-        "busy_min_pct": (90.0, "the connection always has data to send"),
-        "window_min_pct": (50.0, "and may not send it for most of the time"),
+        "busy_min_pct": (90.0, "the connection nearly always has data to send"),
+        "window_min_pct": (50.0, "and the peer's window blocks it most of the time"),
         "window_bytes_min_per_s": (1e6, "slower connections are limited by their program"),
     },
     needs=("tcp",),
 )
 def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
-    """Interfaces, drops, and connections that wait for their peer's window."""
+    """Check interfaces, drops, and connections that wait for their peer's window."""
     for row in rows_of(recent[-1], "tcp", "interface"):
         yield from _link(recent, row, "in", limits)
         yield from _link(recent, row, "out", limits)
@@ -74,7 +74,7 @@ def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
 def _link(recent: Stretch, row: TableRow, way: str, limits: Limits) -> Verdicts:
     name, metric = row.key[0], f"{way}_used_pct"
     if number(row, metric) < limits["link_min_pct"]:
-        return  # as most often, and found out soon
+        return  # the usual case, decided early
     used = [
         number(found, metric)
         for snapshot in recent
@@ -88,15 +88,15 @@ def _link(recent: Stretch, row: TableRow, way: str, limits: Limits) -> Verdicts:
     device = shlex.quote(name)
     advice, command = _FULL, f"ip -s link show {device}; ethtool {device}"
     if way == "out" and shaped is not None and (not speed or shaped < speed):
-        whose, source = f"the {_bits(shaped)} that tc (tbf) lets out", "RTM_GETQDISC"
+        whose, source = f"the {_bits(shaped)} that tc (tbf) allows", "RTM_GETQDISC"
         advice, command = _SHAPED, f"tc -s qdisc show dev {device}"
     text = f"at least {percent(min(used) / 100)} in each of the last {len(used)} intervals"
     source = f"/proc/net/dev, {source}"
     yield Verdict(
         subject=f"{name} {way}",
         confidence="high",
-        cause=f"Interface {name} is full {way}wards: {rate(number(row, f'{way}_bytes_per_s'))} is "
-        f"{percent(used[-1] / 100)} of {whose}.",
+        cause=f"Interface {name} is full ({'inbound' if way == 'in' else 'outbound'}): "
+        f"{rate(number(row, f'{way}_bytes_per_s'))} is {percent(used[-1] / 100)} of {whose}.",
         evidence=(Evidence(text, metric, min(used), limits["link_min_pct"], source),),
         advice=advice,
         command=command,
@@ -119,7 +119,7 @@ def _drops(recent: Stretch, limits: Limits) -> Verdicts:
         yield Verdict(
             subject=metric,
             confidence="high",
-            cause=f"{per_s(a_second)} {what}, each second.",
+            cause=f"{per_s(a_second)} {what}, every second.",
             evidence=(Evidence(text, f"{metric}_per_s", a_second, least, source),),
             advice=advice,
             command=command,
@@ -132,7 +132,7 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
         for row in rows_of(recent[-1], "tcp", "connection")
         if number(row, "rwnd_limited_pct") >= limits["window_min_pct"]
     ]
-    if not held_up:  # as most often, and found out soon
+    if not held_up:  # the usual case, decided early
         return
     by_key = [{row.key: row for row in rows_of(s, "tcp", "connection")} for s in recent]
     for key in (row.key for row in held_up):
@@ -145,7 +145,7 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
             continue
         if busy < limits["busy_min_pct"] or held < limits["window_min_pct"]:
             continue
-        text = f"limited by the peer's window {percent(held / 100)} of the time it had data"
+        text = f"limited by the peer's window {percent(held / 100)} of the time it has data to send"
         yield Verdict(
             subject=" ".join(key),
             cause=f"The receiver {key[1]} blocks {key[0]} for at least "
@@ -168,11 +168,12 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
 @Rule(
     title="TCP peer does not answer",
     layer="tcp",
-    watches="Connections whose data is sent again while nothing new moves in either direction.",
-    sources="sock_diag: unacknowledged segments, bytes and repeats of each connection.",
-    blind="A peer that is dark while nothing is sent to it. Handshakes without an answer.",
-    false_alarm="A link that is away for some seconds (Wi-Fi, a failover): it ends with the gap.",
-    wrong_if="backoff and unacked of the connection are gone, and lastrcv is short",
+    watches="Connections whose data is retransmitted while nothing new moves in either direction.",
+    sources="sock_diag: unacknowledged segments, bytes and retransmissions of each connection.",
+    blind="A peer that is down while nothing is sent to it. Handshakes without an answer.",
+    false_alarm="A link that is down for some seconds (Wi-Fi, a failover): the finding ends with "
+    "the outage.",
+    wrong_if="the connection has no backoff and no unacked any more, and a short lastrcv",
     check="ss -tio",
     thresholds={
         "again_min": (2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),
@@ -183,29 +184,29 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
     may_be_short=True,
 )
 def tcp_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each connection with data under way that was sent again, and no byte in either direction."""
-    # A connection that moves nothing in a second, not even a repeat, has no row for it.
+    """Check each connection with retransmitted data and no new byte in either direction."""
+    # A connection without any traffic in a second, not even a retransmission, has no row for it.
     latest = {row.key: row for s in recent for row in rows_of(s, "tcp", "connection")}
     for key, count in _again(recent).items():
         waiting, least = number(latest[key], "unacked"), limits["again_min"]
         if count < least or not waiting:
             continue
-        text = f"{count} segments sent again since the last new one, none received"
+        text = f"{count} segments retransmitted since the last new one, none received"
         yield Verdict(
             subject=f"{key[0]} {key[1]}",
             severity="critical",
             confidence="high",
-            cause=f"{key[1]} does not answer: {waiting:,.0f} segments wait for their "
-            f"acknowledgement, {count} were sent again, and nothing comes back.",
+            cause=f"{key[1]} does not answer: {waiting:,.0f} segments are unacknowledged, {count} "
+            "were retransmitted, and nothing comes back.",
             evidence=(Evidence(text, "retrans_segs_per_s", count, least, "sock_diag"),),
-            advice="See whether the host is up and the way there: a host that has crashed, a link "
-            "that is down, a firewall that forgot the connection.",
+            advice="Check the host and the path to it: the host may have crashed, a link may be "
+            "down, a firewall may have dropped the connection's state.",
             command="ss -tion",
         )
 
 
 def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
-    """Segments sent again since something new moved, by connections where nothing does now."""
+    """Retransmitted segments since the last new data, by connection without new data now."""
     sums: dict[tuple[str, ...], float] = {}
     moved: set[tuple[str, ...]] = set()
     now = len(recent.window.recent(1.0))
@@ -216,7 +217,7 @@ def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
                 continue
             if row.values.get("in_bytes_per_s") or row.values.get("out_bytes_per_s"):
                 just_moved.add(row.key)
-            # A handshake has no payload to repeat: that is a server that does not accept.
+            # Only payload: a repeated handshake is a server that does not accept.
             if row.values.get("retrans_bytes_per_s"):
                 segments = number(row, "retrans_segs_per_s") * snapshot.interval_s
                 sums[row.key] = sums.get(row.key, 0.0) + segments
@@ -232,25 +233,25 @@ def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
     layer="tcp",
     watches="Retransmitted segments compared with all segments sent, in this network namespace.",
     sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
-    blind="Loss in the other direction, which the peer repairs; other network namespaces.",
+    blind="Loss in the other direction, which the peer retransmits; other network namespaces.",
     false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
     wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
     check="nstat -az TcpRetransSegs TcpOutSegs",
     thresholds={
         "retrans_min_pct": (0.5, "a healthy local network stays below 0.1 %"),
-        "segments_min_per_s": (3, "single retransmits come from a peer that is gone"),
+        "segments_min_per_s": (3, "single retransmits come from a peer that is down"),
     },
     needs=("tcp",),
     may_be_short=True,
 )
 def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
-    """All connections of this network namespace together, the worst one named."""
+    """Check all connections of this network namespace together; name the worst one."""
     totals = increases(recent, "tcp", "retrans_segs", "sent_segs", "retrans_bytes", "timeouts")
     again, sent, bytes_again, timeouts = (total / recent.seconds for total in totals)
     if not sent or again < limits["segments_min_per_s"]:
         return
     share, least = totals[0] / totals[1], limits["retrans_min_pct"]
-    # Without payload they are SYNs that nobody answers: a host that is gone, not a bad path.
+    # Without payload they are unanswered SYNs: a host that is down, not a bad path.
     if share * 100 < least or not bytes_again:
         return
     worst = busiest(recent[-1], "tcp", "connection", "retrans_segs_per_s")
@@ -263,13 +264,13 @@ def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
         severity="critical" if share >= 0.05 else "warning",
         confidence="high",
         cause=f"{percent(share)} of the TCP segments are retransmitted ({per_s(again)} a "
-        f"second{where}): packets are lost on the way.",
+        f"second{where}): packets are lost in the network.",
         evidence=(
             Evidence(segments, "retrans_pct", share * 100, least, "/proc/net/snmp RetransSegs"),
-            Evidence(f"{rate(bytes_again)} of payload sent again", "retrans_bytes_per_s"),
+            Evidence(f"{rate(bytes_again)} of payload retransmitted", "retrans_bytes_per_s"),
             Evidence(late, "timeouts_per_s", timeouts, None, source),
         ),
-        advice="Look for drops and errors on the interfaces at both ends and on the switch: cable, "
+        advice="Check the interfaces at both ends and the switch for drops and errors: cable, "
         "duplex, MTU, a full queue.",
         command="ss -ti; ip -s link; nstat -az | grep -i -E 'retrans|drop'",
     )

@@ -1,4 +1,4 @@
-"""Reads that get faster minute by minute: data moves to a faster tier, or into a cache below."""
+"""Reads that get faster over time: data moves to a faster tier, or into a lower cache."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _QUARTERS = 4
 @Rule(
     title="Storage gets faster while it is read",
     layer="block",
-    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
-    "more; its mean over 15 and 30 s while as many are in flight all along.",
+    watches="The latency of disk reads of constant size: its median over two minutes and more; "
+    "its mean over 15 and 30 s while the number in flight is constant.",
     sources="The block probe's percentiles and means, interval by interval.",
-    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
-    "at a fixed rate, of which fewer are in flight when they get faster.",
+    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads at a fixed "
+    "rate: fewer of them are in flight when they get faster.",
     false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
-    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
-    "not fall in a second run elsewhere",
+    wrong_if="the reads become slow again when a competitor comes back, or a second run on other "
+    "data does not get faster",
     check="iostat -x 1 20",
     thresholds={
-        "ratio_max": (0.6, "a third faster may be anything"),
-        "rank_min": (0.6, "a steady fall, not a jump up and down"),
-        "peak_ratio_max": (0.8, "reads of 45 s before that were faster: it was a peak"),
-        "straight_min_pct": (94, "of a change within seconds; of one single jump it is 75"),
+        "ratio_max": (0.6, "of the time before; a third less may have any reason"),
+        "rank_min": (0.6, "a steady fall, not jumps up and down"),
+        "peak_ratio_max": (0.8, "if the 45 s before that were faster, it was only a peak"),
+        "straight_min_pct": (94, "of a change within seconds; a single jump reaches 75"),
         "before_min_us": (200, "storage this fast has no slower tier"),
-        "ops_min_per_s": (50, "in nearly every interval, else it is another workload"),
+        "ops_min_per_s": (50, "in nearly every interval, otherwise the workload has changed"),
     },
     probed=("block",),
     hold_s=2.0,
@@ -47,7 +47,7 @@ _QUARTERS = 4
     recalls=(Recall("block", "read", with_percentiles=True),),
 )
 def tiering(recent: Stretch, limits: Limits) -> Verdicts:
-    """The time of the disks' reads: over minutes, and over seconds where all else is the same."""
+    """Check the time of disk reads over minutes, and over seconds under a constant load."""
     window = recent.window
     verdict = _within_minutes(window, limits)
     for seconds in (15.0, 30.0):
@@ -57,7 +57,7 @@ def tiering(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
-    """By the medians of the last minute and of one before."""
+    """Compare the medians of the earlier and the later half of the span."""
     everything = window.recent(SPAN_S)
     if duration_s(everything) < 2 * PART_S * 0.95:
         return None
@@ -78,14 +78,14 @@ def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
 
 
 def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | None:
-    """By the means, which fall straight down with as many reads under way all along.
+    """Compare means, which must fall in a straight line with a constant number in flight.
 
-    A disk that has less to do is faster, too, and so is one whose latency goes up and down: over
-    minutes that evens out, within seconds it must not be so.
+    A disk with less load is also faster, and latency may go up and down.  Over minutes that
+    averages out; within seconds it must be excluded.
     """
     recent = window.recent(soon_s)
     ends = [us for us in map(_mean_us, (recent[0], recent[-1])) if us]
-    # As most often, and found out soon: a straight fall ends well below its beginning.
+    # The usual case, decided early: a straight fall ends well below its beginning.
     if len(ends) < 2 or ends[1] > 0.8 * ends[0]:
         return None
     known = [us for us in recent.each(_mean_us) if us]
@@ -124,7 +124,7 @@ def _is_faster(before: float, now: float, limits: Limits) -> bool:
 
 
 def _are_alike(before: float, now: float) -> bool:
-    """Whether a number is the same within a fifth or so."""
+    """Whether two numbers differ by about a fifth at most."""
     return before > 0 and 0.8 <= now / before <= 1.25
 
 
@@ -134,21 +134,21 @@ def _verdict(seconds: float, before: float, now: float, said: Evidence, which: s
     return Verdict(
         severity="info",
         confidence="low",
-        cause=f"The same reads have become {times(before / now)} times as fast within "
-        f"{seconds:.0f} s, from {duration(before)} to {duration(now)} in the {which}, steadily: "
-        "the storage moves what is read to something faster, or a cache below fills.",
+        cause=f"The same reads have steadily become {times(before / now)} times as fast within "
+        f"{seconds:.0f} s, from a {which} of {duration(before)} to {duration(now)}: the storage "
+        "moves the data to a faster tier, or a lower cache fills.",
         evidence=(Evidence(text, metric, now, None, source), said),
-        advice="A test must run until it gets no faster: double its length until two runs agree "
-        "within a tenth.",
+        advice="Run a test until it gets no faster: double its length until two runs agree "
+        "within 10 %.",
     )
 
 
 def _times_us(snapshots: Stretch, ops_min_per_s: float) -> list[float]:
-    """The median time of each interval's reads, or their mean; none where too many had no reads."""
+    """Median read time of each interval (else the mean); [] if too many intervals had no reads."""
     may_miss = len(snapshots) - math.ceil(0.9 * len(snapshots))
     each = snapshots.each(_time_us, ops_min_per_s)
     if all(us is None for us in each[-may_miss - 1 :]):
-        return []  # as most often, and found out soon
+        return []  # the usual case, decided early
     known = [us for us in each if us is not None]
     return known if len(snapshots) - len(known) <= may_miss else []
 
@@ -161,21 +161,21 @@ def _time_us(snapshot: Snapshot, ops_min_per_s: float) -> float | None:
 
 
 def straightness(values: Sequence[float]) -> float:
-    """The share, 0 to 1, of what the logarithms of a series vary that a straight line explains."""
+    """The share (0 to 1) of the variance of a series' logarithms that a straight line explains."""
     return _with_time([math.log(value) for value in values]) ** 2
 
 
 def spearman(values: Sequence[float]) -> float:
-    """Rank correlation of a series with time: -1 it always falls, 1 it always rises.
+    """Rank correlation of a series with time: -1 always falls, 1 always rises, 0 constant.
 
-    Equal values share the mean of their ranks; a constant series has 0.
+    Equal values share the mean of their ranks.
     """
     ordered = sorted(values)
     return _with_time([bisect_left(ordered, x) + bisect_right(ordered, x) for x in values])
 
 
 def _with_time(values: Sequence[float]) -> float:
-    """Correlation of a series with time; 0 of a constant one."""
+    """Correlation of a series with time; 0 for a constant series."""
     try:
         return correlation(range(len(values)), values)
     except StatisticsError:
