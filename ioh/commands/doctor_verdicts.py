@@ -89,7 +89,7 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:
             took_s = attached.attach_seconds or 0.0
             verdicts.append(_ok(name, f"attached in {took_s:.2f} s: {events}"))
             for event, gives in attached.missing.items():
-                verdicts.append(_note(name, f"this kernel does not give {gives} ({event})"))
+                verdicts.append(_note(name, f"this kernel does not provide {gives} ({event})"))
             if attached.late.refusal:
                 verdicts.append(_note(name, attached.late.refusal))
     return verdicts

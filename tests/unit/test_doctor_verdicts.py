@@ -137,7 +137,7 @@ def test_what_this_kernel_does_not_give_is_a_note() -> None:
     layer = attached()
     layer.missing = {"split": "splits"}
     _, note = judge_layers([layer])
-    assert note == HostCheck("note", "layer block", "this kernel does not give splits (split)")
+    assert note == HostCheck("note", "layer block", "this kernel does not provide splits (split)")
 
 
 def test_a_layer_from_proc_says_why_and_how_to_mend_it() -> None:
