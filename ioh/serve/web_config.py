@@ -1,4 +1,4 @@
-"""TLS and users out of the file that Prometheus' exporters share, their --web.config.file."""
+"""Read TLS and users from Prometheus exporters' common file, their --web.config.file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _CLIENT_AUTH = {"NoClientCert": ssl.CERT_NONE, "RequireAndVerifyClientCert": ssl
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _MAX_KNOWN = 64
 _WAIT_S = 2.0
-_MAX_PASSWORD_BYTES = 72  # bcrypt heeds no more
+_MAX_PASSWORD_BYTES = 72  # bcrypt ignores the rest
 _HINT = "See docs/fleet.md"
 _HASH_HINT = "Make the hash with: htpasswd -nBC 10 NAME"
 
 
-class Refused(Exception):  # noqa: N818 (why, in words for the user)
-    """What is wrong with the file."""
+class Refused(Exception):  # noqa: N818 (its text is for the user)
+    """The file is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """How scrapers are met: ``tls`` None for plain HTTP, ``users`` None for everybody."""
+    """Settings of the server: ``tls`` None for plain HTTP, ``users`` None for everybody."""
 
     tls: ssl.SSLContext | None = None
     users: Users | None = None
@@ -47,9 +47,9 @@ FOR_EVERYBODY = WebConfig()
 
 
 class Users:
-    """Names and bcrypt hashes; remembers who was right, since bcrypt takes long on purpose.
+    """Names and bcrypt hashes; remembers correct passwords, since bcrypt is slow on purpose.
 
-    IohError: there is no bcrypt.  Refused: a hash is none.
+    IohError: there is no bcrypt.  Refused: a hash is invalid.
     """
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
@@ -68,11 +68,11 @@ class Users:
             msg = f"basic_auth_users: not every password is a bcrypt hash. {_HASH_HINT}"
             raise Refused(msg) from None
         self._key = secrets.token_bytes(32)
-        self._known: set[bytes] = set()  # who was right: guesses push nobody out
+        self._known: set[bytes] = set()  # only correct ones: guesses do not displace them
         self._lock = threading.Lock()
 
     def know(self, authorization: str) -> bool:
-        """Whether the header holds a user's name and password."""
+        """Whether the header holds a known name and its password."""
         scheme, _, told = authorization.partition(" ")
         try:
             pair = base64.b64decode(told.strip(), validate=True)
@@ -84,12 +84,12 @@ class Users:
         digest = hmac.digest(self._key, pair, hashlib.sha256)
         if digest in self._known:
             return True
-        # One at a time: guessing takes one core at most, and who is known does not wait for it.
+        # One at a time: guessing uses one core at most, and known users do not wait for it.
         if not self._lock.acquire(timeout=_WAIT_S):
             return False
         try:
             hashed = self._hashes.get(name.decode(errors="replace"))
-            # For an unknown name another one's, so that it takes as long.
+            # For an unknown name, check another hash, so that it takes as long.
             is_right = self._check(password[:_MAX_PASSWORD_BYTES], hashed or self._any)
             if hashed is None or not is_right:
                 return False
@@ -104,7 +104,7 @@ class Users:
 def read_web_config(path: str) -> WebConfig:
     """Read the file, its certificate and key; their paths are relative to it.
 
-    IohError: it cannot be read, or asks for what ioh does not know.
+    IohError: it cannot be read, or has settings that ioh does not support.
     """
     try:
         told = _mapping(_read(path), {"tls_server_config", "basic_auth_users"}, "the file")
@@ -129,25 +129,25 @@ def _read(path: str) -> object:
     except OSError as error:
         raise Refused(error.strerror) from error
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        msg = "is no YAML"
+        msg = "not a YAML file"
         raise Refused(msg) from error
 
 
 def _mapping(told: object, known: set[str], what: str) -> dict[str, Any]:
-    """A mapping with text for keys, and for values where it is the inner one; else Refused.
+    """Check a mapping's keys and, except in the outer one, values: texts; else Refused.
 
-    Without ``known`` any name is taken.
+    Without ``known``, any name is accepted.
     """
     if told is None:
         return {}
-    msg = f"{what} does not hold names with a value each"
+    msg = f"{what} must map names to values"
     if not isinstance(told, dict) or not all(isinstance(name, str) for name in told):
         raise Refused(msg)
     if what != "the file" and not all(isinstance(value, str) for value in told.values()):
         raise Refused(msg)
     for name in told if known else ():
         if name not in known:
-            msg = f"ioh does not know {name} in {what}"
+            msg = f"ioh does not support {name} in {what}"
             raise Refused(msg)
     return told
 
@@ -161,14 +161,14 @@ def _tls(told: dict[str, str], folder: Path) -> ssl.SSLContext:
     elif version is None or client is None:
         msg = f"min_version is one of {[*_VERSIONS]}, client_auth_type of {[*_CLIENT_AUTH]}"
     elif (client is ssl.CERT_REQUIRED) != ("client_ca_file" in told):
-        msg = "RequireAndVerifyClientCert and client_ca_file belong together"
+        msg = "RequireAndVerifyClientCert and client_ca_file need each other"
     if msg or version is None or client is None:
         raise Refused(msg)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.verify_mode = version, client
     at = "cert_file or key_file"
     try:
-        # A password is never asked for: nobody may be there.
+        # Never prompt for a password: there may be no terminal.
         context.load_cert_chain(folder / told["cert_file"], folder / told["key_file"], lambda: b"")
         if client is ssl.CERT_REQUIRED:
             at = "client_ca_file"

@@ -138,7 +138,7 @@ def test_a_port_in_use_is_one_line(refused: Shown) -> None:
     "text", ["9877", "host", "host:", "host:x", "::1:9877", "host:65536", ":²"]
 )
 def test_an_address_that_is_none(text: str, refused: Shown) -> None:
-    assert "is no address with a port" in refused("serve", "--proc", "--listen", text)
+    assert "is not an address with a port" in refused("serve", "--proc", "--listen", text)
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a: [", "is no YAML"),
-        ("- a", "the file does not hold names"),
-        ("tls_server_config: [1]", "tls_server_config does not hold names"),
+        ("a: [", "not a YAML file"),
+        ("- a", "the file must map names"),
+        ("tls_server_config: [1]", "tls_server_config must map names"),
         ("tls_server_config: {cert_file: a}", "cert_file and key_file are both needed"),
         ("tls_server_config: {cert_file: no.pem, key_file: no.pem}", "No such file"),
         ("tls_server_config: {cert_file: a, key_file: b, min_version: SSL3}", "min_version is one"),
-        ("tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}", "belong together"),
-        ("tls_server_config: {ciphers: x}", "ioh does not know ciphers in tls_server_config"),
-        ("http_server_config: {}", "ioh does not know http_server_config in the file"),
+        ("tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}", "need each other"),
+        ("tls_server_config: {ciphers: x}", "ioh does not support ciphers in tls_server_config"),
+        ("http_server_config: {}", "ioh does not support http_server_config in the file"),
         ("basic_auth_users: {ada: tape}", "not every password is a bcrypt hash"),
-        ("basic_auth_users: {ada: 7}", "basic_auth_users does not hold names"),
+        ("basic_auth_users: {ada: 7}", "basic_auth_users must map names"),
     ],
 )
 def test_a_file_that_ioh_does_not_understand_is_one_line(
