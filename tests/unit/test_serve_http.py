@@ -131,7 +131,7 @@ def test_a_port_in_use_is_one_line(refused: Shown) -> None:
     with listen(ANYWHERE) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         told = refused("serve", "--proc", "--listen", address, code=ExitCode.FAILED)
-    assert told.startswith(f"ioh: cannot listen on {address}: Address already in use. See who has")
+    assert told.startswith(f"ioh: cannot listen on {address}: Address already in use. See what")
 
 
 @pytest.mark.parametrize(
