@@ -114,7 +114,8 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
         "others", "other programs moved 47.7 MB on the same device",
     ),
     "others write": (
-        {"layers": (below(100 * MB), below(30 * MB, "write"))}, "others", "other programs moved 28.6 MB",
+        {"layers": (below(100 * MB), below(30 * MB, "write"))},
+        "others", "other programs moved 28.6 MB",
     ),
     "limited": (
         limited(10**7), "io_limit", "control group /x limits fio: 10,000,000 read bytes a second",
