@@ -59,11 +59,11 @@ def fio_version() -> str:
     return printable(done.stdout.strip(), 80)
 
 
-def die_with(parent: int, number: int) -> Callable[[], None]:
-    """Return a preexec_fn: the kernel sends the child a signal when its parent dies."""
+def _dies_with(parent: int) -> Callable[[], None]:
+    """Return a preexec_fn by which the kernel kills the child when its parent dies."""
 
     def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
@@ -87,7 +87,7 @@ class Fio:
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 start_new_session=True,  # so that Ctrl-C goes to ioh only
-                preexec_fn=die_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 (one thread forks)
+                preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 (one thread forks)
             )
         finally:
             os.close(fd)

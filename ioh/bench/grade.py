@@ -7,7 +7,6 @@ has a reason instead of a letter.
 from __future__ import annotations
 
 import math
-import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,11 +19,6 @@ from ioh.bench.files import read_file
 from ioh.bench.results import Conditions, Results, Test
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LETTERS = ("A+", "A", "A-", "B", "B-", "C", "C-", "D")
 UNGRADED = "?"
@@ -143,8 +137,8 @@ def read_bands(name: str) -> Bands:
     path = _FOLDER / f"{name}.toml" if name in BUILT_IN else Path(name)
     raw = read_file(path, 1, partial(_wrong, path))
     try:
-        bands = msgspec.convert(tomllib.loads(raw.decode()), Bands)
-    except (ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
+        bands = msgspec.toml.decode(raw, type=Bands)
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         raise _wrong(path, str(error)) from None
     if why := _why_not(bands):
         raise _wrong(path, why)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -16,11 +15,6 @@ from ioh.bench.files import read_file
 from ioh.bench.results import TestSpec
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "plans"
 MAX_TESTS = 500
@@ -118,8 +112,7 @@ def read_plan(name: str) -> tuple[Plan, str]:
     path = Path(name) if is_file else FOLDER / f"{name}.toml"
     raw = read_file(path, 1, partial(_wrong, path))
     try:
-        text = raw.decode("utf-8")
-        plan = msgspec.convert(tomllib.loads(text), Plan)
+        plan = msgspec.toml.decode(raw, type=Plan)
     except msgspec.ValidationError as error:
         raise _wrong(path, _in_words(str(error))) from None
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8
@@ -128,7 +121,7 @@ def read_plan(name: str) -> tuple[Plan, str]:
         specs_of(plan, PlanChanges())
     except IohError as error:
         raise _wrong(path, error.cause) from None
-    return plan, text
+    return plan, raw.decode()
 
 
 def _wrong(path: Path, what: str) -> IohError:

@@ -28,6 +28,7 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
+from ioh.rights.files import create
 from ioh.rights.user import own_rights
 from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
@@ -47,8 +48,7 @@ class BenchRecorder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.why_ended = ""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = create(str(path))
         with own_rights():  # it switches to the caller's rights itself
             self._process = subprocess.Popen(
                 _COMMAND,

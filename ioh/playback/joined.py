@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -35,8 +36,8 @@ def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
     Raises:
         IohError: No host has such a mark, or the end is not after the begin.
     """
-    sessions = [Session(path_of(path, name)) for name in names]
-    try:
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(Session(path_of(path, name))) for name in names]
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
         begin_s = _first_known(span.begin, in_order, utc=span.utc)
         end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
@@ -45,9 +46,6 @@ def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
             for name, session in zip(names, sessions, strict=True)
         }
-    finally:
-        for session in sessions:
-            session.close()
 
 
 def _first_known(

@@ -240,16 +240,16 @@ def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
     ("text", "why"),
     [
         ("a: [", "not a YAML file"),
-        ("- a", "the file must map names"),
-        ("tls_server_config: [1]", "tls_server_config must map names"),
+        ("- a", "Expected `object | null`, got `array`"),
+        ("tls_server_config: [1]", "got `array` - at `$.tls_server_config`"),
         ("tls_server_config: {cert_file: a}", "cert_file and key_file are both needed"),
         ("tls_server_config: {cert_file: no.pem, key_file: no.pem}", "No such file"),
         ("tls_server_config: {cert_file: a, key_file: b, min_version: SSL3}", "min_version is one"),
         ("tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}", "need each other"),
-        ("tls_server_config: {ciphers: x}", "ioh does not support ciphers in tls_server_config"),
-        ("http_server_config: {}", "ioh does not support http_server_config in the file"),
+        ("tls_server_config: {ciphers: x}", "unknown field `ciphers` - at `$.tls_server_config`"),
+        ("http_server_config: {}", "unknown field `http_server_config`"),
         ("basic_auth_users: {ada: tape}", "not every password is a bcrypt hash"),
-        ("basic_auth_users: {ada: 7}", "basic_auth_users must map names"),
+        ("basic_auth_users: {ada: 7}", "Expected `str`, got `int` - at `$.basic_auth_users"),
     ],
 )
 def test_a_file_that_ioh_does_not_understand_is_one_line(
