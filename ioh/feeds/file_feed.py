@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from ioh.feeds.findings_cache import MakeJudge, Rejudge, no_judge
@@ -44,11 +45,10 @@ def is_time(*unix_s: float) -> bool:
 class Played:
     """How a recording is played.
 
-    Shape:
-        ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span,
-        then end the screen; None: play all, and stay.  ``make_judge`` makes a judge for each run of
-        intervals.  ``has_index``: also search the whole recording for findings.  ``loops``: begin
-        again at the end.
+    ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span, then
+    end the screen; None: play all, and stay.  ``make_judge`` makes a judge for each run of
+    intervals.  ``has_index``: also search the whole recording for findings.  ``loops``: begin again
+    at the end.
     """
 
     span: Span = field(default_factory=Span)
@@ -64,9 +64,8 @@ class Played:
 class FileFeed(RecordedFeed):
     """A Feed of a file, which each of the two threads opens separately.
 
-    Raises:
-        IohError: It is not a recording, lacks the requested layers or the marks of the span, or
-            there is nothing to show.
+    IohError: it is not a recording, lacks the requested layers or the marks of the span, or there
+    is nothing to show.
     """
 
     can_play = True
@@ -77,23 +76,19 @@ class FileFeed(RecordedFeed):
         self._index: FindingsIndex | None = None
         self._ends_after_play = played.run_s is not None
         self._told_at = 0.0
-        self._playing = Session(path)
-        self._source = ReplaySource(self._playing, speed=played.speed, on_wait=self._look)
-        try:
-            self._visited = Session(path)
-        except BaseException:
-            self._source.close()
-            raise
-        super().__init__(played.mode, self._visited)
-        try:
+        with ExitStack() as stack:
+            self._playing = Session(path)
+            self._source = stack.enter_context(
+                ReplaySource(self._playing, speed=played.speed, on_wait=self._look)
+            )
+            self._visited = stack.enter_context(Session(path))
+            super().__init__(played.mode, self._visited)
             self.cycle_s = sane_cycle_s(self._playing.header.cycle_s)
             self._find_span(played)
             self._names = played.choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
-                raise no_interval(path, played.span)  # noqa: TRY301
-        except BaseException:
-            self._release()
-            raise
+                raise no_interval(path, played.span)
+            self._opened = stack.pop_all()
         # Its own cursor: looking back goes far from where the screen continues stepping.
         self._looks_back = Cursor(self._visited)
         self._look_back = Rejudge(
@@ -118,8 +113,7 @@ class FileFeed(RecordedFeed):
         super().close()
 
     def _release(self) -> None:
-        self._source.close()
-        self._visited.close()
+        self._opened.close()
 
     def _find_span(self, played: Played) -> None:
         session = self._playing

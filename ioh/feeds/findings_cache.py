@@ -107,10 +107,8 @@ class Rejudge:
         """Judge one interval, continuing from the last one if that is near.
 
         ``first`` is the first interval available.  ``is_wanted`` is called before each interval
-        with the number still to be judged; False ends the search.
-
-        Returns:
-            None if it is lost, no longer wanted, or there is no judge.
+        with the number still to be judged; False ends the search.  Returns None if it is lost, no
+        longer wanted, or there is no judge.
         """
         begin = self.begin_for(tick, first)
         if not (self._begin <= begin <= self._last + 1 <= tick):

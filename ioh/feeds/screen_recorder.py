@@ -156,8 +156,7 @@ def reason_of(error: Exception) -> str:
 def recording_folder() -> tuple[str, str]:
     """The current directory, else the temporary one; and a remark about it.
 
-    Raises:
-        OSError: There is none.
+    OSError: there is none.
     """
     # An absolute path, for `ioh mark` and the user.
     if can_create_here():

@@ -156,11 +156,7 @@ class StreamFeed(RecordedFeed):
         return f"compiling the probes: {waiting}" if waiting else ""
 
     def _keep(self, sample: Sample) -> int:
-        """Add a sample to the history; return its number.
-
-        Raises:
-            IohError: There is no memory for it.
-        """
+        """Add a sample to the history; return its number.  IohError: there is no memory for it."""
         if not self._history.write(sample):
             cause = "no memory left for the history"
             raise IohError(cause, "End other programs, or use ioh text")

@@ -39,12 +39,9 @@ _TEMPLATE = Path(__file__).parent / "recording.html.j2"
 class Recorded:
     """A span of a recording.
 
-    Shape:
-        ``whole`` is one interval, ``joined`` about COLUMNS shorter ones; ``findings`` None if they
-        were not searched; ``top`` rows of each table, None for as many as fit.
-
-    Units:
-        ``begin_unix_s``, and the time of each of ``marks``, before its text.
+    ``whole`` is one interval, ``joined`` about COLUMNS shorter ones; ``findings`` None if they were
+    not searched; ``marks`` their unix times and texts; ``top`` rows of each table, None for as many
+    as fit.
     """
 
     name: str

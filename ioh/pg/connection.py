@@ -48,9 +48,8 @@ Rows = Sequence[tuple[Any, ...]]
 class PgError(Exception):
     """A failed statement or connection.
 
-    Shape:
-        ``cause`` and ``hint`` are for the user, printable and without passwords; ``is_lost``: the
-        connection is lost.
+    ``cause`` and ``hint`` are for the user, printable and without passwords; ``is_lost``: the
+    connection is lost.
     """
 
     def __init__(self, cause: str, hint: str = "", *, is_lost: bool = True) -> None:
@@ -59,11 +58,7 @@ class PgError(Exception):
 
 
 class Connection(Closing):
-    """An open connection; a context manager.
-
-    Args:
-        driver: psycopg's connection.
-    """
+    """An open connection by psycopg's ``driver``; a context manager."""
 
     def __init__(self, driver: Any) -> None:  # noqa: ANN401 (psycopg need not be there)
         self._driver = driver
@@ -76,8 +71,7 @@ class Connection(Closing):
     def query(self, sql: str) -> Rows:
         """Return the rows of one statement; texts are bytes.
 
-        Raises:
-            PgError: It failed, or took longer than a second.
+        PgError: it failed, or took longer than a second.
         """
         import psycopg  # noqa: PLC0415 (only with --pg)
 
@@ -96,8 +90,7 @@ class Connection(Closing):
 def require_driver(login: Login) -> None:
     """Load psycopg and libpq while programs (ldconfig) can still be run, and check the DSN.
 
-    Raises:
-        IohError: One of them is missing, or the DSN is invalid.
+    IohError: one of them is missing, or the DSN is invalid.
     """
     try:
         ctypes.CDLL("libpq.so.5")
@@ -123,8 +116,7 @@ def require_driver(login: Login) -> None:
 def connect(login: Login) -> Connection:
     """Log in, read-only and with a limit for every wait.
 
-    Raises:
-        PgError: The server cannot be reached, or refuses.
+    PgError: the server cannot be reached, or refuses.
     """
     import psycopg  # noqa: PLC0415
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415

@@ -16,10 +16,9 @@ _HIDDEN = "***"
 class Login:
     """Where to log in, and how to show statements.
 
-    Shape:
-        ``dsn`` in libpq's syntax: ``service=shop``, ``host=… user=…`` or a URI.  It may hold a
-        password, so ``repr`` omits it.  ``with_parameters``: show statements with their string and
-        number constants.
+    ``dsn`` in libpq's syntax: ``service=shop``, ``host=… user=…`` or a URI.  It may hold a
+    password, so ``repr`` omits it.  ``with_parameters``: show statements with their string and
+    number constants.
     """
 
     dsn: str = field(repr=False)

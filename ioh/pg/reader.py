@@ -28,11 +28,7 @@ SILENT = Unavailable(
 class Reader(Closing):
     """Reads the server's views shortly before each tick, in its own thread.
 
-    Args:
-        login: The server.
-        begin: Called first in the thread, to give up rights that it does not need.
-        open_connection: Logs in.
-        clock: Monotonic seconds.
+    The thread calls ``begin`` first, to give up rights that it does not need.
     """
 
     def __init__(

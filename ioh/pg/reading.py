@@ -32,11 +32,8 @@ _OWN_ONLY = "other users' sessions are not shown: grant pg_monitor to the role o
 class Reading:
     """The server at one instant.
 
-    Shape:
-        Totals, metrics and tables as in LayerSample; ``number`` counts readings.
-
-    Units:
-        ``began_s`` by the monotonic clock.
+    Totals, metrics and tables as in LayerSample; ``number`` counts readings.  ``began_s`` by the
+    monotonic clock.
     """
 
     number: int
@@ -64,12 +61,9 @@ class Server:
 class Session:
     """A session, or a background process.
 
-    Shape:
-        ``state`` is "" for a background process; ``wait`` is ``Type:Event`` or ""; ``statement`` is
-        unescaped; everything else is printable.
-
-    Units:
-        ``state_us`` since the state changed; ``transaction_us`` since the transaction began.
+    ``state`` is "" for a background process; ``wait`` is ``Type:Event`` or ""; ``statement`` is
+    unescaped; everything else is printable.  ``state_us`` since the state changed;
+    ``transaction_us`` since the transaction began.
     """
 
     pid: int
@@ -129,11 +123,7 @@ def _sums(amounts: Sequence[Value], before: Row | None) -> Row:
 class Views:
     """Reads the views, and keeps sums and statements' texts beyond a connection.
 
-    meet() must come before read().
-
-    Args:
-        with_parameters: Show statements with their constants.
-        clock: Monotonic seconds.
+    meet() must come before read().  ``with_parameters``: show statements with their constants.
     """
 
     def __init__(
@@ -151,8 +141,7 @@ class Views:
     def meet(self, connection: Connection) -> None:
         """Read the server's properties from a new connection.
 
-        Raises:
-            PgError: The server is too old, or refuses.
+        PgError: the server is too old, or refuses.
         """
         if connection.version < queries.MIN_VERSION:
             cause = f"PostgreSQL {connection.version // 10000} is too old"
@@ -166,11 +155,7 @@ class Views:
         self._last_s = self._clock()
 
     def read(self, connection: Connection) -> Reading:
-        """Read the views once.
-
-        Raises:
-            PgError: A view other than pg_stat_statements failed.
-        """
+        """Read the views once.  PgError: a view other than pg_stat_statements failed."""
         server = self._server
         began_s = self._clock()
         passed_s = min(began_s - self._last_s, _LONGEST_SAMPLE_S)

@@ -23,10 +23,9 @@ MIN_JUMP_S = 1.0  # NTP slews by less
 class AggregateInterval:
     """One span of a recording.
 
-    Shape:
-        ``snapshot`` is derived from its first and last sample, with the maxima of all between.
-        ``begin_unix_s`` is by the first sample's clock, which may have been set since.  ``remarks``
-        name the layers that do not cover all of it, ``notes`` the marks that were chosen.
+    ``snapshot`` is derived from its first and last sample, with the maxima of all between.
+    ``begin_unix_s`` is by the first sample's clock, which may have been set since.  ``remarks``
+    name the layers that do not cover all of it, ``notes`` the marks that were chosen.
     """
 
     snapshot: Snapshot
@@ -104,10 +103,8 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
     """Derive a span as one interval: totals at its end minus totals at its begin, not averages.
 
     If a layer's totals restarted in the span (it was attached later, or switched between BPF and
-    /proc), only its longest uninterrupted part is shown, with a remark.
-
-    Raises:
-        IohError: The span holds fewer than two samples, or a mark is not found.
+    /proc), only its longest uninterrupted part is shown, with a remark.  IohError: the span holds
+    fewer than two samples, or a mark is not found.
     """
     span = span or Span()
     part = part_of(span, session)

@@ -33,8 +33,7 @@ def path_of(path: str, host: str) -> str:
 def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
     """Translate a span of time for every host; seconds count from the start of the first one.
 
-    Raises:
-        IohError: No host has such a mark, or the end is not after the begin.
+    IohError: no host has such a mark, or the end is not after the begin.
     """
     with ExitStack() as stack:
         sessions = [stack.enter_context(Session(path_of(path, name))) for name in names]

@@ -21,9 +21,8 @@ _CLOCK = re.compile(r"(?:(\d{4})-(\d\d?)-(\d\d?)[T ])?(\d\d?):(\d\d)(?::(\d\d(?:
 class When:
     """A moment as written.
 
-    Shape:
-        ``offset_s`` from the start of the recording; or ``clock``, with ``date`` (year, month,
-        day) if given; otherwise ``text`` is that of a mark.
+    ``offset_s`` from the start of the recording; or ``clock``, with ``date`` (year, month, day) if
+    given; otherwise ``text`` is that of a mark.
     """
 
     text: str
@@ -36,9 +35,8 @@ class When:
 class Span:
     """A part of a session; None: from its first sample, to its last, including future ones.
 
-    Shape:
-        The first interval begins with the last sample not later than ``begin``.  ``utc``: clock
-        times are UTC instead of local.
+    The first interval begins with the last sample not later than ``begin``.  ``utc``: clock times
+    are UTC instead of local.
     """
 
     begin: When | None = None
@@ -54,8 +52,7 @@ class Span:
 def parse_when(text: str) -> When:
     """Parse seconds (``90``, ``+1.5``), clock times (``14:44``, ``2026-11-21 14:44:47``) and marks.
 
-    Raises:
-        ValueError: It is empty, or an invalid clock time or date.
+    ValueError: it is empty, or an invalid clock time or date.
     """
     if not text.strip():
         msg = "must be seconds, a clock time or the text of a mark"
@@ -80,12 +77,10 @@ def clock_unix_s(
 ) -> float:
     """Unix time of a clock time.
 
-    Without a date, it is on the day on which the recording starts.  If that is before the start,
-    it may be on the next day, whichever is nearer to the recording: ``14:31`` for a recording that
-    began at 14:31:38 is not tomorrow.  ``end_unix_s`` is None if unknown.
-
-    Raises:
-        ValueError: The date is invalid, or ``when`` is not a clock time.
+    Without a date, it is on the day on which the recording starts.  If that is before the start, it
+    may be on the next day, whichever is nearer to the recording: ``14:31`` for a recording that
+    began at 14:31:38 is not tomorrow.  ``end_unix_s`` is None if unknown.  ValueError: the date is
+    invalid, or ``when`` is not a clock time.
     """
     if when.clock is None:
         msg = "not a clock time"
@@ -113,10 +108,9 @@ def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, u
 class Part:
     """A part of a session.
 
-    Shape:
-        ``begin_tick`` is the sample with which its first interval begins.  It ends before the first
-        sample later than ``end_unix_s``, and after ``end_tick`` if given.  ``remarks`` are for the
-        user.
+    ``begin_tick`` is the sample with which its first interval begins.  It ends before the first
+    sample later than ``end_unix_s``, and after ``end_tick`` if given.  ``remarks`` are for the
+    user.
     """
 
     begin_tick: int = 0
@@ -138,8 +132,7 @@ class Part:
 def part_of(span: Span, session: Session) -> Part:
     """Find a span in a session.
 
-    Raises:
-        IohError: No mark has such a text, several have, or the end is not after the begin.
+    IohError: no mark has such a text, several have, or the end is not after the begin.
     """
     begin, end, utc = span.begin, span.end, span.utc
     begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
@@ -167,9 +160,7 @@ def unix_s_of(
     """Unix time of a moment of a session.
 
     A clock time without a date is the next one after ``after_unix_s`` (None: after the start).
-
-    Raises:
-        IohError: No mark has that text, or several have.
+    IohError: no mark has that text, or several have.
     """
     if is_mark(when):
         return _marks_of(when, session)[0].time_unix_s

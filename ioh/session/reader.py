@@ -174,22 +174,21 @@ class Session(RecordedFile, Recording):
     def __init__(self, path: str, fd: int | None = None) -> None:
         RecordedFile.__init__(self, path, fd)
         Recording.__init__(self, path)
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
             if not self.seeks:
                 cause = f"{printable(path)} is not seekable"
-                raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
+                raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)
             self._places = read_places(self.read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self.read(0, BEGIN_BYTES))  # noqa: TRY301
+                raise no_recording(path, self.read(0, BEGIN_BYTES))
             self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one after the other"
                 hint = f"Merge them: ioh verify {shlex.quote(printable(path))} --repair NEW"
-                raise IohError(cause, hint, ExitCode.USAGE)  # noqa: TRY301
-        except BaseException:
-            self.close()
-            raise
+                raise IohError(cause, hint, ExitCode.USAGE)
+            stack.pop_all()
 
     @property
     def is_ended(self) -> bool:
