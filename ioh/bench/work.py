@@ -20,7 +20,6 @@ _MARKER_BYTES = 4096  # after the part that fio uses
 _OURS = b"ioh bench made this file and may write over it\n"
 _FILLED = b"It is written in full.\n"
 _SPARE = 0.02  # of the file system, left free for others
-_O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +111,8 @@ class WorkFolder:
     def make_small_files(self) -> None:
         """Create an empty directory for small files and logs."""
         self.remove_small_files()
-        Path(self._path(FILES)).mkdir(mode=0o700)
-        marker = os.open(f"{self._path(FILES)}/.ioh-bench", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.close(marker)
+        self._path(FILES).mkdir(mode=0o700)
+        (self._path(FILES) / ".ioh-bench").touch(0o600)
 
     def remove_small_files(self) -> None:
         """Remove that directory, if it is ours."""
@@ -124,11 +122,10 @@ class WorkFolder:
     def remove(self, name: str) -> None:
         """Remove a work file, if it is ours."""
         self._marker(name)
-        with contextlib.suppress(FileNotFoundError):
-            Path(self._path(name)).unlink()
+        self._path(name).unlink(missing_ok=True)
 
-    def _path(self, name: str) -> str:
-        return f"{self.path}/{name}"
+    def _path(self, name: str) -> Path:
+        return Path(self.path, name)
 
     def _marker(self, name: str) -> tuple[int, bytes] | None:
         """The offset and text of a work file's marker; None if there is no file."""
@@ -147,7 +144,7 @@ class WorkFolder:
         return at, text
 
     def _own_folder(self) -> bool:
-        path = Path(self._path(FILES))
+        path = self._path(FILES)
         if not path.exists() and not path.is_symlink():
             return False
         if path.is_symlink() or not (path / ".ioh-bench").is_file():
@@ -155,24 +152,21 @@ class WorkFolder:
         return True
 
     def _not_ours(self, name: str) -> IohError:
-        cause = f"{printable(self._path(name))} was not made by ioh bench"
+        cause = f"{printable(str(self._path(name)))} was not made by ioh bench"
         return IohError(cause, "Move it away: ioh writes to its own files only")
 
     def _takes_direct(self) -> bool:
-        fd, probe = tempfile.mkstemp(prefix="ioh-bench.", dir=self.path)
-        os.close(fd)
-        try:
-            os.close(os.open(probe, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | _O_DIRECT))
-        except OSError:
-            return False
-        finally:
-            with contextlib.suppress(OSError):
-                Path(probe).unlink()
-        return True
+        with (
+            tempfile.NamedTemporaryFile(prefix="ioh-bench.", dir=self.path) as probe,
+            contextlib.suppress(OSError),
+            _opened(Path(probe.name), os.O_WRONLY | os.O_DIRECT),
+        ):
+            return True
+        return False
 
 
 @contextlib.contextmanager
-def _opened(path: str, flags: int) -> Iterator[int]:
+def _opened(path: Path, flags: int) -> Iterator[int]:
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
         yield fd
