@@ -144,7 +144,7 @@ def _in_words(text: str) -> str:
 
 
 def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
-    """Expand a plan into its tests, in order.
+    """Expand a plan into its tests.
 
     Raises IohError if a value is invalid, or the changes leave nothing to run.
     """

@@ -39,7 +39,7 @@ class ScreenRecorder:
         self._on_mark, self._sample_soon = on_mark, sample_soon
         self._lock = threading.Lock()
         self._last: Sample | None = None
-        self._recorder: Recorder | None = None  # while one is under way
+        self._recorder: Recorder | None = None  # while recording
         self._marks: MarkServer | None = None
         self._since_unix_s = 0.0
         self._failure = ""  # why the last one ended, unescaped

@@ -123,9 +123,7 @@ def render_recording(recorded: Recorded) -> str:
         for name, layer in layers.items()
         for op in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title, _NAME_BYTES))
     ]
-    rows.sort(
-        key=lambda row: "RW".find(row.op.direction or "-") % 3
-    )  # as in ioh text: R, W, others
+    rows.sort(key=lambda row: "RW".find(row.op.direction or "-") % 3)  # as in text: R, W, others
     columns = _take(recorded, rows)
     timed = [row for row in rows if row.busy_us and any(point.mean_ms for point in row.points)]
     busiest = sorted(timed, key=lambda row: -row.busy_us)[:_HEATS]

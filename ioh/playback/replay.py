@@ -69,7 +69,7 @@ class ReplaySource(Closing):
         self._speed = speed
         self.with_tables, self.with_parts = with_tables, with_parts
         self._stopped = self._is_held = False
-        self._asked: deque[int] = deque(maxlen=1)  # the sample to go on from
+        self._asked: deque[int] = deque(maxlen=1)  # the sample to continue from
         self._due_s: float | None = None  # when the last sample was due
         self._paced_ns = 0  # that sample's time
         self.session: Session | None = None

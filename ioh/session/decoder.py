@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch
+from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.sample import (
@@ -18,6 +18,7 @@ from ioh.model.sample import (
     LayerSample,
     OpTotals,
     Sample,
+    Table,
     Unavailable,
     Value,
 )
@@ -95,12 +96,12 @@ class _Layer:
     rest: int = 0  # the place where the rest begins
 
     def sample(
-        self, values: list[Value], tables: dict[str, Any], after_us: int, *, with_parts: bool
+        self, values: list[Any], rows: dict[str, Table], calls: Calls, us: int, *, with_parts: bool
     ) -> LayerSample | Unavailable:
         shape, (parts, metrics, lost, gauges) = self.shape, self.names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
-        own, *others = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
+        own, *shown = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
         rest: Any = values[self.rest : self.rest + rest_of(shape)]
         counts = rest[len(metrics) :]
         hists = range(len(lost), len(counts), LATENCY_BUCKETS)
@@ -108,15 +109,16 @@ class _Layer:
             source=to_text(shape.source),
             ops=own,
             metrics=dict(zip(metrics, rest, strict=False)),
-            tables=tables,
-            parts=dict(zip(parts, others, strict=False)),
+            tables=rows,
+            parts=dict(zip(parts, shown, strict=False)),
             lost=dict(zip(lost, counts, strict=False)),
             gauge_hists={
                 name: tuple(counts[at : at + LATENCY_BUCKETS])
                 for name, at in zip(gauges, hists, strict=True)
             },
             notes=tuple(map(to_text, shape.notes)),
-            read_after_us=after_us,
+            read_after_us=us,
+            calls=calls,
         )
 
 
@@ -131,7 +133,7 @@ class _Table(_Group):
 
 
 _MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # of client and server
-# The object built of a block takes as much memory as 64 more numbers; and its work.
+# An object built of a block costs as much memory as 64 more numbers, and so much work.
 _BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
 # Rows without a counter are shown and judged even if they did not change.
 _ROW_WORK, _GAUGES_WORK = 1, 8
@@ -167,16 +169,9 @@ class ReadCalls:
         """How many numbers all calls have."""
         return sum(len(batch.numbers) for kept in self._kept.values() for batch in kept)
 
-    def onto(
-        self, layers: dict[str, LayerSample | Unavailable], *, wanted: bool
-    ) -> dict[str, LayerSample | Unavailable]:
-        """Add the calls to their layers, if wanted."""
-        names = list(layers)
-        for at, kept in self._kept.items() if wanted else ():
-            layer = layers[names[at]] if at < len(names) else None
-            if isinstance(layer, LayerSample):
-                layers[names[at]] = replace(layer, calls=tuple(kept))
-        return layers
+    def of(self, layer: int) -> Calls:
+        """The calls of the layer at a position."""
+        return tuple(self._kept.get(layer, ()))
 
 
 class Decoder:
@@ -257,10 +252,9 @@ class Decoder:
     def _take_layer(self, at: int, shape: LayerShape) -> None:
         name = to_text(shape.name)
         known = list(self.layers)
-        if known[at : at + 1] != [name] and (at != len(known) or name not in self.specs):
-            refuse(f"no layer {at}, or one that is not in the head")
-        if at == len(known) and name in self.layers:
-            refuse("a layer comes twice")
+        is_new = at == len(known) and name in self.specs and name not in self.layers
+        if not is_new and known[at : at + 1] != [name]:
+            refuse(f"no layer {at}, or one that comes twice or is not in the head")
         others = [layer.shape for other, layer in self.layers.items() if other != name]
         if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
             refuse("more ops than a sample may have")
@@ -353,8 +347,14 @@ class Decoder:
             tables[table.layer][table.spec.name] = table.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
         layers = {
-            name: layer.sample(values, of, us * READ_STEP_US, with_parts=self._with_parts)
-            for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
+            name: layer.sample(
+                values,
+                tables[at],
+                self._calls.of(at) if self._with_tables else (),
+                after[at] * READ_STEP_US,
+                with_parts=self._with_parts,
+            )
+            for at, (name, layer) in enumerate(self.layers.items())
         }
         return Sample(
             time_unix_s=self._time_unix_s,
@@ -362,7 +362,7 @@ class Decoder:
             hostname=to_text(self.start.hostname),
             kernel=to_text(self.start.kernel),
             host=HostSample(*values[: len(HOST_FIELDS)]),
-            layers=self._calls.onto(layers, wanted=self._with_tables),
+            layers=layers,
             specs={name: self.specs[name] for name in self.layers},
             self_cpu_ns_total=values[len(HOST_FIELDS)],
             bpf_ns_total=values[len(HOST_FIELDS) + 1],

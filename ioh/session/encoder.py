@@ -186,7 +186,7 @@ class Encoder:
             and [shape.name for shape, _ in flat] == [shape.name for shape, _ in self._layers]
         ):
             record = self._take(sample, flat, tables)
-            # Otherwise begin anew: most numbers are no longer in use, or there are too many.
+            # Otherwise make it whole: most numbers are unused, or there are too many.
             most = min(MAX_CELLS, 2 * self._live + MAX_CELLS // 64)
             if self._size <= most and self._rows <= 2 * MAX_ROWS:
                 return encode_sample(record), False

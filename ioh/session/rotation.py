@@ -124,7 +124,7 @@ class Recorder(SessionWriter):
     def _go_on_in(self, following: Output, *, is_lost: bool = False) -> None:
         try:
             self._end()
-        except OSError as error:  # go on without the end record
+        except OSError as error:  # continue without the end record
             is_lost = is_lost or isinstance(error, LostFileError)
         if is_lost:  # whatever has its name now is not ours to remove
             self._names.remove(self.name)
