@@ -7,7 +7,6 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
@@ -21,17 +20,6 @@ from ioh.session.writer import SessionWriter
 NOTHING_EARLIER = EarlierFiles()
 MARK_S = 0.5  # how long a mark waits for its sample
 _TRIES = 100  # names of later parts that may exist already
-
-
-@dataclass(eq=False, slots=True)
-class _ComingMark:
-    """A mark that waits for its sample."""
-
-    text: str
-    time_unix_s: float
-    mono_ns: int
-    is_made: threading.Event = field(default_factory=threading.Event)
-    is_written: bool = False
 
 
 class Recorder(SessionWriter):
@@ -58,10 +46,11 @@ class Recorder(SessionWriter):
         self._names = list(earlier.names)
         self._earlier, self._part = earlier.last, earlier.last
         self._left_bytes = 0  # in the parts before this one
-        self._coming: list[_ComingMark] = []
+        self._newest: Sample | None = None
         self.left_why = ""
         output = self._next_output()
         super().__init__(output, note=note, cycle_s=cycle_s, part=self._part, addresses=addresses)
+        self._arrived = threading.Condition(self._lock)
 
     @property
     def name(self) -> str:
@@ -85,9 +74,12 @@ class Recorder(SessionWriter):
                     self._go_on_in(self._next_output())
                     self.left_why = ""
             try:
-                return self._write(sample)
+                is_written = self._write(sample)
             except OSError as error:
-                return self._leave(error) and self._write(sample)
+                is_written = self._leave(error) and self._write(sample)
+            self._newest = sample
+            self._arrived.notify_all()
+            return is_written
 
     def _write(self, sample: Sample) -> bool:
         before = self.paused_why
@@ -98,7 +90,6 @@ class Recorder(SessionWriter):
             is_written = super().write(sample)
         if is_written:
             self._forget_oldest()
-        self._mark(sample)
         return is_written
 
     def _leave(self, error: OSError) -> bool:
@@ -150,23 +141,15 @@ class Recorder(SessionWriter):
         ``ask`` requests the sample; write() gets it in another thread.  If none comes within
         MARK_S, the mark falls between two samples.  Returns as mark().
         """
-        made = _ComingMark(text, time.time(), time.monotonic_ns())
-        with self._lock:
-            self._coming.append(made)
-        ask()
-        made.is_made.wait(MARK_S)
-        with self._lock:
-            if made in self._coming:
-                self._coming.remove(made)
-                return self.mark(text, made.time_unix_s)
-            return made.is_written
+        now, mono_ns = time.time(), time.monotonic_ns()
 
-    def _mark(self, sample: Sample) -> None:
-        """Write the marks that wait for this sample."""
-        for made in [made for made in self._coming if made.mono_ns <= sample.mono_ns]:
-            self._coming.remove(made)
-            made.is_written = self.mark(made.text, sample.time_unix_s)
-            made.is_made.set()
+        def newer() -> Sample | None:
+            return self._newest if self._newest and self._newest.mono_ns >= mono_ns else None
+
+        ask()
+        with self._arrived:
+            sample = self._arrived.wait_for(newer, MARK_S)
+            return self.mark(text, now if sample is None else sample.time_unix_s)
 
     def close(self) -> None:
         """Close the recording properly; OSError if that fails, unless a size limit is reached."""
