@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -70,7 +71,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
     return prepare
 
 
-class Fio:
+class Fio(subprocess.Popen[bytes]):
     """One run of fio in a folder, with its job from stdin and its JSON to a file.
 
     Raises OSError if it cannot be started, or the file cannot be created.
@@ -80,40 +81,31 @@ class Fio:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(output, flags, 0o600)
         try:
-            self._process = subprocess.Popen(
+            super().__init__(
                 [program("fio", "fio"), "--output-format=json+", "--eta=never", "-"],
                 stdin=subprocess.PIPE,
                 stdout=fd,
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 start_new_session=True,  # so that Ctrl-C goes to ioh only
-                preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 (one thread forks)
+                preexec_fn=_dies_with(os.getpid()),  # one thread forks
             )
         finally:
             os.close(fd)
-        self.pid = self._process.pid
-        stdin = self._process.stdin
-        if stdin is not None:
-            try:
-                stdin.write(job.encode("utf-8", "surrogateescape"))
-                stdin.close()
-            except BrokenPipeError:  # it has ended: see why_failed()
-                pass
-
-    def is_done(self) -> bool:
-        """Whether it has ended."""
-        return self._process.poll() is not None
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended: see why_failed()
+                self.stdin.write(job.encode("utf-8", "surrogateescape"))
+                self.stdin.close()
 
     def stop(self) -> None:
         """Kill it; all jobs are its threads."""
-        self._process.kill()
-        self._process.wait()
+        self.kill()
+        self.wait()
 
     def why_failed(self) -> str:
         """Wait for its end; return its last message if it failed, else ""."""
-        stderr = self._process.stderr
-        raw = b"" if stderr is None else stderr.read(1 << 16)
-        code = self._process.wait()
+        raw = b"" if self.stderr is None else self.stderr.read(1 << 16)
+        code = self.wait()
         if code == 0:
             return ""
         lines = [line.strip() for line in raw.decode("utf-8", "replace").split("\n")]

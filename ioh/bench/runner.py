@@ -222,7 +222,7 @@ class Runner:
     def _wait(self, fio: Fio, seconds: float | None = None) -> None:
         until = None if seconds is None else time.monotonic() + seconds
         try:
-            while not fio.is_done() and (until is None or time.monotonic() < until):
+            while fio.poll() is None and (until is None or time.monotonic() < until):
                 self._stop_if_asked()
                 time.sleep(_POLL_S)
         except BaseException:

@@ -30,15 +30,12 @@ class Rounds(Protocol):
     @property
     def states(self) -> tuple[HostState, ...]:
         """Each host's present state."""
-        ...
 
     def stop(self) -> None:
         """End the iteration; safe to call from a signal handler."""
-        ...
 
     def __iter__(self) -> Iterator[Round]:
         """Yield rounds as they come."""
-        ...
 
 
 class NamedJudge:
