@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from ioh.feeds.findings_cache import KnownFindings, MakeJudge, no_judge
@@ -87,8 +85,6 @@ class StreamFeed(RecordedFeed):
         self._moments: list[TimelineEvent] = []
         self._known = KnownFindings()
         self._judged_unix_s = 0.0
-        self._times = array("d")  # of samples from _times_from on, never decreasing
-        self._times_from = 0
         self._stopped = threading.Event()
 
     def close(self) -> None:
@@ -160,27 +156,23 @@ class StreamFeed(RecordedFeed):
         if not self._history.write(sample):
             cause = "no memory left for the history"
             raise IohError(cause, "End other programs, or use ioh text")
-        now = sample.time_unix_s
-        self._times.append(max(now, self._times[-1]) if self._times else now)
         self._publish(is_growing=True)
         return len(self._history) - 1
 
     def _publish(self, *, is_growing: bool) -> None:
         """Update the extent, and drop what is before it."""
-        begin = self._history.first_tick
+        history = self._history
+        if not len(history):
+            return
+        begin, start_s = history.first_tick, history.start_unix_s
         with self._lock:
-            if begin > self._times_from:
-                self._times = self._times[begin - self._times_from :]
-                self._times_from = begin
+            if begin >= self._extent.first:
                 self._judgements.forget_before(begin + 1)
-                start = self._times[0] if self._times else 0.0
                 self._moments = [
-                    m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start
+                    m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start_s
                 ]
-            if self._times:
-                last = self._times_from + len(self._times) - 1
-                times = (self._times[0], self._times[-1])
-                self._extent = Extent(begin + 1, last, *times, is_growing=is_growing)
+            last, end_s = len(history) - 1, history.end_unix_s
+            self._extent = Extent(begin + 1, last, start_s, end_s, is_growing=is_growing)
 
     def stop(self) -> None:
         """End run() soon."""
@@ -195,9 +187,7 @@ class StreamFeed(RecordedFeed):
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends by a time, within the extent."""
-        with self._lock:
-            found = self._times_from + bisect_right(self._times, time_unix_s) - 1
-            return self._extent.nearest(found)
+        return self._extent.nearest(self._history.tick_at(time_unix_s))
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """The marks and gaps of the history, by time."""

@@ -37,7 +37,7 @@ _PIPE_CHUNK_BYTES = 1 << 16
 class ReplaySource(Closing):
     """Plays a session; a context manager and an iterator of items.
 
-    A file that is still being recorded is followed.  All methods may be called from any thread.
+    A file that is still being recorded is followed.  Its controls may be used from any thread.
 
     Args:
         path: A file, open or not, or ``-`` for stdin, which may be a pipe.

@@ -61,6 +61,7 @@ class Recording(Closing):
     """
 
     first_tick = begin_bytes = 0
+    _started_unix_s = 0.0  # while there is no sample
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -80,6 +81,34 @@ class Recording(Closing):
         if not self._places.is_ended:
             look_on(self._places, self.read)
         return len(self)
+
+    @property
+    def start_unix_s(self) -> float:
+        """Time of the first sample."""
+        whole = self._entries(Kind.WHOLE)
+        return whole[0].time_unix_s if whole else self._started_unix_s
+
+    @property
+    def end_unix_s(self) -> float:
+        """Time of the last sample known, or of an earlier one if the clock was set back."""
+        if not len(self):
+            return self.start_unix_s
+        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last sample before the first that is later than a time; at least 0.
+
+        After the clock was set back, samples count as of the time before, until it is reached.
+        """
+        whole = self._entries(Kind.WHOLE)
+        times = list(accumulate((entry.time_unix_s for entry in whole), max))
+        behind = bisect_right(times, time_unix_s)
+        if behind == 0:
+            return 0
+        # The first record of that time; later ones may share it, after the clock was set back.
+        begin = whole[bisect_left(times, times[behind - 1])]
+        end = whole[behind].offset if behind < len(whole) else sys.maxsize
+        return last_tick_until(self.read, begin, end, time_unix_s)
 
     def items(
         self,
@@ -183,7 +212,7 @@ class Session(RecordedFile, Recording):
             head = self._head_before(0)
             if head is None:
                 raise no_recording(path, self.read(0, BEGIN_BYTES))
-            self.header = head.header
+            self.header, self._started_unix_s = head.header, head.header.started_unix_s
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one after the other"
                 hint = f"Merge them: ioh verify {shlex.quote(printable(path))} --repair NEW"
@@ -200,19 +229,6 @@ class Session(RecordedFile, Recording):
         """Whether another process is recording into this file."""
         return not self.is_ended and self.is_locked
 
-    @property
-    def start_unix_s(self) -> float:
-        """Time of the first sample."""
-        whole = self._entries(Kind.WHOLE)
-        return whole[0].time_unix_s if whole else self.header.started_unix_s
-
-    @property
-    def end_unix_s(self) -> float:
-        """Time of the last sample known, or of an earlier one if the clock was set back."""
-        if not len(self):
-            return self.start_unix_s
-        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
-
     def marks(self) -> list[Moment]:
         """All marks, in the order of recording."""
         return [
@@ -226,21 +242,6 @@ class Session(RecordedFile, Recording):
             Moment(gap.from_unix_s, to_text(gap.reason), entry.number, gap.to_unix_s)
             for entry, gap in self._records(Kind.GAP, Gap)
         ]
-
-    def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last sample before the first that is later than a time; at least 0.
-
-        After the clock was set back, samples count as of the time before, until it is reached.
-        """
-        whole = self._entries(Kind.WHOLE)
-        times = list(accumulate((entry.time_unix_s for entry in whole), max))
-        behind = bisect_right(times, time_unix_s)
-        if behind == 0:
-            return 0
-        # The first record of that time; later ones may share it, after the clock was set back.
-        begin = whole[bisect_left(times, times[behind - 1])]
-        end = whole[behind].offset if behind < len(whole) else self.size_bytes
-        return last_tick_until(self.read, begin, end, time_unix_s)
 
     def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
         """Yield undamaged marks or gaps with their index entries."""
