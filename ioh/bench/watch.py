@@ -138,7 +138,6 @@ class Seen:
     whole: Snapshot
     ticks: tuple[Snapshot, ...]
     remarks: tuple[str, ...]
-    begin_unix_s: float
 
 
 def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
@@ -146,7 +145,7 @@ def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
     with Session(str(path)) as session:
         part = read_aggregate(session, Span(When(begin), When(end)))
         ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
-    return Seen(part.snapshot, ticks, part.remarks, part.begin_unix_s)
+    return Seen(part.snapshot, ticks, part.remarks)
 
 
 def findings_of(seen: Seen) -> tuple[Spoken, ...]:

@@ -143,7 +143,7 @@ def seen(rates: list[float], host: HostStats | None = None) -> Seen:
             host=host, start=at,
         )
     )  # fmt: skip
-    return Seen(made[0], made, (), 0.0)
+    return Seen(made[0], made, ())
 
 
 NOTHING: list[str] = []
