@@ -13,7 +13,7 @@ import msgspec
 
 from ioh.bench.files import read_file
 from ioh.bench.results import TestSpec
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 FOLDER = Path(__file__).parent / "plans"
@@ -105,10 +105,8 @@ def read_plan(name: str) -> tuple[Plan, str]:
     Raises IohError if it is invalid.
     """
     is_file = "/" in name or name.endswith(".toml")
-    if not is_file and name not in BUILT_IN:
-        cause = f'no plan "{printable(name)}"'
-        hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
+    refuse_if(not is_file and name not in BUILT_IN, f'no plan "{printable(name)}"', hint)
     path = Path(name) if is_file else FOLDER / f"{name}.toml"
     raw = read_file(path, 1, partial(_wrong, path))
     try:
@@ -149,10 +147,9 @@ def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
     Raises IohError if a value is invalid, or the changes leave nothing to run.
     """
     kinds = {tests.kind for tests in plan.test}
-    unknown = [kind for kind in changes.kinds if kind not in kinds]
-    if unknown:
-        cause = f'the plan has no tests "{printable(unknown[0])}"'
-        raise IohError(cause, f"It has: {', '.join(sorted(kinds))}", ExitCode.USAGE)
+    for kind in changes.kinds:
+        cause = f'the plan has no tests "{printable(kind)}"'
+        refuse_if(kind not in kinds, cause, f"It has: {', '.join(sorted(kinds))}")
     found: dict[str, TestSpec] = {}
     try:
         for number, tests in enumerate(plan.test, 1):
@@ -162,9 +159,8 @@ def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
                 found.setdefault(spec.name, spec)
     except ValueError as error:
         raise IohError(str(error), "", ExitCode.USAGE) from None
-    if not 0 < len(found) <= MAX_TESTS:
-        cause = f"the plan has {len(found)} tests"
-        raise IohError(cause, f"It can have 1 to {MAX_TESTS}", ExitCode.USAGE)
+    is_wrong = not 0 < len(found) <= MAX_TESTS
+    refuse_if(is_wrong, f"the plan has {len(found)} tests", f"It can have 1 to {MAX_TESTS}")
     specs = tuple(found.values())
     return specs[:1] if changes.rate_iops else specs
 

@@ -9,7 +9,7 @@ import stat
 import subprocess
 
 from ioh.bench.fio import program
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.procfs.files import read_line
 from ioh.rights.user import give_root_up
@@ -29,9 +29,8 @@ def _size_bytes(path: str) -> int:
         hint = "ioh bench has your rights under sudo: use a root shell (sudo -i)"
         raise IohError(cause, hint) from None
     try:
-        if not stat.S_ISBLK(os.fstat(fd).st_mode):
-            cause = f"{shown} is not a block device"
-            raise IohError(cause, "List them with: lsblk", ExitCode.USAGE)
+        is_device = stat.S_ISBLK(os.fstat(fd).st_mode)
+        refuse_if(not is_device, f"{shown} is not a block device", "List them with: lsblk")
         return os.lseek(fd, 0, os.SEEK_END)
     finally:
         os.close(fd)
@@ -62,14 +61,12 @@ def _check_token(path: str, tokens: tuple[str, ...]) -> None:
     meant = [token.removeprefix("/dev/") for token in tokens]
     named = [token for token in meant if token.partition(":")[0] == name]
     shown = printable(path)
-    if not named:
-        cause = f"this would destroy the data on {shown}"
-        raise IohError(cause, f"To confirm: --destroy-data {printable(name)}", ExitCode.USAGE)
+    cause = f"this would destroy the data on {shown}"
+    refuse_if(not named, cause, f"To confirm: --destroy-data {printable(name)}")
     signature = _signature(path)
-    if signature and f"{name}:{signature}" not in named:
-        cause = f"{shown} contains {printable(signature)}"
-        hint = f"To destroy it: --destroy-data {printable(name)}:{printable(signature)}"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    cause = f"{shown} contains {printable(signature)}"
+    hint = f"To destroy it: --destroy-data {printable(name)}:{printable(signature)}"
+    refuse_if(signature and f"{name}:{signature}" not in named, cause, hint)
 
 
 def _claim(path: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ioh.bench.jobs import DATA, FILES, LOG_BYTES
 from ioh.bench.results import TestSpec
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
 _MARKER_BYTES = 4096  # after the part that fio uses
@@ -61,11 +61,8 @@ class WorkFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         shown = printable(path)
-        if not Path(path).is_dir():
-            cause = f"{shown} is not a directory"
-            raise IohError(
-                cause, "Give a directory on the storage, or -r with a device", ExitCode.USAGE
-            )
+        hint = "Give a directory on the storage, or -r with a device"
+        refuse_if(not Path(path).is_dir(), f"{shown} is not a directory", hint)
         if not os.access(path, os.W_OK | os.X_OK):
             cause = f"you cannot create files in {shown}"
             raise IohError(cause, f"Run sudo install -d -o $USER {shown}/bench, and give that")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from ioh.model.closing import Closing
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.waking import WakePipe
@@ -78,9 +78,9 @@ class ReplaySource(Closing):
         self._fd = -1
         if path == "-":
             self._fd = stdin_fd
-            if marks := list(filter(is_mark, self._span.ends)):
-                cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
-                raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
+            for when in self._span.ends:
+                cause = f'"{printable(when.text)}": marks cannot be looked up in a pipe'
+                refuse_if(is_mark(when), cause, "Save it to a file first")
         else:
             self.session = Session(path) if isinstance(path, str) else path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.rights.files import remove
@@ -32,9 +32,8 @@ class Joining(contextlib.ExitStack):
         for each in [f"{path}#{host}" for host in hosts_of(path)] or [path]:
             session = self.enter_context(Session(each))
             own = name or each[len(path) + 1 :] or to_text(session.header.hostname)
-            if session.is_growing:
-                cause = f"{printable(path)} is still being recorded"
-                raise IohError(cause, "Join it when it has ended", ExitCode.USAGE)
+            cause = f"{printable(path)} is still being recorded"
+            refuse_if(session.is_growing, cause, "Join it when it has ended")
             if own in self.sessions:
                 first, shown = printable(self.sessions[own].path), printable(path)
                 cause = f"{first} and {shown} are both of host {printable(own)}"
@@ -48,9 +47,8 @@ class Joining(contextlib.ExitStack):
         On failure the file is removed.  Raises IohError if it cannot be created or written, there
         are too many hosts, or a recording changed while it was read.
         """
-        if len(self.sessions) > MAX_HOSTS:
-            cause = f"{len(self.sessions)} hosts"
-            raise IohError(cause, f"Join {MAX_HOSTS} at most", ExitCode.USAGE)
+        count = len(self.sessions)
+        refuse_if(count > MAX_HOSTS, f"{count} hosts", f"Join {MAX_HOSTS} at most")
         output = first_free(names, FileOutput)
         try:
             self._write(output)
