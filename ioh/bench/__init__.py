@@ -1,1 +1,1 @@
-"""Runs fio over a plan of tests, watches every layer meanwhile, and says what each result is."""
+"""Run fio over a plan of tests, record all layers, and judge each result."""

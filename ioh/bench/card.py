@@ -25,7 +25,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def card_csv(cards: Mapping[str, Card]) -> str:
-    """Cards by system, a line for each letter, with grade.r's figures."""
+    """Format cards by system: a line for each letter, with grade.r's figures."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_HEAD)
@@ -44,7 +44,7 @@ def _one(value: float | None) -> str:
 
 
 def card_text(card: Card, system: str) -> Iterator[str]:
-    """A card for a terminal of 80 columns: letters, and each cell over its bounds."""
+    """Format a card for 80 columns: letters, and each cell's histogram over its bounds."""
     yield f"report card of {printable(system)}: latency {card.letter}, scaling {card.scale_letter}"
     bands = card.bands
     yield f"  bands {printable(bands.title)}: {printable(bands.summary)}"
@@ -59,8 +59,8 @@ def card_text(card: Card, system: str) -> Iterator[str]:
     for cell in card.cells:
         if any(cell.hist) and not cell.why:
             yield from _picture(cell)
-    yield "Latencies in ms. Letters of the card: its worst cells' at p95. Scaling: 0 is as fast"
-    yield "with more users as with few."
+    yield "Latencies in ms. The card's letters are its worst cells' at p95. Scaling 0: as"
+    yield "fast with more users as with few."
 
 
 def _latency(grade: Grade) -> str:
@@ -68,7 +68,7 @@ def _latency(grade: Grade) -> str:
 
 
 def _scaling(cell: CellGrade) -> str:
-    """To how many users, and the letter at p95."""
+    """Scaling and its letter at p95, and to how many users."""
     grade = cell.grades[1]
     if grade.scale is None:
         return grade.scale_letter
@@ -76,7 +76,7 @@ def _scaling(cell: CellGrade) -> str:
 
 
 def _picture(cell: CellGrade) -> Iterator[str]:
-    """The histogram over the letters' ribbon, mean and p95 between them."""
+    """The histogram over the letters, with mean, p95 and p99 between them."""
     places = [_AXIS_MS * 10 ** ((place + 0.5) / _PER_DECADE) for place in range(_WIDTH)]
     top = max(cell.hist)
     yield cell.cell.title

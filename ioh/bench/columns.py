@@ -1,4 +1,4 @@
-"""fioparse's CSV: written for the R scripts that read it, and read to be graded."""
+"""Write fioparse's CSV for R scripts, and read it for grading."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _NEEDED = ("system", "name", "users", "bs", "lat", "p95_00", "p99_00")
 
 
 def to_csv(results: Results) -> str:
-    """Every test as fioparse's line: MB/s of 2^20 bytes, latencies in ms, the histogram in %.
+    """Format every test as fioparse does: MB/s of 2^20 bytes, latencies in ms, histogram in %.
 
-    A line of a test that is not the storage's is left out: those scripts would grade it.
+    Tests with the verdict "not the storage" are left out: the scripts would grade them.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -79,9 +79,9 @@ def _percent(figures: Figures) -> list[str]:
 
 
 def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
-    """Results in fioparse's columns, by system, as ``grade.measured_of`` has them.
+    """Read results in fioparse's columns, by system, as from ``grade.measured_of``.
 
-    Raises IohError where it cannot be read, lacks columns, or a line is not of its shape.
+    Raises IohError if the file cannot be read, lacks columns, or has an invalid line.
     """
     raw = read_file(Path(path), 16, partial(_wrong, path))
     try:
@@ -107,18 +107,18 @@ def _wrong(path: str, what: str) -> IohError:
 
 
 def _read_row(row: Mapping[str, str]) -> tuple[tuple[str, int, int], Measured]:
-    """Of one line; ValueError where it is not of the shape."""
+    """Parse one line; ValueError if it is invalid."""
     users = int(row["users"])
     block_bytes = size_of(row["bs"].lower())
     cells = (row["lat"], row["p95_00"], row["p99_00"])
     ms = [float(cell) if cell else None for cell in cells]
     if any(each is not None and not 0 <= each < math.inf for each in ms):
-        msg = "a latency is no number of milliseconds"
+        msg = "a latency is not a number of milliseconds"
         raise ValueError(msg)
     name = row["name"]
     key = (_KINDS.get(name, name), block_bytes, users)
     hist = tuple(float(row.get(column) or 0) for column in HIST_COLUMNS)
     if any(not 0 <= each < math.inf for each in hist):
-        msg = "a column of the histogram is no share"
+        msg = "a column of the histogram is not a percentage"
         raise ValueError(msg)
     return key, Measured(dict(zip(STATISTICS, ms, strict=True)), hist=hist)

@@ -1,4 +1,4 @@
-"""Two benches, test by test, each change beside the spread of the runs."""
+"""Compare two benches test by test, with the spread of the runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ioh.bench.table import conditions_of
 from ioh.model.printable import printable
 
 _NAME = 29
-# Every bench has these of its own.
+# Different in every bench.
 _OWN = {"command", "remark"}
 _HEAD = (
     f"{'test':<{_NAME}} {'':<5} {'A':>10} {'B':>10} {'change':>8}   {'spread A':>8} {'spread B':>8}"
@@ -19,7 +19,7 @@ _HEAD = (
 
 
 def comparison_text(a: Results, b: Results) -> Iterator[str]:
-    """What differs in the conditions, then the tests that both have."""
+    """Format the differing conditions, then the tests of both."""
     yield from _differences(a, b)
     yield ""
     yield _HEAD
@@ -32,8 +32,8 @@ def comparison_text(a: Results, b: Results) -> Iterator[str]:
             yield from _pair(test, other)
     yield from (f"{printable(name):<{_NAME}} only in B" for name in theirs)
     yield ""
-    yield "Rates are operations a second, latencies ms. A change within the spread of the runs says"
-    yield "nothing; without a spread (one run), run again with -n 3."
+    yield "Rates are operations a second, latencies ms. A change within the spread of the runs"
+    yield "is not significant. Without a spread (one run), run again with -n 3."
 
 
 def _differences(a: Results, b: Results) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _pair(a: Test, b: Test) -> Iterator[str]:
             for field in asked
             if asked[field] != asked_b[field]
         )
-        yield f"{name:<{_NAME}} is another test in B: {different}"
+        yield f"{name:<{_NAME}} is a different test in B: {different}"
         return
     rows = [("IOPS", a.run.ops_per_s, b.run.ops_per_s)]
     for op, figures in a.run.fio.items():

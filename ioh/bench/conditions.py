@@ -1,4 +1,4 @@
-"""Under which conditions a bench runs: the machine, and what lies below its files."""
+"""The conditions of a bench: the machine, and the devices below its files."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _WORDS = ("read bytes", "written bytes", "reads", "writes")
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What a directory or a raw device lies on, ``devices`` from the top down.
+    """The devices below a directory or raw devices, from the top down.
 
-    ``carriers``: the kernel's numbers of those whose requests are its I/O, of the nearest below
-    that have requests.
+    ``carriers``: the kernel's numbers of the uppermost devices with requests, which carry its I/O.
     """
 
     file_system: str
@@ -45,14 +44,14 @@ class Below:
 
 
 def below_directory(path: str) -> Below:
-    """What lies below a directory that exists."""
+    """Find the devices below an existing directory."""
     table = MountTable()
     mount = table.mount_of_path(os.path.realpath(path))
     table.close()
     if mount is None:
         return Below("?", "", "", (), frozenset())
     dev = mount.dev
-    if not dev >> 20 and mount.source.startswith("/dev/"):  # btrfs has a number of its own
+    if not dev >> 20 and mount.source.startswith("/dev/"):  # btrfs uses its own device number
         dev = _number_of(mount.source)
     devices, carriers = _stack([dev])
     options = _mount_options(mount.id)
@@ -60,7 +59,7 @@ def below_directory(path: str) -> Below:
 
 
 def below_devices(paths: tuple[str, ...]) -> Below:
-    """What lies below raw devices."""
+    """Find the devices below raw devices."""
     devices, carriers = _stack([_number_of(path) for path in paths])
     return Below("raw", "", printable(" ".join(paths)), devices, carriers)
 
@@ -114,7 +113,7 @@ def _device(disk: BlockDevice, *, carries: bool) -> BenchDevice:
 
 
 def _transport(name: str, folder: str) -> str:
-    """By what a disk is attached; "" where sysfs does not say."""
+    """How a disk is attached; "" if sysfs does not show it."""
     by_name = {"nvme": "nvme", "loop": "loop", "dm-": "dm", "md": "md", "vd": "virtio"}
     by_name |= {"xvd": "xen", "zram": "zram", "mmcblk": "mmc", "nbd": "nbd", "rbd": "rbd"}
     for begin, transport in by_name.items():
@@ -126,7 +125,7 @@ def _transport(name: str, folder: str) -> str:
 
 
 def _mount_options(mount_id: int) -> str:
-    """Of the mount and of its file system, as mountinfo has them."""
+    """The options of the mount and of its file system, from mountinfo."""
     for line in (read_text("/proc/self/mountinfo") or "").split("\n"):
         fields = line.split(" ")
         if fields[0] == str(mount_id) and "-" in fields:
@@ -137,25 +136,25 @@ def _mount_options(mount_id: int) -> str:
 
 
 def cpu_model() -> str:
-    """As /proc/cpuinfo calls it."""
+    """The CPU's name in /proc/cpuinfo."""
     found = re.search(r"^model name\s*: (.*)$", read_text("/proc/cpuinfo") or "", re.MULTILINE)
     return printable(found[1], 120) if found else platform.machine()
 
 
 def cache_bytes() -> int:
-    """The largest CPU cache: data sets near it measure nothing else."""
+    """The largest CPU cache: smaller data sets would measure only that."""
     texts = (read_line(f"/sys/devices/system/cpu/cpu0/cache/index{n}/size") for n in range(8))
     found = [int(t[:-1]) << {"K": 10, "M": 20}[t[-1]] for t in texts if t and t[-1] in "KM"]
     return max(found, default=0)
 
 
 def memory_bytes() -> int:
-    """All of the machine's memory."""
+    """The machine's memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def governors() -> str:
-    """The CPUs' frequency governors, comma separated; "" where there are none."""
+    """The CPUs' frequency governors, separated by commas; "" if there are none."""
     names = {
         read_line(str(path))
         for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
@@ -164,16 +163,16 @@ def governors() -> str:
 
 
 def frequency_khz() -> float | None:
-    """The mean of the CPUs' frequencies; None where the kernel does not say."""
+    """The mean of the CPUs' frequencies; None if unknown."""
     paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
     found = [int(t) for path in paths if (t := read_line(str(path))) and t.isdecimal()]
     return sum(found) / len(found) if found else None
 
 
 def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
-    """The I/O limits that hold this process' children on some devices, by their control group.
+    """The I/O limits of this process' children on some devices, by control group.
 
-    In words, and as numbers.
+    As text, and as numbers.
     """
     groups = {"/"}
     for line in (read_text("/proc/self/cgroup") or "").split("\n"):

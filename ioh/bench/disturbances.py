@@ -1,4 +1,4 @@
-"""What else happened on the machine while a test ran, named beside its result."""
+"""Find what else happened on the machine during a test."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CpuState = tuple[str, float | None]  # governors, and the mean frequency in kHz
 _STEAL_PCT = 1.0
 _DIRTY_BYTES = 64 << 20
 _SLOWER = 0.8  # of the frequency before
-# A rate that falls below so much of what it was, and stays there, has turned.
+# The rate has turned if it falls below this share of its former value and stays there.
 _TURNED, _TURN_TICKS = 0.6, 5
-_MIN_TICKS = 12  # shorter runs say nothing of before and after
+_MIN_TICKS = 12  # shorter runs are not judged
 
 
 def disturbances_of(
     spec: TestSpec, seen: Seen | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
-    """All that is worth a line; ``seen`` is None where nothing was recorded."""
+    """Collect all disturbances; ``seen`` is None if nothing was recorded."""
     found = list(_cpu(cpu_before, cpu_after))
     if seen is not None:
         found += [*_steal(seen.whole), *_dirty(spec, seen), *_turn(spec, seen.ticks)]
@@ -31,9 +31,7 @@ def disturbances_of(
     return tuple(found)
 
 
-def _cpu(
-    before: tuple[str, float | None], after: tuple[str, float | None]
-) -> Iterator[Disturbance]:
+def _cpu(before: CpuState, after: CpuState) -> Iterator[Disturbance]:
     if before[0] != after[0]:
         yield Disturbance("governor", f"the CPUs' governor changed from {before[0]} to {after[0]}")
     then, now = before[1], after[1]
@@ -50,19 +48,19 @@ def _steal(whole: Snapshot) -> Iterator[Disturbance]:
 
 
 def _dirty(spec: TestSpec, seen: Seen) -> Iterator[Disturbance]:
-    """Write-back of what was written before this test."""
+    """Write-back of data written before this test."""
     if not seen.ticks:
         return
     host = seen.ticks[0].host
     waiting = (host.dirty_bytes or 0) + (host.writeback_bytes or 0)
     is_own = not spec.direct and spec.rw not in {"read", "randread"}
     if waiting >= _DIRTY_BYTES and not is_own:
-        sentence = f"{size(waiting)} from before were still to be written back"
+        sentence = f"{size(waiting)} of earlier writes were not yet written back"
         yield Disturbance("dirty", sentence, float(waiting))
 
 
 def _turn(spec: TestSpec, ticks: Sequence[Snapshot]) -> Iterator[Disturbance]:
-    """The moment at which the rate fell for good: burst credit spent, or a cache full."""
+    """The moment when the rate fell and did not recover: burst credit spent, or a cache full."""
     rates = [found for tick in ticks[1:-1] if (found := _rate(tick)) is not None]
     if len(rates) < _MIN_TICKS or spec.files:
         return
@@ -80,7 +78,7 @@ def _turn(spec: TestSpec, ticks: Sequence[Snapshot]) -> Iterator[Disturbance]:
 
 
 def _rate(tick: Snapshot) -> float | None:
-    """Bytes a second that requests, or RPCs to a server, moved."""
+    """Bytes a second moved by requests, or by RPCs to a server."""
     moved: list[float] = []
     for name in ("nfs_client", "block"):
         layer = tick.layers.get(name)

@@ -1,7 +1,7 @@
-"""What the charts of a bench show: tests that differ in one thing, in the order of it.
+"""Charts of a bench: families of tests that differ in one parameter, sorted by it.
 
-As plain values for JSON (latencies in ms, rates per second, shares 0 to 1; None where unknown), and
-as fiop.r's panels for a terminal.
+As plain values for JSON (latencies in ms, rates per second, shares 0 to 1; None if unknown), and as
+fiop.r's panels for a terminal.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TITLES = {
 
 
 def page_data(results: Results, card: Card) -> dict[str, Any]:
-    """All numbers that report.html draws.
+    """The numbers drawn by report.html.
 
-    ``edges_ms``: upper edges of the histograms' columns but the last.  ``axis`` of a family: users,
-    block, test.
+    ``edges_ms``: upper edges of the histograms' columns, except the last.  ``axis`` of a family:
+    users, block, test.
     """
     return {
         "edges_ms": [edge / 1000 for edge in HIST_EDGES_US.values()][:-1],
@@ -63,7 +63,7 @@ def page_data(results: Results, card: Card) -> dict[str, Any]:
 
 
 def families(results: Results) -> list[tuple[str, str, list[Test]]]:
-    """Tests that belong into one chart: printable title, what differs, and the tests."""
+    """Group tests into charts: printable title, the parameter that differs, and the tests."""
     kinds: dict[tuple[str, str], list[Test]] = {}
     for test in results.tests:
         kinds.setdefault((test.spec.kind, test.spec.sync), []).append(test)
@@ -88,7 +88,7 @@ def families(results: Results) -> list[tuple[str, str, list[Test]]]:
 
 
 def _with_others(rest: list[Test], tests: Iterable[Test]) -> list[Test]:
-    """The same with the sizes that are in a chart of their own, too."""
+    """Add tests of other block sizes, which also have their own chart."""
     chosen = {test.spec.block_bytes: test for test in rest}
     for test in tests:
         if test.spec.users == rest[0].spec.users:
@@ -113,14 +113,14 @@ def _point(test: Test, axis: str) -> dict[str, Any]:
 
 
 def main_figures(test: Test) -> Figures:
-    """The direction that a test is about: its syncs, else its reads, else what there is."""
+    """The main direction of a test: its syncs, else its reads, else the first one."""
     fio = test.run.fio
     first = next(iter(fio.values()), Figures())
     return fio.get("sync") or fio.get("read") or first
 
 
 def worst_test(results: Results, card: Card) -> Test | None:
-    """The test of the card's worst cell; without one the slowest."""
+    """The test of the card's worst cell, or the slowest test if no cell is graded."""
     graded = [cell for cell in card.cells if cell.letter in LETTERS]
     for cell in sorted(graded, key=lambda cell: LETTERS.index(cell.letter), reverse=True):
         key = (cell.cell.kind, cell.cell.block_bytes, cell.cell.users)
@@ -131,7 +131,7 @@ def worst_test(results: Results, card: Card) -> Test | None:
 
 
 def stack_of(test: Test | None) -> list[LayerFigures]:
-    """The layers that worked during a test, in the order an I/O travels, each as a whole."""
+    """The layers active during a test, as a whole, in the order of an I/O's path."""
     if test is None:
         return []
     return [
@@ -150,7 +150,7 @@ def _bytes_per_s(test: Test) -> float:
 
 
 def panels_text(results: Results) -> Iterator[str]:
-    """A panel for each family of tests, 110 columns wide at most."""
+    """Format a panel for each family of tests, at most 110 columns wide."""
     for title, axis, tests in families(results):
         if axis == "test" and len(tests) == 1:
             continue
@@ -184,7 +184,7 @@ def _bar(share: float) -> str:
 
 
 def _histogram(hist: tuple[int, ...]) -> str:
-    """A character for each of HIST_COLUMNS; whatever was counted shows."""
+    """A character for each of HIST_COLUMNS; any count is visible."""
     top = max(hist, default=0)
     if not top:
         return ""

@@ -1,4 +1,4 @@
-"""Files that a bench reads and writes in one piece."""
+"""Read and write whole files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ioh.model.errors import IohError
 
 
 def read_file(path: Path, most_mib: int, wrong: Callable[[str], IohError]) -> bytes:
-    """All of a file that must not be large; ``wrong`` makes the error of what is wrong with it."""
+    """Read a file of limited size; ``wrong`` makes the error to raise from a description."""
     what = f"is larger than {most_mib} MiB"
     try:
         with path.open("rb") as file:
@@ -23,7 +23,7 @@ def read_file(path: Path, most_mib: int, wrong: Callable[[str], IohError]) -> by
 
 
 def write_file(path: Path, text: str, mode: int) -> None:
-    """Write it whole or not at all; OSError where there is no room, or the directory is gone."""
+    """Replace a file atomically; OSError if there is no space, or the directory is gone."""
     new = path.with_name(f"{path.name}.new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "w", encoding="utf-8") as file:

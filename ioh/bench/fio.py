@@ -1,7 +1,8 @@
-"""Runs fio as a child that cannot outlive ioh, and reads the JSON it writes."""
+"""Run fio as a child that cannot outlive ioh, and read its JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -38,7 +39,7 @@ _libc = ctypes.CDLL(None)
 
 
 def program(name: str, install: str) -> str:
-    """The path of a program; where root is at stake, one of the system's directories only.
+    """Find a program; with root's rights, in the system's directories only.
 
     IohError: it is not installed.
     """
@@ -50,7 +51,7 @@ def program(name: str, install: str) -> str:
 
 
 def fio_version() -> str:
-    """Of the fio that is here; IohError where there is none."""
+    """The installed fio's version; IohError if there is none."""
     command = [program("fio", "fio"), "--version"]
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
@@ -59,61 +60,52 @@ def fio_version() -> str:
     return printable(done.stdout.strip(), 80)
 
 
-def die_with(parent: int, number: int) -> Callable[[], None]:
-    """What a child does before it becomes another program: it gets a signal once we are gone."""
+def _dies_with(parent: int) -> Callable[[], None]:
+    """Return a preexec_fn by which the kernel kills the child when its parent dies."""
 
     def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
     return prepare
 
 
-class Fio:
-    """One run of fio in a folder, its job from stdin and its JSON into a new file.
+class Fio(subprocess.Popen[bytes]):
+    """One run of fio in a folder, with its job from stdin and its JSON to a file.
 
-    Raises OSError where it cannot be started, or the file not be made.
+    Raises OSError if it cannot be started, or the file cannot be created.
     """
 
     def __init__(self, job: str, folder: str, output: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(output, flags, 0o600)
         try:
-            self._process = subprocess.Popen(
+            super().__init__(
                 [program("fio", "fio"), "--output-format=json+", "--eta=never", "-"],
                 stdin=subprocess.PIPE,
                 stdout=fd,
                 stderr=subprocess.PIPE,
                 cwd=folder,
-                start_new_session=True,  # Ctrl-C is ours to pass on
-                preexec_fn=die_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 (one thread forks)
+                start_new_session=True,  # so that Ctrl-C goes to ioh only
+                preexec_fn=_dies_with(os.getpid()),  # one thread forks
             )
         finally:
             os.close(fd)
-        self.pid = self._process.pid
-        stdin = self._process.stdin
-        if stdin is not None:
-            try:
-                stdin.write(job.encode("utf-8", "surrogateescape"))
-                stdin.close()
-            except BrokenPipeError:  # it has ended: its message says why
-                pass
-
-    def is_done(self) -> bool:
-        """Whether it has ended."""
-        return self._process.poll() is not None
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended: see why_failed()
+                self.stdin.write(job.encode("utf-8", "surrogateescape"))
+                self.stdin.close()
 
     def stop(self) -> None:
-        """End it at once; all jobs are its threads."""
-        self._process.kill()
-        self._process.wait()
+        """Kill it; all jobs are its threads."""
+        self.kill()
+        self.wait()
 
     def why_failed(self) -> str:
-        """Its last words where it failed; "" where it did not.  Waits for its end."""
-        stderr = self._process.stderr
-        raw = b"" if stderr is None else stderr.read(1 << 16)
-        code = self._process.wait()
+        """Wait for its end; return its last message if it failed, else ""."""
+        raw = b"" if self.stderr is None else self.stderr.read(1 << 16)
+        code = self.wait()
         if code == 0:
             return ""
         lines = [line.strip() for line in raw.decode("utf-8", "replace").split("\n")]
@@ -122,7 +114,7 @@ class Fio:
 
 
 def read_json(path: Path) -> list[Mapping[str, Any]]:
-    """The jobs of fio's JSON, behind whatever fio printed before; IohError where it is none."""
+    """The jobs in fio's JSON, after any messages of fio; IohError if it is invalid."""
     with path.open("rb") as file:
         raw = file.read(MAX_JSON_BYTES)
     begin = re.search(rb"^\{", raw, re.MULTILINE)
@@ -131,13 +123,13 @@ def read_json(path: Path) -> list[Mapping[str, Any]]:
         return list(found["jobs"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         cause = f"fio's output {printable(str(path))} is not its JSON: {printable(str(error))}"
-        raise IohError(cause, "Run fio by hand with the .fio file beside it") from None
+        raise IohError(cause, "Run fio by hand with the .fio file next to it") from None
 
 
 def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
-    """What fio says of each direction in which something was done, all these jobs together.
+    """fio's figures of each active direction, for all these jobs together.
 
-    Raises IohError where its fields are not fio's.
+    Raises IohError if fields are missing.
     """
     found: dict[str, Figures] = {}
     try:
@@ -145,7 +137,7 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
             done = [job[direction] for job in jobs if job[direction]["total_ios"]]
             if done:
                 found[direction] = _direction(done)
-        # Its total_ios is 0 where jobs are reported as a group.
+        # Not its total_ios, which is 0 if jobs are reported as a group.
         syncs = [(job, lat) for job in jobs if (lat := job.get("sync", {}).get("lat_ns", {}))]
         syncs = [(job, lat) for job, lat in syncs if lat.get("N")]
         if syncs:
@@ -154,18 +146,18 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
             rate = figures.ops / took_s if figures.ops and took_s else None
             found["sync"] = msgspec.structs.replace(figures, iops=rate)
     except (KeyError, TypeError, ValueError) as error:
-        cause = f"this fio's JSON lacks what ioh reads: {printable(str(error))}"
+        cause = f"this fio's JSON lacks a field that ioh reads: {printable(str(error))}"
         raise IohError(cause, "Use fio 3.0 or later") from None
     return found
 
 
 def run_s_of(job: Mapping[str, Any]) -> float:
-    """How long a group of jobs did its I/O: the longest of its directions."""
+    """The runtime of a group of jobs: that of its longest direction."""
     return max(float(job[name]["runtime"]) for name in ("read", "write", "trim")) / 1000
 
 
 def _direction(raws: list[Mapping[str, Any]]) -> Figures:
-    # Engines without a submission of their own (filecreate) report no lat_ns.
+    # Engines without separate submission (filecreate) report no lat_ns.
     latencies = [raw["lat_ns"] if raw["lat_ns"].get("bins") else raw["clat_ns"] for raw in raws]
     return msgspec.structs.replace(
         _latency(latencies),
@@ -177,7 +169,7 @@ def _direction(raws: list[Mapping[str, Any]]) -> Figures:
 
 
 def _latency(raws: list[Mapping[str, Any]]) -> Figures:
-    """Latencies of fio's reports together: percentiles from their bins, as fio does."""
+    """Merge fio's latencies; percentiles come from the bins, as in fio."""
     counts = [int(raw["N"]) for raw in raws]
     ops = sum(counts)
     bins: dict[float, int] = {}
@@ -206,7 +198,7 @@ def _latency(raws: list[Mapping[str, Any]]) -> Figures:
 
 
 def _rank(bins: Mapping[float, int], quantile: float) -> float:
-    """The bin that holds a rank, as fio finds it."""
+    """The bin that holds a quantile, as in fio."""
     wanted, total = quantile * sum(bins.values()), 0
     for ns in sorted(bins):
         total += bins[ns]
@@ -216,7 +208,7 @@ def _rank(bins: Mapping[float, int], quantile: float) -> float:
 
 
 def columns(counts_by_ns: Mapping[float, int]) -> tuple[int, ...]:
-    """Counts by latency in HIST_COLUMNS; () for none."""
+    """Sort counts by latency into HIST_COLUMNS; () for none."""
     made = [0] * len(HIST_COLUMNS)
     for ns, count in counts_by_ns.items():
         made[bisect_left(_EDGES_NS, ns)] += count

@@ -1,13 +1,12 @@
-"""The report card: letters for the four cells of grade.r, by bands that are data.
+"""The report card: letters for grade.r's four cells, by bands from a file.
 
-The worst cell bounds the card; what was not measured, or is not the storage's, has no letter but a
-reason.
+The card has the letters of its worst cell.  A cell that was not measured, or not on the storage,
+has a reason instead of a letter.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,17 +20,12 @@ from ioh.bench.results import Conditions, Results, Test
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 LETTERS = ("A+", "A", "A-", "B", "B-", "C", "C-", "D")
 UNGRADED = "?"
 BUILT_IN = ("today", "classic")
 _FOLDER = Path(__file__).parent / "bands"
 STATISTICS = ("mean", "p95", "p99")
-# The one that stands for a cell, as in grade.r's picture.
+# The statistic that grades a cell, as in grade.r's picture.
 _COUNTS = "p95"
 _NFS = ("nfs", "nfs4")
 _CLOUD_MODELS = ("Amazon Elastic Block Store", "PersistentDisk", "nvme_card-pd", "Microsoft NVMe")
@@ -40,7 +34,7 @@ _CLOUD_TRANSPORTS = ("virtio", "xen")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One of the four: a test, and the same test with more users."""
+    """One of the four cells: a test, and the same test with more users."""
 
     name: str
     title: str
@@ -59,7 +53,7 @@ CELLS = (
 
 
 class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cell's bounds: seven rising latencies in ms, what scaling is divided by, their source."""
+    """A cell's bounds: seven ascending latencies in ms, the divisor of scaling, their source."""
 
     ms: tuple[float, ...]
     scale_by: float
@@ -67,16 +61,16 @@ class Ladder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BandClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The bounds of one class of storage, by the cells' names."""
+    """The bounds for one class of storage, by cell name."""
 
     title: str
     cells: dict[str, Ladder]
 
 
 class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A set of bands, as its TOML file has it.
+    """A set of bands, as in its TOML file.
 
-    ``scale``: seven rising bounds of scaling, which has no letter below ``faster_than``.
+    ``scale``: seven ascending bounds of scaling, which gets no letter below ``faster_than``.
     """
 
     title: str
@@ -88,10 +82,10 @@ class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One test, as far as it is graded: ``latency_ms`` by STATISTICS.
+    """One test's graded numbers: ``latency_ms`` by STATISTICS.
 
-    ``why`` they are no storage's, "" if they are.  ``hist`` in HIST_COLUMNS, counts or percent, ()
-    where there is none.
+    ``why`` they are not the storage's, or "".  ``hist`` in HIST_COLUMNS, counts or percent, () if
+    there is none.
     """
 
     latency_ms: Mapping[str, float | None]
@@ -101,7 +95,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Letters of one of STATISTICS of one cell; "?" and None where something is missing.
+    """The letters of one of a cell's STATISTICS; "?" and None if something is missing.
 
     ``scale`` is (latency with more users / latency - 1) / scale_by.
     """
@@ -115,7 +109,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class CellGrade:
-    """One cell: its letters at p95; ``why`` and ``scale_why`` one is "?", else ""."""
+    """One cell and its letters at p95; ``why`` and ``scale_why`` explain a "?"."""
 
     cell: Cell
     ladder: Ladder
@@ -129,7 +123,7 @@ class CellGrade:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The report card: its worst cell's letters, "?" while a cell has none."""
+    """The report card, with its worst cell's letters: "?" if any cell has none."""
 
     bands: Bands
     class_title: str
@@ -139,12 +133,12 @@ class Card:
 
 
 def read_bands(name: str) -> Bands:
-    """Bands by their name, or from a file of the user's; IohError where there are none."""
+    """Read built-in bands by name, or a user's file; IohError if they are invalid."""
     path = _FOLDER / f"{name}.toml" if name in BUILT_IN else Path(name)
     raw = read_file(path, 1, partial(_wrong, path))
     try:
-        bands = msgspec.convert(tomllib.loads(raw.decode()), Bands)
-    except (ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
+        bands = msgspec.toml.decode(raw, type=Bands)
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         raise _wrong(path, str(error)) from None
     if why := _why_not(bands):
         raise _wrong(path, why)
@@ -157,18 +151,18 @@ def _wrong(path: Path, what: str) -> IohError:
 
 
 def _why_not(bands: Bands) -> str:
-    """What makes no sense in bands; "" where all does."""
+    """What is wrong with bands, or ""."""
     names = {cell.name for cell in CELLS}
     if not _rises(bands.scale):
-        return "scale must be seven rising numbers"
+        return "scale must be seven ascending numbers"
     if not bands.classes:
         return "no classes"
     for name, found in bands.classes.items():
         if set(found.cells) != names:
-            return f"class {name} needs just these cells: {', '.join(sorted(names))}"
+            return f"class {name} must have exactly these cells: {', '.join(sorted(names))}"
         for cell, ladder in found.cells.items():
             if not _rises(ladder.ms) or ladder.ms[0] <= 0:
-                return f"{name}.{cell}: ms must be seven rising numbers above 0"
+                return f"{name}.{cell}: ms must be seven ascending numbers above 0"
             if not 0 < ladder.scale_by < math.inf:
                 return f"{name}.{cell}: scale_by must be above 0"
     return ""
@@ -180,7 +174,7 @@ def _rises(bounds: tuple[float, ...]) -> bool:
 
 
 def class_of(conditions: Conditions) -> str:
-    """The class of storage that was measured, by its file system and disks; "" if unknown."""
+    """The class of the measured storage, by its file system and disks; "" if unknown."""
     if conditions.file_system in _NFS:
         return "nfs"
     disks = [device for device in conditions.devices if device.transport not in {"dm", "md", ""}]
@@ -197,23 +191,23 @@ def class_of(conditions: Conditions) -> str:
 
 
 def chosen_class(bands: Bands, wanted: str, conditions: Conditions | None) -> str:
-    """The class to grade by: the one wanted, the only one, or the one that was measured.
+    """Choose the class to grade by: the wanted one, the only one, or that of the storage.
 
-    Raises IohError where there is no such class, or none can be told.
+    Raises IohError if there is no such class, or the storage's is unknown.
     """
     found = wanted or (class_of(conditions) if conditions is not None else "")
     if len(bands.classes) == 1 and not wanted:
         return next(iter(bands.classes))
     if found in bands.classes:
         return found
-    what = f'no class "{printable(wanted)}"' if wanted else "the class of storage is not known"
+    what = f'no class "{printable(wanted)}"' if wanted else "the class of storage is unknown"
     names = ", ".join(map(printable, bands.classes))
     cause = f"{what} in the bands {printable(bands.title)}"
     raise IohError(cause, f"Give --class: {names}", ExitCode.USAGE)
 
 
 def measured_of(results: Results) -> dict[tuple[str, int, int], Measured]:
-    """Latencies of a bench's tests, by kind, block size in bytes, and users."""
+    """The latencies of a bench's tests, by kind, block size in bytes, and users."""
     found: dict[tuple[str, int, int], Measured] = {}
     for test in results.tests:
         spec = test.spec
@@ -229,7 +223,7 @@ def _measured(test: Test) -> Measured:
         return Measured({}, f"not the storage: {test.verdict.sentence}")
     figures = test.run.fio.get("write" if test.spec.kind == "write" else "read")
     if figures is None:
-        return Measured({}, "fio reports nothing")
+        return Measured({}, "fio reported nothing")
     us = (figures.mean_us, figures.p95_us, figures.p99_us)
     ms = (None if each is None else each / 1000 for each in us)
     return Measured(dict(zip(STATISTICS, ms, strict=True)), hist=figures.hist)
@@ -238,7 +232,7 @@ def _measured(test: Test) -> Measured:
 def card_of(
     measured: Mapping[tuple[str, int, int], Measured], bands: Bands, class_name: str
 ) -> Card:
-    """Letters for what was measured, by the bounds of one class."""
+    """Grade tests by the bounds of one class."""
     chosen = bands.classes[class_name]
     cells = tuple(_cell_grade(cell, chosen.cells[cell.name], measured, bands) for cell in CELLS)
     return Card(
@@ -251,7 +245,7 @@ def card_of(
 
 
 def worst(letters: Iterator[str]) -> str:
-    """The worst of letters; "?" where one of them is."""
+    """The worst letter; "?" if one of them is."""
     found = list(letters)
     return UNGRADED if UNGRADED in found else max(found, key=LETTERS.index)
 
@@ -273,7 +267,7 @@ def _cell_grade(
     elif counted.scale_letter == UNGRADED:
         more = f"with {cell.more_users} users"
         if counted.scale is not None:
-            scale_why = f"{more} it is faster than with {cell.users}: something cached"
+            scale_why = f"{more} it is faster than with {cell.users}: a cache was used"
         else:
             scale_why = f"{more}: {high.why or f'too few operations for a {_COUNTS}'}"
     letters = (counted.letter, counted.scale_letter)
@@ -289,7 +283,7 @@ def _grade(
     scale = (high_ms / low_ms - 1) / ladder.scale_by
     if bands.faster_than is not None and scale < bands.faster_than:
         return Grade(of, low_ms, letter, scale, UNGRADED)
-    # grade.r: up to and with the bound
+    # As in grade.r, the bound is included.
     scale_letter = next(
         (found for bound, found in zip(bands.scale, LETTERS, strict=False) if scale <= bound),
         LETTERS[-1],

@@ -1,4 +1,4 @@
-"""fio's job file of a test: everything that changes its result stands in it."""
+"""Make a test's job file for fio, with everything that affects the result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ioh.bench.results import TestSpec
 DATA = "ioh-bench.data"
 FILES = "ioh-bench.files"
 LOG_BYTES = 1 << 30
-# Threads of one process: killing that one leaves nothing behind.
+# Threads of one process: killing it leaves nothing behind.
 _GLOBAL = """\
 [global]
 thread=1
@@ -31,7 +31,7 @@ _RIVALS = {
 
 
 def job_file(spec: TestSpec, targets: tuple[str, ...], run_s: float) -> str:
-    """The whole job file; without ``targets``, raw devices, for the work file in its directory."""
+    """Make the job file; ``targets`` are raw devices, without them it uses the work file."""
     if spec.job:
         return f"{_GLOBAL}\n{spec.job}"
     lines = [_GLOBAL + _OURS, _time(spec, run_s)]
@@ -77,7 +77,7 @@ def _sync(spec: TestSpec) -> str:
 def _where(spec: TestSpec, targets: tuple[str, ...]) -> str:
     if spec.files:
         text = f"directory={FILES}\nfilename_format=f.$jobnum.$filenum\nnrfiles={spec.files}\n"
-        # What is appended to ends behind the append.
+        # fio's file size includes the appended part.
         file_bytes = spec.block_bytes * (1 + (spec.rw == "append"))
         text += f"filesize={file_bytes}\nopenfiles=1\nfile_service_type=sequential\n"
         if spec.rw in {"write", "append"}:
@@ -93,18 +93,18 @@ def _where(spec: TestSpec, targets: tuple[str, ...]) -> str:
     text = f"filename={_names(targets)}\n"
     if spec.rw.startswith("rand"):
         return f"{text}size={size_bytes * max(1, len(targets))}\n"
-    # Each user streams through a part of its own: those that begin at one place share read-ahead.
+    # Each user streams through its own part: users that start at one place share read-ahead.
     part = size_bytes // spec.users // spec.block_bytes * spec.block_bytes
     return f"{text}size={part * max(1, len(targets))}\noffset_increment={part}\n"
 
 
 def _names(targets: tuple[str, ...]) -> str:
-    """Files of one job are separated by colons, which a name may hold, too."""
+    """Join file names by colons, and escape colons in them."""
     return ":".join(each.replace(":", "\\:") for each in targets) or DATA
 
 
 def fill_file(name: str, size_bytes: int, *, direct: bool) -> str:
-    """The job that writes a work file in full, with what neither compresses nor repeats."""
+    """Make the job that fills a work file with incompressible, unique data."""
     return (
         f"[global]\nthread=1\nrefill_buffers=1\nrandrepeat=0\nfallocate=none\nend_fsync=1\n"
         f"rw=write\nbs=1m\nioengine=psync\ndirect={int(direct)}\n"

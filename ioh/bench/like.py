@@ -1,4 +1,4 @@
-"""A fio job with the mix of a recording: what programs did, at the rate at which they did it."""
+"""Make a fio job with the mix and rates of the calls in a recording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_USERS = 256
 
 
 class _Class(NamedTuple):
-    """One kind of call: its name in a recording, and fio's words for it."""
+    """One kind of call: its name in a recording, and fio's options for it."""
 
     op: str
     rw: str
@@ -38,9 +38,9 @@ _CLASSES = (
 
 
 def job_like(path: str, begin: str, end: str, size_bytes: int, run_s: float) -> str:
-    """The job file; the part of the recording from ``begin`` to ``end`` as for ``ioh replay``.
+    """Make the job file; ``begin`` and ``end`` of the part are as for ``ioh replay``.
 
-    Raises IohError where the part is not there, or no calls were recorded in it.
+    Raises IohError if the part does not exist, or has no recorded calls.
     """
     span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
     with Session(path) as session:
@@ -68,7 +68,7 @@ def _sections(snapshot: Snapshot) -> Iterator[str]:
 def _section(kind: _Class, stats: OpStats, layer: LayerSnapshot) -> str:
     rate = stats.ops_per_s or 0.0
     users = min(_MAX_USERS, max(1, round(stats.avg_inflight or 0)), max(1, int(rate)))
-    # The rate of each user: what the whole becomes is within a call a second of each.
+    # A whole number for each user: the total is off by less than a call a second per user.
     text = (
         f"[{kind.op.replace('_', '-')}]\nrw={kind.rw}\ndirect={int(kind.is_direct)}\n"
         f"numjobs={users}\nrate_iops={max(1, round(rate / users))}\n"
@@ -83,7 +83,7 @@ def _section(kind: _Class, stats: OpStats, layer: LayerSnapshot) -> str:
 
 
 def _sizes(hist: SizeLatencyHist | None, avg_bytes: float | None, *, is_direct: bool) -> str:
-    """fio's bssplit: sizes, as upper edges of the recording's buckets, with their percentages."""
+    """Make fio's bssplit: upper edges of the recording's size buckets, with percentages."""
     counts: dict[int, int] = {}
     for at, edge in enumerate((*SIZE_EDGES_BYTES, SIZE_EDGES_BYTES[-1])):
         found = sum(hist.row(at)) if hist is not None else 0

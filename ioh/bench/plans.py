@@ -1,9 +1,8 @@
-"""Plans: TOML files that say which tests run; read, checked, and spread out into tests."""
+"""Read plans, which are TOML files, check them, and expand them into tests."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
@@ -14,20 +13,15 @@ import msgspec
 
 from ioh.bench.files import read_file
 from ioh.bench.results import TestSpec
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "plans"
 MAX_TESTS = 500
 BUILT_IN = ("database", "card", "commit", "seeks", "files", "steady", "neighbour", "ramp")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _RW = {"seqread": "read", "commit": "write", "seeks": "randread"}
-# What a test has as its plan says it.
+# Copied from the plan to its tests.
 _SAME_OF_TESTS = (
     "kind", "depth", "direct", "sync", "mix_read_pct", "compress_pct", "rival", "files",
 )  # fmt: skip
@@ -40,7 +34,7 @@ Sync = Literal["", "sync", "dsync", "fsync", "fdatasync"]
 
 
 class _Tests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One ``[[test]]``: a test for each of its block sizes and numbers of users."""
+    """One ``[[test]]`` entry: a test for each combination of block size and users."""
 
     kind: Kind
     block: str | list[str]
@@ -61,7 +55,7 @@ class _Tests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole plan as written; ``size`` of the work file, with k, m, g for powers of 1,024."""
+    """A plan as written; ``size`` is that of the work file, with k, m, g for powers of 1,024."""
 
     summary: str
     size: str
@@ -75,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlanChanges(msgspec.Struct, frozen=True):
-    """What the command line changes in a plan; None leaves it as it is."""
+    """The command line's changes to a plan; None means no change."""
 
     kinds: tuple[str, ...] = ()
     run_s: float | None = None
@@ -88,17 +82,17 @@ class PlanChanges(msgspec.Struct, frozen=True):
 
 
 def size_of(text: str) -> int:
-    """Bytes of ``8k``, ``2g``, ``512``; ValueError where it is no size above 0."""
+    """Parse ``8k``, ``2g`` or ``512``; ValueError unless it is a size above 0."""
     found = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
     value = int(found[1]) * _UNITS[found[2]] if found else 0
     if value <= 0:
-        msg = f'"{printable(text, 40)}" is no size such as 8k or 2g'
+        msg = f'"{printable(text, 40)}" is not a size such as 8k or 2g'
         raise ValueError(msg)
     return value
 
 
 def show_size(size_bytes: int) -> str:
-    """``8k``, ``1m``: as a plan writes it."""
+    """Format a size as in a plan: ``8k``, ``1m``."""
     for unit in "tgmk":
         if size_bytes and size_bytes % _UNITS[unit] == 0:
             return f"{size_bytes // _UNITS[unit]}{unit}"
@@ -106,29 +100,26 @@ def show_size(size_bytes: int) -> str:
 
 
 def read_plan(name: str) -> tuple[Plan, str]:
-    """A built-in plan by its name, or a file of the user's; and its text.
+    """Read a built-in plan by name, or a user's file; also return its text.
 
-    Raises IohError of what is wrong with it.
+    Raises IohError if it is invalid.
     """
     is_file = "/" in name or name.endswith(".toml")
-    if not is_file and name not in BUILT_IN:
-        cause = f'no plan "{printable(name)}"'
-        hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
+    refuse_if(not is_file and name not in BUILT_IN, f'no plan "{printable(name)}"', hint)
     path = Path(name) if is_file else FOLDER / f"{name}.toml"
     raw = read_file(path, 1, partial(_wrong, path))
     try:
-        text = raw.decode("utf-8")
-        plan = msgspec.convert(tomllib.loads(text), Plan)
+        plan = msgspec.toml.decode(raw, type=Plan)
     except msgspec.ValidationError as error:
         raise _wrong(path, _in_words(str(error))) from None
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8
-        raise _wrong(path, f"is no TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8
+        raise _wrong(path, f"not a TOML file: {error}") from None
     try:
         specs_of(plan, PlanChanges())
     except IohError as error:
         raise _wrong(path, error.cause) from None
-    return plan, text
+    return plan, raw.decode()
 
 
 def _wrong(path: Path, what: str) -> IohError:
@@ -140,7 +131,7 @@ def _wrong(path: Path, what: str) -> IohError:
 
 
 def _in_words(text: str) -> str:
-    """msgspec's words with the place in TOML's: ``$.test[1].users`` is ``users of test 2``."""
+    """Translate the place in msgspec's message: ``$.test[1].users`` is ``users of test 2``."""
     found = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(?:test\[(\d+)\]\.?)?(.*)`", text)
     if found is None:
         return text
@@ -151,15 +142,14 @@ def _in_words(text: str) -> str:
 
 
 def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
-    """All tests of a plan, in their order.
+    """Expand a plan into its tests.
 
-    Raises IohError where a value makes no sense, or the changes leave nothing to run.
+    Raises IohError if a value is invalid, or the changes leave nothing to run.
     """
     kinds = {tests.kind for tests in plan.test}
-    unknown = [kind for kind in changes.kinds if kind not in kinds]
-    if unknown:
-        cause = f'the plan has no tests "{printable(unknown[0])}"'
-        raise IohError(cause, f"It has: {', '.join(sorted(kinds))}", ExitCode.USAGE)
+    for kind in changes.kinds:
+        cause = f'the plan has no tests "{printable(kind)}"'
+        refuse_if(kind not in kinds, cause, f"It has: {', '.join(sorted(kinds))}")
     found: dict[str, TestSpec] = {}
     try:
         for number, tests in enumerate(plan.test, 1):
@@ -169,9 +159,8 @@ def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
                 found.setdefault(spec.name, spec)
     except ValueError as error:
         raise IohError(str(error), "", ExitCode.USAGE) from None
-    if not 0 < len(found) <= MAX_TESTS:
-        cause = f"the plan has {len(found)} tests"
-        raise IohError(cause, f"It can have 1 to {MAX_TESTS}", ExitCode.USAGE)
+    is_wrong = not 0 < len(found) <= MAX_TESTS
+    refuse_if(is_wrong, f"the plan has {len(found)} tests", f"It can have 1 to {MAX_TESTS}")
     specs = tuple(found.values())
     return specs[:1] if changes.rate_iops else specs
 
@@ -217,7 +206,7 @@ def _spec(
 
 
 def _why_not(spec: TestSpec) -> str:
-    """What makes no sense in a test; "" where all does."""
+    """What is wrong with a test, or ""."""
     rules = (
         (re.fullmatch(r"[A-Za-z0-9._-]{1,80}", spec.name), "label must be letters and digits"),
         (512 <= spec.block_bytes <= 64 << 20, "block must be 512 bytes to 64m"),
@@ -233,13 +222,13 @@ def _why_not(spec: TestSpec) -> str:
         (spec.rate_iops >= 0, "rate_iops must be 0 or more"),
         (0 < spec.run_s <= 604_800 or spec.files, "run_s must be above 0, and a week at most"),
         (0 <= spec.ramp_s <= 86_400, "ramp_s must be 0 to 86400"),
-        (bool(spec.files) == (spec.kind == "files"), "files goes with kind files, and only there"),
+        (bool(spec.files) == (spec.kind == "files"), "kind files needs files, other kinds do not"),
         (0 <= spec.files <= 10_000_000, "files must be 1 to 10 million"),
         (not spec.agree_pct or spec.limit_s >= 2 * spec.run_s, "limit_s must be 2 × run_s or more"),
         (spec.rw not in {"append", "delete"} or spec.files, "append and delete are for files"),
         (
             spec.files or spec.size_bytes >= spec.block_bytes * spec.users * (1 + bool(spec.rival)),
-            "size is too small: each user needs a block of it",
+            "size is too small: each user needs a block",
         ),
     )
     return next((why for holds, why in rules if not holds), "")
@@ -251,7 +240,7 @@ def is_writing(spec: TestSpec) -> bool:
 
 
 def seconds_of(specs: tuple[TestSpec, ...]) -> float:
-    """How long tests take at least, without the writing of their file."""
+    """The minimum duration of tests, without filling the work file."""
     return sum(
         spec.run_s * (3 if spec.agree_pct else 1) * spec.runs + spec.ramp_s for spec in specs
     )

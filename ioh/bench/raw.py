@@ -1,21 +1,22 @@
-"""Raw devices: read freely; written to only where the user names them and nobody uses them."""
+"""Raw devices: written to only if the user confirms that by name and they are not in use."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 import subprocess
 
 from ioh.bench.fio import program
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.procfs.files import read_line
 from ioh.rights.user import give_root_up
 
 
 def check_devices(paths: tuple[str, ...]) -> int:
-    """The bytes of the smallest; IohError where one is no device, or cannot be read."""
+    """The size of the smallest device; IohError if one is not a device, or cannot be read."""
     return min(_size_bytes(path) for path in paths)
 
 
@@ -28,19 +29,18 @@ def _size_bytes(path: str) -> int:
         hint = "ioh bench has your rights under sudo: use a root shell (sudo -i)"
         raise IohError(cause, hint) from None
     try:
-        if not stat.S_ISBLK(os.fstat(fd).st_mode):
-            cause = f"{shown} is no block device"
-            raise IohError(cause, "List them with: lsblk", ExitCode.USAGE)
+        is_device = stat.S_ISBLK(os.fstat(fd).st_mode)
+        refuse_if(not is_device, f"{shown} is not a block device", "List them with: lsblk")
         return os.lseek(fd, 0, os.SEEK_END)
     finally:
         os.close(fd)
 
 
 def claim_for_writing(paths: tuple[str, ...], tokens: tuple[str, ...]) -> list[int]:
-    """Take devices for oneself: nobody mounts or uses them until the descriptors are closed.
+    """Open devices exclusively: nobody can mount or use them until the descriptors are closed.
 
-    ``tokens`` are what the user may lose: ``sdb``, or ``sdb:ext4`` with the signature that is on
-    it.  Raises IohError where one is not named, is in use, or carries data that was not named.
+    ``tokens`` are what the user agrees to lose: ``sdb``, or ``sdb:ext4`` with its signature.
+    Raises IohError if a device or its data is not among them, or it is in use.
     """
     claimed: list[int] = []
     try:
@@ -61,35 +61,33 @@ def _check_token(path: str, tokens: tuple[str, ...]) -> None:
     meant = [token.removeprefix("/dev/") for token in tokens]
     named = [token for token in meant if token.partition(":")[0] == name]
     shown = printable(path)
-    if not named:
-        cause = f"this would destroy what is on {shown}"
-        raise IohError(cause, f"If that is meant: --destroy-data {printable(name)}", ExitCode.USAGE)
+    cause = f"this would destroy the data on {shown}"
+    refuse_if(not named, cause, f"To confirm: --destroy-data {printable(name)}")
     signature = _signature(path)
-    if signature and f"{name}:{signature}" not in named:
-        cause = f"{shown} carries {printable(signature)}"
-        hint = f"If it may go: --destroy-data {printable(name)}:{printable(signature)}"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    cause = f"{shown} contains {printable(signature)}"
+    hint = f"To destroy it: --destroy-data {printable(name)}:{printable(signature)}"
+    refuse_if(signature and f"{name}:{signature}" not in named, cause, hint)
 
 
 def _claim(path: str) -> int:
-    """O_EXCL on a block device is refused while it, or a partition of it, is mounted or held."""
+    """Open with O_EXCL, which fails while the device or a partition is mounted or held."""
     try:
         return os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
-        why = "it is mounted, or a volume, array or swap holds it"
-        why = why if error.errno == 16 else printable(error.strerror or str(error))
+        why = "it is mounted, or a volume, array or swap uses it"
+        why = why if error.errno == errno.EBUSY else printable(error.strerror or str(error))
         cause = f"cannot write to {printable(path)}: {why}"
         raise IohError(cause, "See: lsblk, swapon, zpool status") from None
 
 
 def _number(path: str) -> str:
-    """The kernel's number of a device, such as 8:16."""
+    """A device's number, such as 8:16."""
     number = os.stat(path).st_rdev  # noqa: PTH116
     return f"{os.major(number)}:{os.minor(number)}"
 
 
 def _signature(path: str) -> str:
-    """What blkid takes the data on a device for, a partition table included; "" for nothing."""
+    """The type of data on a device, or of its partition table, by blkid; "" for none."""
     command = [program("blkid", "util-linux"), "-p", "-o", "export", os.path.realpath(path)]
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,

@@ -1,7 +1,7 @@
-"""``results.json``: all that one ``ioh bench`` found, from which every report is made.
+"""``results.json``: the results of one ``ioh bench``, the source of every report.
 
-Unknown is None, measured none is 0.  Latencies are µs, sizes bytes, rates per second, times Unix
-seconds, shares percent.
+Unknown is None.  Latencies are in µs, sizes in bytes, rates per second, times in Unix seconds,
+shares in percent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ioh.model.printable import printable
 
 VERSION = 1
 FILE_NAME = "results.json"
-# fioparse's columns, by their names in its CSV, and the upper edge of each; the last has none.
+# fioparse's columns by name, with their upper edges; the last has none.
 HIST_EDGES_US = {
     "us50": 50.0,
     "us100": 100.0,
@@ -39,7 +39,7 @@ HIST_EDGES_US = {
 HIST_COLUMNS = tuple(HIST_EDGES_US)
 
 
-# Of operations, bytes, time: what results.json has is checked as it is read.
+# Checked when results.json is read.
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -49,10 +49,10 @@ class _Struct(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Figures(_Struct, frozen=True):
-    """What one direction of I/O did in one run, by fio's account or a layer's.
+    """One direction of I/O in one run, as reported by fio or a layer.
 
-    ``hist`` counts operations in HIST_COLUMNS; () where there is none.  A percentile is None where
-    fewer operations were counted than it needs.
+    ``hist`` counts operations in HIST_COLUMNS; () if there is none.  A percentile is None if there
+    were too few operations for it.
     """
 
     ops: Count | None = None
@@ -79,10 +79,10 @@ class Figures(_Struct, frozen=True):
 
 
 class LayerFigures(_Struct, frozen=True):
-    """One operation of one layer over the seconds of a run.
+    """One operation of one layer during a run.
 
-    ``layer`` and ``op`` as in a recording; ``title`` for people; ``part`` the device or mount, ""
-    for all of the machine; ``source`` bpf or proc.
+    ``layer`` and ``op`` as in a recording; ``title`` for the user; ``part`` is the device or mount,
+    "" for the whole machine; ``source`` is bpf or proc.
     """
 
     layer: str
@@ -94,7 +94,7 @@ class LayerFigures(_Struct, frozen=True):
 
 
 class Spoken(_Struct, frozen=True):
-    """A finding that held during a run: rule and words as ``ioh report`` prints them."""
+    """A finding during a run, with its rule and texts as in ``ioh report``."""
 
     rule: str
     title: str
@@ -107,10 +107,10 @@ class Spoken(_Struct, frozen=True):
 
 
 class Disturbance(_Struct, frozen=True):
-    """What else happened meanwhile.
+    """What else happened during a run.
 
-    ``kind``: steal, others, dirty, governor, frequency, turn (the rate fell for good), gap (of the
-    recording).
+    ``kind``: steal, others, dirty, governor, frequency, turn (the rate fell and did not recover),
+    gap (of the recording).
     """
 
     kind: str
@@ -119,7 +119,7 @@ class Disturbance(_Struct, frozen=True):
 
 
 class BenchVerdict(_Struct, frozen=True):
-    """Whether a result is the storage's; the other fields say why not, evidence a fact a line.
+    """Whether a result is the storage's; if not, the other fields explain why.
 
     ``rule`` is a finding's, or one of bytes, others, link, unwatched, failed.
     """
@@ -133,9 +133,9 @@ class BenchVerdict(_Struct, frozen=True):
 class Run(_Struct, frozen=True):
     """One repetition of a test.
 
-    ``fio`` by direction: ``read``, ``write`` and, where the test syncs, ``sync``; ``rival`` the
-    same of a neighbour.  The recording has ``MARK begins`` and ``MARK ends``; ``fio_file`` is fio's
-    own JSON.
+    ``fio`` by direction: ``read``, ``write`` and, if the test syncs, ``sync``; ``rival`` is the
+    same for a neighbour.  The recording has the marks ``MARK begins`` and ``MARK ends``;
+    ``fio_file`` is fio's own JSON.
     """
 
     begin_unix_s: float
@@ -157,13 +157,13 @@ class Run(_Struct, frozen=True):
 
 
 class TestSpec(_Struct, frozen=True):
-    """One test as it is asked for: everything that changes its result, see docs/bench.md.
+    """One test as requested: everything that affects its result, see docs/bench.md.
 
-    ``kind`` may also be ``job``, a user's, or ``like`` a recording: ``job`` then holds all of it.
-    ``size_bytes`` of the file, or of each file where ``own_files``.  0 for no limit.
+    ``kind`` may also be ``job`` (a user's) or ``like`` (a recording): ``job`` is then the whole job
+    file.  ``size_bytes`` of the file, or of each file with ``own_files``.  0 for no limit.
     """
 
-    __test__ = False  # of a plan, not of pytest's
+    __test__ = False  # not a test of pytest
 
     name: str
     kind: str
@@ -192,7 +192,7 @@ class TestSpec(_Struct, frozen=True):
 
     @property
     def depth_all(self) -> int:
-        """Requests under way at a time, of all users together."""
+        """Requests in flight, of all users together."""
         return self.users * self.depth
 
 
@@ -200,7 +200,7 @@ class Test(_Struct, frozen=True):
     """One test and its runs.
 
     The run ``shown`` has the median rate.  ``spread_pct``: (highest - lowest) / median of the
-    rates; None with one run.  ``verdict``: the first refused run's, else that of the shown one.
+    rates; None with one run.  ``verdict`` is that of the first refused run, else of the shown run.
     """
 
     __test__ = False
@@ -223,10 +223,10 @@ class Test(_Struct, frozen=True):
 
 
 class BenchDevice(_Struct, frozen=True):
-    """A block device below the files, from the file system's down to the physical ones.
+    """A block device below the files.
 
-    ``limits`` are of /sys/block/NAME/queue.  ``carries``: its requests are the tests' I/O, against
-    which fio's is held.
+    ``limits`` are from /sys/block/NAME/queue.  ``carries``: its requests are the tests' I/O, and
+    are compared with fio's.
     """
 
     name: str
@@ -240,10 +240,10 @@ class BenchDevice(_Struct, frozen=True):
 
 
 class Conditions(_Struct, frozen=True):
-    """Under which everything was measured.
+    """The conditions of the whole bench.
 
-    ``file_system`` is "raw" for a device itself; ``source`` what is mounted; ``io_limits``: control
-    groups' io.max that hold fio, a line each; ``remarks``: what to know of all results.
+    ``file_system`` is "raw" for a raw device; ``source`` is what is mounted; ``io_limits``: control
+    groups' io.max that apply to fio, a line each; ``remarks`` apply to all results.
     """
 
     host: str
@@ -270,9 +270,9 @@ class Conditions(_Struct, frozen=True):
 
 
 class Results(_Struct, frozen=True):
-    """A whole bench: ``planned`` in the order in which they run, ``tests`` those finished.
+    """A whole bench: ``planned`` tests in order, and ``tests`` that are finished.
 
-    ``recordings`` in the same directory, one for each time that it was begun or resumed.
+    ``recordings`` are in the same directory, one for each start or resume.
     """
 
     version: int
@@ -290,9 +290,9 @@ class Results(_Struct, frozen=True):
 
 
 def load(directory: str) -> Results:
-    """What a bench kept, by its directory or its results.json itself.
+    """Read a bench's results from its directory, or from results.json itself.
 
-    Raises IohError where it is not there, is damaged, or was made by a later ioh.
+    Raises IohError if the file is missing, damaged, or of another version.
     """
     path = Path(directory)
     path = path / FILE_NAME if path.is_dir() else path
@@ -308,16 +308,16 @@ def load(directory: str) -> Results:
         what = f"cannot be read: {error}"
         raise wrong(what) from None
     if found.version != VERSION:
-        cause = f"{shown} has version {found.version}, and this ioh reads {VERSION}"
-        raise IohError(cause, "Use the ioh that made it")
+        cause = f"{shown} has version {found.version}, this ioh reads {VERSION}"
+        raise IohError(cause, "Use the version of ioh that made it")
     return found
 
 
 def to_json(results: Results) -> str:
-    """What ``results.json`` holds."""
+    """Encode as the text of ``results.json``."""
     return msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n"
 
 
 def save(results: Results, directory: str) -> None:
-    """Write ``results.json``, whole or not at all; OSError as write_file()."""
+    """Replace ``results.json`` atomically; OSError as write_file()."""
     write_file(Path(directory) / FILE_NAME, to_json(results), 0o600)

@@ -1,4 +1,4 @@
-"""Runs the tests of a bench one after another: mark, fio, mark, read back, judge, keep."""
+"""Run the tests of a bench one after the other: mark, fio, mark, read back, judge, save."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -35,21 +36,21 @@ from ioh.model.printable import printable
 from ioh.model.sample import OTHERS
 
 _POLL_S = 0.1
-# Of others' I/O at the devices: the kernel's own threads act for somebody, mostly for fio.
+# Not counted as others' I/O: the kernel's threads act for somebody, mostly for fio.
 _KERNELS = ("kworker", "jbd2", "xfsaild", "btrfs", "ksoftirqd", "kswapd", "md", "loop", "dm")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StoppedError(Exception):
-    """The user ended it: what is finished is kept."""
+    """The user ended the bench; finished tests are saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How a bench talks to whoever runs it.
+    """Callbacks for progress.
 
-    ``doing`` gets what happens now and for how many seconds (0: not known); ``is_stopped``: whether
-    to end.
+    ``doing`` gets what happens now, and for how many seconds (0: unknown); ``is_stopped`` returns
+    whether to end.
     """
 
     began: Callable[[Results, Path], None]
@@ -60,7 +61,7 @@ class Told:
 
 
 class Runner:
-    """All tests of a bench; ``results`` its beginning, or what an earlier run has finished.
+    """Runs the tests of a bench; ``results`` may hold finished tests of an earlier run.
 
     ``folder`` has the work files; it is None with raw devices, which are the ``targets``.
     """
@@ -81,9 +82,9 @@ class Runner:
         self._told, self._config = told, config
 
     def fill(self, need: Need, *, anew: bool) -> None:
-        """Write the work files in full, where they are not there from an earlier run.
+        """Fill the work files, unless an earlier run did.
 
-        Raises IohError where fio failed, or a file is somebody else's.
+        Raises IohError if fio failed, or a file is not ours.
         """
         folder = self._folder
         if folder is None:
@@ -103,31 +104,30 @@ class Runner:
         fio = Fio(job, cwd, self.directory / "fill.json")
         self._wait(fio)
         if why := fio.why_failed():
-            cause = f"{printable(name)} cannot be written in full: {why}"
+            cause = f"{printable(name)} cannot be filled: {why}"
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         (self.directory / "fill.json").unlink()
 
     def run(self) -> None:
-        """All tests that are not finished yet; IohError where nothing can be recorded or kept."""
+        """Run all unfinished tests; IohError if nothing can be recorded or saved."""
         finished = {test.spec.name for test in self.results.tests}
         for spec in self.results.planned:
             if spec.name in finished or self._is_past_the_knee(spec):
                 continue
             test = self._test(spec)
-            self._keep(test)
+            tests = (*self.results.tests, test)
+            self._save(tests=tests, end_unix_s=time.time())
             self._told.finished(test)
         done = {test.spec.name for test in self.results.tests}
         planned = tuple(spec for spec in self.results.planned if spec.name in done)
-        self.results = msgspec.structs.replace(self.results, planned=planned)
-        save(self.results, str(self.directory))
+        self._save(planned=planned)
 
-    def _keep(self, test: Test) -> None:
-        tests = (*self.results.tests, test)
-        self.results = msgspec.structs.replace(self.results, tests=tests, end_unix_s=time.time())
+    def _save(self, **changes: Any) -> None:  # noqa: ANN401 (fields of Results)
+        self.results = msgspec.structs.replace(self.results, **changes)
         save(self.results, str(self.directory))
 
     def _is_past_the_knee(self, spec: TestSpec) -> bool:
-        """Whether more users brought too little already."""
+        """Whether the last increase of users already gained too little."""
         if not spec.knee_pct:
             return False
         same = [
@@ -143,7 +143,7 @@ class Runner:
         while len(runs) < spec.runs:
             runs.append(self._run(spec, run_s, len(runs) + 1))
         while spec.agree_pct and not _agree(runs, spec.agree_pct):
-            run_s *= 1 + (len(runs) % 2 == 0)  # two windows of each length
+            run_s *= 1 + (len(runs) % 2 == 0)  # double it after two windows of each length
             if sum(run.end_unix_s - run.begin_unix_s for run in runs) + run_s > spec.limit_s:
                 break
             runs.append(self._run(spec, run_s, len(runs) + 1))
@@ -214,7 +214,7 @@ class Runner:
             return
         if spec.kind == "commit" or (spec.files and spec.rw == "write"):
             self._folder.make_small_files()
-        # What the test before left in memory is written back before this one, not during it.
+        # Write back what the previous test left in memory now, not during this one.
         fd = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         _libc.syncfs(fd)
         os.close(fd)
@@ -222,7 +222,7 @@ class Runner:
     def _wait(self, fio: Fio, seconds: float | None = None) -> None:
         until = None if seconds is None else time.monotonic() + seconds
         try:
-            while not fio.is_done() and (until is None or time.monotonic() < until):
+            while fio.poll() is None and (until is None or time.monotonic() < until):
                 self._stop_if_asked()
                 time.sleep(_POLL_S)
         except BaseException:
@@ -235,7 +235,7 @@ class Runner:
 
 
 def test_of(spec: TestSpec, runs: tuple[Run, ...]) -> Test:
-    """A test of its runs: the one with the median rate is shown; of a steady test the last one."""
+    """Combine runs: the one with the median rate is shown, for a steady test the last one."""
     rates = [run.ops_per_s for run in runs]
     shown = len(runs) - 1 if spec.agree_pct else rates.index(statistics.median_low(rates))
     compared = rates[-2:] if spec.agree_pct else rates
@@ -254,7 +254,7 @@ def test_of(spec: TestSpec, runs: tuple[Run, ...]) -> Test:
 
 
 def _agree(runs: list[Run], pct: float) -> bool:
-    """Whether the last two windows had the same length and the same rate."""
+    """Whether the last two windows have the same length and, within ``pct``, the same rate."""
     if not runs or len(runs) % 2:
         return False
     earlier, later = (run.ops_per_s for run in runs[-2:])
@@ -262,7 +262,7 @@ def _agree(runs: list[Run], pct: float) -> bool:
 
 
 def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], dict[str, Figures], float]:
-    """What the test did, its rival, and both together; and how long the test took."""
+    """The figures of the test, of its rival, and of both; and the test's duration."""
     jobs = read_json(output)
     own = [job for job in jobs if job["jobname"] != "rival"]
     rivals = [job for job in jobs if job["jobname"] == "rival"]
@@ -271,7 +271,7 @@ def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], dict[st
 
 
 def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
-    """Bytes that fio had the devices read, and what other programs had them read and write."""
+    """Bytes that fio read from the devices, and bytes that other programs read and wrote."""
     own: int | None = None
     others: dict[str, int] = {}
     layer = seen.whole.layers.get("block")
@@ -284,7 +284,7 @@ def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
             for op in ("read", "write")
         )
         if pid == str(fio_pid):
-            own = (own or 0) + reads  # under two names: it was ioh until it became fio
+            own = (own or 0) + reads  # two names: it was ioh before exec
         elif reads + writes and not comm.startswith(_KERNELS):
             others[f"{printable(comm)}[{pid}]"] = reads + writes
     if own is None and rows and all(row.key[0] != OTHERS for row in rows):
@@ -293,7 +293,7 @@ def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
 
 
 def _link_bytes_per_s(seen: Seen) -> float | None:
-    """What all links that moved packets carry; None where one does not say."""
+    """The total speed of all links with traffic; None if one is unknown."""
     speeds = [
         row.values.get("speed_bits_per_s")
         for row in rows_of(seen.whole, "tcp", "interface")

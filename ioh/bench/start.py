@@ -1,4 +1,4 @@
-"""A bench from what was asked for: plan and target checked, directory made, tests run."""
+"""Start a bench: check plan and target, create the directory, and run the tests."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from ioh.model.printable import printable
 from ioh.rights.user import give_root_up
 
 _LIKE_BYTES, _LIKE_S = 4 << 30, 60.0
-_NO_ROOT = "without root: only /proc is watched, which has no percentiles"
+_NO_ROOT = "without root: measured from /proc only, without percentiles"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line asks for.
+    """The command line.
 
-    ``target`` a directory, "" with ``raw`` devices; ``job`` a fio job file of the user's; ``like``
-    a recording with the begin and end of its part ("": all of it); ``resume`` the directory of an
-    earlier bench, from which all else comes.
+    ``target`` is a directory, "" with ``raw`` devices; ``job`` a user's fio job file; ``like`` a
+    recording with the begin and end of its part ("": all of it); ``resume`` the directory of an
+    earlier bench, which provides all else.
     """
 
     target: str = ""
@@ -59,10 +59,10 @@ class Asked:
 
 
 def run_bench(asked: Asked, told: Told) -> Path:
-    """Run all of it; the directory with its results.
+    """Run a bench; return the directory of its results.
 
-    Raises IohError where it cannot begin, or go on, and StoppedError where the user ended it: what
-    is finished was kept.
+    Raises IohError if it cannot start or continue, StoppedError if the user ended it: finished
+    tests are saved.
     """
     version, has_root = fio_version(), 0 in os.getresuid()
     earlier = _earlier(asked.resume) if asked.resume else None
@@ -92,7 +92,7 @@ def run_bench(asked: Asked, told: Told) -> Path:
         name = f"run-{len(earlier.recordings) + 1}.ioh" if earlier else "run.ioh"
         recorder = BenchRecorder(directory / name)
         stack.callback(recorder.close)
-        give_root_up()  # fio, and all that is left to do, has the caller's rights
+        give_root_up()  # fio and everything below runs with the caller's rights
         if earlier:
             results = msgspec.structs.replace(earlier, recordings=(*earlier.recordings, name))
         else:
@@ -113,11 +113,11 @@ def run_bench(asked: Asked, told: Told) -> Path:
 
 
 def _earlier(directory: str) -> Results:
-    """What a bench of this user's kept: its tests are about to be run."""
+    """Load this user's bench; another user's could run any job as this user."""
     found = load(directory)
     if Path(directory).stat().st_uid != os.geteuid():
         cause = f"{printable(directory)} is not yours"
-        raise IohError(cause, "Go on with it as the user who began it")
+        raise IohError(cause, "Resume it as the user who started it")
     return found
 
 
@@ -134,7 +134,7 @@ def _cleaned(folder: WorkFolder | None, need: Need, *, keep: bool) -> Iterator[N
 
 
 def _specs(asked: Asked) -> tuple[tuple[TestSpec, ...], str]:
-    """The tests, and the text they come from."""
+    """The tests, and the text of their plan or job."""
     if asked.like is not None:
         return _like(asked.like, asked.changes)
     if not asked.job:
@@ -169,13 +169,13 @@ def _job_text(path: str) -> str:
 
     raw = read_file(Path(path), 1, wrong)
     if b"[" not in raw:
-        what = "is no fio job file"
+        what = "is not a fio job file"
         raise wrong(what)
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _place_of(specs: tuple[TestSpec, ...], target: str) -> str:
-    """Where the I/O goes: a user's own job may name another directory, or a file in one."""
+    """The path of the I/O: a user's job may name another directory or file."""
     for name in ("filename", "directory") if specs[0].kind == "job" else ():
         found = re.search(rf"^\s*{name}\s*=\s*(/\S+)", specs[0].job, re.MULTILINE)
         if found:
@@ -184,13 +184,13 @@ def _place_of(specs: tuple[TestSpec, ...], target: str) -> str:
 
 
 def _within(spec: TestSpec, size_bytes: int) -> TestSpec:
-    """No larger than a device; whole MiB, so that every block size fits."""
+    """Limit a test to the size of a device, in whole MiB, so that every block size fits."""
     most = size_bytes >> 20 << 20
     return msgspec.structs.replace(spec, size_bytes=min(spec.size_bytes, most), own_files=False)
 
 
 def _new_directory(output: str) -> Path:
-    """``bench-HOST-DATE`` in the current directory, or what was asked for."""
+    """Create ``output``, or ``bench-HOST-DATE`` in the current directory."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename)[:64]
     name = output or f"bench-{host}-{time.strftime('%Y-%m-%d-%H%M%S')}"
     try:

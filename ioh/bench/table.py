@@ -1,4 +1,4 @@
-"""A bench as text, in the manner of fioparse.sh: conditions, a line a test, layers, histograms."""
+"""Format a bench as text, like fioparse.sh: conditions, a line per test, layers, histograms."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ioh.bench.results import HIST_COLUMNS, Conditions, Figures, Results, Run, T
 from ioh.model.printable import printable
 
 WIDTH = 29
-_LITTLE_OFF = 0.1  # of the operations asked for
+_LITTLE_OFF = 0.1  # of the requested operations
 HEAD = (
     f"{'test':<{WIDTH}} {'':10} {'MB/s':>8} {'ms':>8} {'p95':>8} {'p99':>8} {'p99.9':>8} "
     f"{'max':>8} {'IOPS':>9}  verdict"
 )
 _GIB = 1 << 30
-# What layers call the ways to make data safe.
+# The layers' operations that make data durable.
 _SYNCS = {"fsync", "sync", "flush", "commit"}
 
 
 def conditions_of(conditions: Conditions) -> list[tuple[str, str]]:
-    """Every condition of a bench that is known, by name."""
+    """All known conditions of a bench, by name."""
     devices = [
         ", ".join(
             filter(
@@ -60,7 +60,7 @@ def conditions_of(conditions: Conditions) -> list[tuple[str, str]]:
 
 
 def table_text(results: Results) -> Iterator[str]:
-    """Conditions, then each test with its layers, then all histograms."""
+    """Format conditions, each test with its layers, then all histograms."""
     for name, value in conditions_of(results.conditions):
         yield f"{name:<14} {value}"
     if not results.is_complete:
@@ -84,9 +84,9 @@ def table_text(results: Results) -> Iterator[str]:
 
 
 def layers_of(test: Test) -> Iterator[tuple[str, Figures]]:
-    """What each layer did in the same seconds, by its name and operation.
+    """Each layer's figures during a test, by layer and operation.
 
-    What was idle is left out, and so is a sum whose parts stand there, or a part that did it all.
+    Idle operations are left out, also sums whose parts are listed, and parts that equal the sum.
     """
     shown = [each for each in test.run.layers if each.figures.ops and is_of(test, each.op)]
     whole = {(each.layer, each.op): each.figures for each in shown if not each.part}
@@ -102,7 +102,7 @@ def layers_of(test: Test) -> Iterator[tuple[str, Figures]]:
 
 
 def is_of(test: Test, op: str) -> bool:
-    """Whether a layer's operation goes where the test does: ``read_direct`` of one that reads."""
+    """Whether a layer's operation has a direction of the test: ``read_direct`` if it reads."""
     does_sync = bool(test.spec.sync or "sync" in test.run.fio)
     if op in _SYNCS:
         return does_sync
@@ -117,7 +117,7 @@ def _percent(figures: Figures) -> Iterator[str]:
 
 
 def test_lines(test: Test) -> Iterator[str]:
-    """A finished test: a line for each direction, then what was found meanwhile."""
+    """Format a finished test: a line for each direction, then what was found."""
     run = test.run
     verdict = "ok" if test.verdict.ok else f"not the storage: {test.verdict.sentence}"
     name = test.spec.name
@@ -144,14 +144,14 @@ def test_lines(test: Test) -> Iterator[str]:
 
 
 def little(run: Run, depth: int) -> str:
-    """Little's law: operations a second × seconds each must be the operations under way."""
-    under_way = sum((f.iops or 0.0) * (f.mean_us or 0.0) / 1e6 for f in run.fio.values())
-    holds = "" if abs(under_way - depth) <= _LITTLE_OFF * depth else ": fio itself was held up"
-    return f"rate × latency = {under_way:.1f} under way, {depth} asked for{holds}"
+    """Check Little's law: rate × latency must equal the number of operations in flight."""
+    in_flight = sum((f.iops or 0.0) * (f.mean_us or 0.0) / 1e6 for f in run.fio.values())
+    holds = "" if abs(in_flight - depth) <= _LITTLE_OFF * depth else ": fio itself was delayed"
+    return f"rate × latency = {in_flight:.1f} in flight, {depth} requested{holds}"
 
 
 def figures_line(name: str, op: str, figures: Figures, verdict: str = "") -> str:
-    """One direction under HEAD: MB/s of 1,000,000 bytes, latencies in ms."""
+    """Format one direction below HEAD: MB/s of 1,000,000 bytes, latencies in ms."""
     us = (figures.mean_us, figures.p95_us, figures.p99_us, figures.p999_us, figures.max_us)
     moved = "" if figures.bytes_per_s is None else f"{figures.bytes_per_s / 1e6:,.1f}"
     iops = "" if figures.iops is None else f"{figures.iops:,.0f}"
@@ -162,7 +162,7 @@ def figures_line(name: str, op: str, figures: Figures, verdict: str = "") -> str
 
 
 def show_ms(ms: float | None) -> str:
-    """Milliseconds, down to the µs where they are few; "-" where unknown."""
+    """Format milliseconds, small ones down to the µs; "-" if unknown."""
     if ms is None:
         return "-"
     return f"{ms:.3f}" if ms < 10 else f"{ms:.1f}" if ms < 1000 else f"{ms:,.0f}"

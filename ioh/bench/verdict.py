@@ -1,7 +1,4 @@
-"""Whether what fio measured is the storage: its bytes against a layer's, limits, and findings.
-
-Pure: from a test, its figures and what was seen meanwhile to a BenchVerdict.
-"""
+"""Judge whether fio measured the storage, by the layers' bytes, limits, and findings."""
 
 from __future__ import annotations
 
@@ -13,29 +10,29 @@ from ioh.findings.format_sentence import percent, rate, size
 from ioh.procfs.io_limits import Limits
 
 OK = BenchVerdict(ok=True)
-# A little is missing where a test ends amid requests; more did not come from the storage.
+# A little is missing if a test ends during requests; more did not come from the storage.
 _MISSING = 0.9
-# Of fio's bytes, what others may move on the same device before they share the result.
+# Of fio's bytes: what others may move on the same device without affecting the result.
 _OTHERS = 0.1
 _LIMIT_USED = 0.85
 _NFS = ("nfs", "nfs4")
 _STORAGE = {"block", "nfs_client"}
-# What explains bytes that never reached the storage, the most telling first.
+# Findings that explain missing bytes, the most specific first.
 _EXPLAINING = ("holes", "caching", "server_cache", "compression")
-# What says by itself that something else than the storage was measured.
+# Findings that show by themselves that something else was measured.
 _REFUSING = ("maintenance", "shared_drive", "swapping")
-_KERNEL_CAP_BYTES = 1280 << 10  # of max_sectors_kb, unless somebody lowered it
+_KERNEL_CAP_BYTES = 1280 << 10  # the kernel's default of max_sectors_kb
 _SATA_BYTES_PER_S = 600e6
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that a verdict rests on.
+    """The basis of a verdict.
 
-    ``fio`` by direction, rival included; ``watched`` names the layers that were measured, idle
-    ones, too; ``own_read_bytes`` are those that fio itself had the devices read; ``others`` names
-    programs beside fio with the bytes that they had the devices move; ``limits`` as
-    conditions.own_limits(); ``link_bytes_per_s`` what the network of an NFS mount can carry.
+    ``fio`` by direction, including the rival; ``watched`` names all layers that were measured, even
+    if idle; ``own_read_bytes`` are what fio itself read from the devices; ``others`` names other
+    programs with the bytes that they moved on the devices; ``limits`` as conditions.own_limits();
+    ``link_bytes_per_s`` is the network's speed for an NFS mount.
     """
 
     spec: TestSpec
@@ -53,7 +50,7 @@ class Case:
 
 
 def judge(case: Case) -> BenchVerdict:
-    """``ok``, or the first reason why not."""
+    """Return ``ok``, or the first reason against it."""
     for look in (_nothing_below, _missing_bytes, _others, _limited, _cut, _link, _found):
         for verdict in look(case):
             return verdict
@@ -61,14 +58,14 @@ def judge(case: Case) -> BenchVerdict:
 
 
 def refused(rule: str, sentence: str, *evidence: str) -> BenchVerdict:
-    """A verdict that is not ok."""
+    """Make a verdict that is not ok."""
     return BenchVerdict(False, rule, sentence, evidence)  # noqa: FBT003 (its first field)
 
 
 def below(case: Case, op: str) -> Figures | None:
-    """What the layer that stands for the storage did: the NFS client, or the devices' requests.
+    """The figures of the storage's layer: the NFS client, or the devices' requests.
 
-    None where that layer was not measured; figures of 0 where it did nothing.
+    None if that layer was not measured, figures of 0 if it was idle.
     """
     name = "nfs_client" if case.file_system in _NFS else "block"
     measured = [each for each in case.layers if each.layer == name]
@@ -91,8 +88,8 @@ def _nothing_below(case: Case) -> Iterator[BenchVerdict]:
     elif case.fio and not _STORAGE & {*case.watched, *(each.layer for each in case.layers)}:
         yield refused(
             "unwatched",
-            "nothing reached a device, or nobody watched",
-            "no layer below the calls counted anything meanwhile",
+            "no I/O reached a device, or no device was measured",
+            "no layer below the system calls counted anything",
         )
 
 
@@ -104,7 +101,7 @@ def _missing_bytes(case: Case) -> Iterator[BenchVerdict]:
             continue
         reached = under.bytes or 0
         if op == "read" and case.own_read_bytes is not None and case.file_system not in _NFS:
-            reached = min(reached, case.own_read_bytes)  # what others read is none of fio's
+            reached = min(reached, case.own_read_bytes)  # without what others read
         if reached >= _MISSING * asked:
             continue
         found = [each for rule in _EXPLAINING for each in case.findings if each.rule == rule]
@@ -114,25 +111,25 @@ def _missing_bytes(case: Case) -> Iterator[BenchVerdict]:
         if found:
             yield refused(found[0].rule, found[0].cause, fact)
         share = percent(1 - reached / asked)
-        yield refused("bytes", f"{share} of what fio has {verb} never reached {where}", fact)
+        yield refused("bytes", f"{share} of the bytes {verb} by fio never reached {where}", fact)
 
 
 def _others(case: Case) -> Iterator[BenchVerdict]:
-    """Who else used the devices: what is certain to be of others, by the devices' own count."""
+    """Bytes that others certainly moved, by the devices' own counts."""
     moved = {op: (case.fio[op].bytes or 0) if op in case.fio else 0 for op in ("read", "write")}
     total = sum(moved.values())
     if not total or case.file_system in _NFS or case.spec.files:
         return
     foreign = 0
     reads, writes = below(case, "read"), below(case, "write")
-    # Read-ahead fetches what fio may never ask for; a write of part of a page reads it before.
+    # Read-ahead reads more than fio requests; a write of a part of a page reads the page first.
     if reads is not None and (case.spec.direct or not moved["read"]):
         own = max(moved["read"], case.own_read_bytes or 0)
         foreign += max(0, (reads.bytes or 0) - own)
     if writes is not None and not moved["write"]:
         foreign += writes.bytes or 0
     elif case.others:
-        # They may have used other devices: here it is at most what is not fio's.
+        # They may have used other devices: on these, at most what is not fio's.
         moved_below = sum((each.bytes or 0) for each in (reads, writes) if each is not None)
         beyond = max(0, moved_below - total)
         foreign = max(foreign, min(sum(case.others.values()), beyond))
@@ -142,7 +139,7 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
     names = ", ".join(f"{name} {size(bytes_)}" for name, bytes_ in most)
     yield refused(
         "others",
-        f"others moved {size(foreign)} on the same device meanwhile, fio {size(total)}",
+        f"other programs moved {size(foreign)} on the same device, fio {size(total)}",
         *([names] if names else []),
     )
 
@@ -159,12 +156,12 @@ def _limited(case: Case) -> Iterator[BenchVerdict]:
         used = [r / limit for r, limit in zip(rates, limits, strict=True) if limit]
         if max(used, default=0.0) >= _LIMIT_USED:
             yield refused(
-                "io_limit", f"{name} limits it: {words}", f"{percent(max(used))} of it used"
+                "io_limit", f"{name} limits fio: {words}", f"{percent(max(used))} of it used"
             )
 
 
 def _cut(case: Case) -> Iterator[BenchVerdict]:
-    """Requests cut by max_sectors_kb that somebody set below what hardware and kernel allow."""
+    """Requests split by a max_sectors_kb below what hardware and kernel allow."""
     for device in case.devices:
         now, most = (
             int(text) << 10 if (text := device.limits.get(name, "")).isdecimal() else 0
@@ -182,9 +179,9 @@ def _cut(case: Case) -> Iterator[BenchVerdict]:
             ):
                 yield refused(
                     "fragmentation",
-                    f"max_sectors_kb of {device.name} cuts each {op} of "
+                    f"max_sectors_kb of {device.name} splits each {op} of "
                     f"{size(figures.bytes / figures.ops)} into {pieces:.1f} requests",
-                    f"max_sectors_kb is {now >> 10}, the hardware takes {most >> 10}",
+                    f"max_sectors_kb is {now >> 10}, the hardware allows {most >> 10}",
                 )
 
 
@@ -195,7 +192,7 @@ def _link(case: Case) -> Iterator[BenchVerdict]:
     rates = [figures.bytes_per_s or 0.0 for figures in case.fio.values()]
     carriers = sum(device.carries for device in case.devices)
     if speed and max(rates, default=0.0) > 1.02 * speed * max(1, carriers):
-        yield refused("link", f"{rate(max(rates))} is more than {link} carries ({rate(speed)})")
+        yield refused("link", f"{rate(max(rates))} is more than {link} can carry ({rate(speed)})")
 
 
 def _found(case: Case) -> Iterator[BenchVerdict]:

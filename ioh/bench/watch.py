@@ -1,6 +1,6 @@
-"""The recording of a bench: a child records every layer, and each test's part of it is read back.
+"""The recording of a bench: a child records all layers, and each test's part is read back.
 
-The child is ``ioh record -o -`` and ends with the pipe it writes to, however ioh itself ends.
+The child is ``ioh record -o -``: it ends with the pipe it writes to, however ioh itself ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
+from ioh.rights.files import create
 from ioh.rights.user import own_rights
 from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
 
-START_S = 120.0  # probes of a slow machine are compiled for so long
+START_S = 120.0  # long enough to compile the probes on a slow machine
 MARK_S = 10.0
 _SPOKEN = ("rule", "title", "severity", "subject", "cause", "advice")
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
@@ -41,15 +42,14 @@ _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
 class BenchRecorder:
     """Records this machine into a new file until it is closed.
 
-    Raises IohError where it does not begin, OSError where the file cannot be made.
+    Raises OSError if the file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.why_ended = ""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o600)
-        with own_rights():  # it takes the caller's itself
+        self._fd = create(str(path))
+        with own_rights():  # it switches to the caller's rights itself
             self._process = subprocess.Popen(
                 _COMMAND,
                 stdin=subprocess.DEVNULL,
@@ -63,7 +63,7 @@ class BenchRecorder:
         self._running: RunningRecording | None = None
 
     def begin(self, is_stopped: Callable[[], bool]) -> None:
-        """Wait for its first sample, or until the user wants to end; IohError where none comes."""
+        """Wait for its first sample, or until the user ends it; IohError if none comes."""
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             if is_stopped():
@@ -74,20 +74,20 @@ class BenchRecorder:
                     return
             time.sleep(0.05)
         why = self._last_words()
-        cause = f"the recording did not begin: {why}" if why else "the recording did not begin"
+        cause = f"the recording did not start: {why}" if why else "the recording did not start"
         raise IohError(cause, "Try: ioh record -o /dev/null -t 3")
 
     def mark(self, text: str) -> None:
-        """A mark, with a sample taken at that moment; IohError where it was not made."""
+        """Make a mark, with a sample taken at that moment; IohError if it was not made."""
         if self._running is None:
             return
         why, _ = send_mark(self._running, text, time.monotonic() + MARK_S)
         if why or self.why_ended:
-            cause = f"the recording goes on no more: {printable(self.why_ended or why)}"
-            raise IohError(cause, "What is finished was kept; go on with --resume")
+            cause = f"the recording has stopped: {printable(self.why_ended or why)}"
+            raise IohError(cause, "Finished tests are saved; continue with --resume")
 
     def flush(self) -> None:
-        """Wait until what was marked is in the file."""
+        """Wait until the last mark is in the file."""
         size = -1
         until = time.monotonic() + MARK_S
         while (now := os.fstat(self._fd).st_size) != size and time.monotonic() < until:
@@ -130,7 +130,7 @@ class BenchRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a recording says of the time between two marks.
+    """The part of a recording between two marks.
 
     ``whole`` is all of it as one interval, ``ticks`` the recorded intervals, judged.
     """
@@ -138,19 +138,18 @@ class Seen:
     whole: Snapshot
     ticks: tuple[Snapshot, ...]
     remarks: tuple[str, ...]
-    begin_unix_s: float
 
 
 def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
-    """The part of a recording between two marks; IohError where they are not there."""
+    """Read the part of a recording between two marks; IohError if they are missing."""
     with Session(str(path)) as session:
         part = read_aggregate(session, Span(When(begin), When(end)))
         ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
-    return Seen(part.snapshot, ticks, part.remarks, part.begin_unix_s)
+    return Seen(part.snapshot, ticks, part.remarks)
 
 
 def findings_of(seen: Seen) -> tuple[Spoken, ...]:
-    """What the rules found meanwhile, worst first."""
+    """The findings, worst first."""
     return tuple(
         Spoken(
             **{name: getattr(span.finding, name) for name in _SPOKEN},
@@ -162,9 +161,9 @@ def findings_of(seen: Seen) -> tuple[Spoken, ...]:
 
 
 def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
-    """Every operation of every layer that saw any, in the order of the path.
+    """All active operations of all layers, in the order of an I/O's path.
 
-    Rates are over ``run_s``, fio's own run time: the marks lie a little outside.
+    Rates are over ``run_s``, fio's own runtime: the marks are a little outside of it.
     """
     made = []
     for name, layer in snapshot.layers.items():
@@ -182,7 +181,7 @@ def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
 
 
 def watched_layers(snapshot: Snapshot) -> frozenset[str]:
-    """Names of the layers that were measured, whether they did anything or not."""
+    """Names of the layers that were measured, even if idle."""
     layers = snapshot.layers.items()
     return frozenset(name for name, layer in layers if not isinstance(layer, Unavailable))
 

@@ -1,4 +1,4 @@
-"""The files that a bench works on: made by ioh, known again by a marker, removed in the end."""
+"""A bench's work files: created by ioh, recognised by a marker, removed at the end."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from pathlib import Path
 
 from ioh.bench.jobs import DATA, FILES, LOG_BYTES
 from ioh.bench.results import TestSpec
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
-_MARKER_BYTES = 4096  # behind the part that fio uses
+_MARKER_BYTES = 4096  # after the part that fio uses
 _OURS = b"ioh bench made this file and may write over it\n"
 _FILLED = b"It is written in full.\n"
-_SPARE = 0.02  # of the file system, left to others
-_O_DIRECT = getattr(os, "O_DIRECT", 0)
+_SPARE = 0.02  # of the file system, left free for others
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What tests need in a directory: the names of work files, their size, and room besides."""
+    """What tests need in a directory: names and size of work files, and other space."""
 
     names: tuple[str, ...]
     file_bytes: int
@@ -33,7 +32,7 @@ class Need:
 
 
 def need_of(specs: Iterable[TestSpec]) -> Need:
-    """What some tests need."""
+    """Add up what tests need."""
     names: dict[str, None] = {}
     file_bytes = other_bytes = 0
     for spec in specs:
@@ -53,56 +52,52 @@ def need_of(specs: Iterable[TestSpec]) -> Need:
 
 
 class WorkFolder:
-    """A directory of the user's in which a bench has its files.
+    """A user's directory in which a bench has its files.
 
-    Raises IohError where it is none, or nothing can be made there; each method, where a file of
-    that name is not ours.
+    Raises IohError if it is not a writable directory; each method, if a file of that name is not
+    ours.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         shown = printable(path)
-        if not Path(path).is_dir():
-            cause = f"{shown} is not a directory"
-            raise IohError(
-                cause, "Give a directory on the storage, or -r with a device", ExitCode.USAGE
-            )
+        hint = "Give a directory on the storage, or -r with a device"
+        refuse_if(not Path(path).is_dir(), f"{shown} is not a directory", hint)
         if not os.access(path, os.W_OK | os.X_OK):
-            cause = f"you cannot make files in {shown}"
-            hint = f"sudo install -d -o $USER {shown}/bench, and give that"
-            raise IohError(cause, hint)
+            cause = f"you cannot create files in {shown}"
+            raise IohError(cause, f"Run sudo install -d -o $USER {shown}/bench, and give that")
 
     def check(self, need: Need, *, direct: bool) -> None:
-        """Refuse what cannot end well: files of others, no room, no direct I/O."""
+        """Raise IohError for foreign files, too little space, or no direct I/O."""
         wanted = need.other_bytes
         for name in need.names:
-            # A file that is not filled is made anew, and its room with it.
+            # A file that is not filled is created again, and needs its space.
             wanted += 0 if self.is_filled(name, need.file_bytes) else need.file_bytes
         self._own_folder()
         room = os.statvfs(self.path)
         free = room.f_bavail * room.f_frsize - int(room.f_blocks * room.f_frsize * _SPARE)
         if wanted > free:
             cause = (
-                f"{printable(self.path)} has room for {free >> 20:,} MiB, "
+                f"{printable(self.path)} has {free >> 20:,} MiB free, "
                 f"and the tests need {wanted >> 20:,}"
             )
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         if direct and need.names and not self._takes_direct():
-            cause = f"the file system of {printable(self.path)} takes no direct I/O"
-            raise IohError(cause, "Its results would be those of memory: choose another directory")
+            cause = f"the file system of {printable(self.path)} does not support direct I/O"
+            raise IohError(cause, "Results would be those of memory: choose another directory")
 
     def is_filled(self, name: str, size_bytes: int) -> bool:
-        """Whether a work file of an earlier run is there, written in full."""
+        """Whether a filled work file of an earlier run exists."""
         found = self._marker(name)
         return found is not None and found == (size_bytes, _OURS + _FILLED)
 
     def begin(self, name: str, size_bytes: int) -> None:
-        """Make a new work file that says whose it is, before anything else is written to it."""
+        """Create a work file with ioh's marker, before anything else is written to it."""
         self.remove(name)
         self._mark(name, size_bytes, _OURS, os.O_CREAT | os.O_EXCL)
 
     def finish(self, name: str, size_bytes: int) -> None:
-        """Note that a work file is written in full."""
+        """Mark a work file as filled."""
         self._mark(name, size_bytes, _OURS + _FILLED)
 
     def _mark(self, name: str, size_bytes: int, text: bytes, flags: int = 0) -> None:
@@ -111,28 +106,26 @@ class WorkFolder:
             os.fsync(fd)
 
     def make_small_files(self) -> None:
-        """An empty directory for small files and logs."""
+        """Create an empty directory for small files and logs."""
         self.remove_small_files()
-        Path(self._path(FILES)).mkdir(mode=0o700)
-        marker = os.open(f"{self._path(FILES)}/.ioh-bench", os.O_WRONLY | os.O_CREAT, 0o600)
-        os.close(marker)
+        self._path(FILES).mkdir(mode=0o700)
+        (self._path(FILES) / ".ioh-bench").touch(0o600)
 
     def remove_small_files(self) -> None:
-        """Remove that directory, where it is ours."""
+        """Remove that directory, if it is ours."""
         if self._own_folder():
             shutil.rmtree(self._path(FILES))
 
     def remove(self, name: str) -> None:
-        """Remove a work file, where it is ours."""
+        """Remove a work file, if it is ours."""
         self._marker(name)
-        with contextlib.suppress(FileNotFoundError):
-            Path(self._path(name)).unlink()
+        self._path(name).unlink(missing_ok=True)
 
-    def _path(self, name: str) -> str:
-        return f"{self.path}/{name}"
+    def _path(self, name: str) -> Path:
+        return Path(self.path, name)
 
     def _marker(self, name: str) -> tuple[int, bytes] | None:
-        """Where a work file's marker stands, and what it says; None where there is no file."""
+        """The offset and text of a work file's marker; None if there is no file."""
         try:
             with _opened(self._path(name), os.O_RDONLY) as fd:
                 found = os.fstat(fd)
@@ -148,7 +141,7 @@ class WorkFolder:
         return at, text
 
     def _own_folder(self) -> bool:
-        path = Path(self._path(FILES))
+        path = self._path(FILES)
         if not path.exists() and not path.is_symlink():
             return False
         if path.is_symlink() or not (path / ".ioh-bench").is_file():
@@ -156,24 +149,21 @@ class WorkFolder:
         return True
 
     def _not_ours(self, name: str) -> IohError:
-        cause = f"{printable(self._path(name))} was not made by ioh bench"
+        cause = f"{printable(str(self._path(name)))} was not made by ioh bench"
         return IohError(cause, "Move it away: ioh writes to its own files only")
 
     def _takes_direct(self) -> bool:
-        fd, probe = tempfile.mkstemp(prefix="ioh-bench.", dir=self.path)
-        os.close(fd)
-        try:
-            os.close(os.open(probe, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | _O_DIRECT))
-        except OSError:
-            return False
-        finally:
-            with contextlib.suppress(OSError):
-                Path(probe).unlink()
-        return True
+        with (
+            tempfile.NamedTemporaryFile(prefix="ioh-bench.", dir=self.path) as probe,
+            contextlib.suppress(OSError),
+            _opened(Path(probe.name), os.O_WRONLY | os.O_DIRECT),
+        ):
+            return True
+        return False
 
 
 @contextlib.contextmanager
-def _opened(path: str, flags: int) -> Iterator[int]:
+def _opened(path: Path, flags: int) -> Iterator[int]:
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     try:
         yield fd

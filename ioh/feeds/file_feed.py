@@ -1,9 +1,10 @@
-"""A screen's feeds of recordings: files, played at any pace and followed, and pipes."""
+"""The screen's feeds of recordings: files, played at any speed and followed, and pipes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from ioh.feeds.findings_cache import MakeJudge, Rejudge, no_judge
@@ -30,13 +31,13 @@ from ioh.session.reader import Session
 from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
 
-# However fast it plays, no more intervals a second are reported than a screen can show.
+# At high speed, no more intervals a second are reported than a screen can show.
 MIN_TELL_S = 1 / 30
 MAX_UNIX_S = 1e11
 
 
 def is_time(*unix_s: float) -> bool:
-    """Whether clocks can show these times."""
+    """Whether these times can be shown as clock times."""
     return all(0 <= time_s < MAX_UNIX_S for time_s in unix_s)
 
 
@@ -44,11 +45,10 @@ def is_time(*unix_s: float) -> bool:
 class Played:
     """How a recording is played.
 
-    Shape:
-        ``speed`` times its own pace; ``run_s``: only so much of the span, and end the screen then,
-        None for all, and stay; ``make_judge``: makes what finds what is wrong, one for each run of
-        intervals; ``has_index``: look for the findings of all of it, too; ``loops``: begin again
-        at the end.
+    ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span, then
+    end the screen; None: play all, and stay.  ``make_judge`` makes a judge for each run of
+    intervals.  ``has_index``: also search the whole recording for findings.  ``loops``: begin again
+    at the end.
     """
 
     span: Span = field(default_factory=Span)
@@ -62,11 +62,10 @@ class Played:
 
 
 class FileFeed(RecordedFeed):
-    """A Feed over a file; each of the two threads has it open for itself.
+    """A Feed of a file, which each of the two threads opens separately.
 
-    Raises:
-        IohError: It is no recording, lacks the moments of the span or layers asked for, or
-            there is nothing to show.
+    IohError: it is not a recording, lacks the requested layers or the marks of the span, or there
+    is nothing to show.
     """
 
     can_play = True
@@ -77,24 +76,20 @@ class FileFeed(RecordedFeed):
         self._index: FindingsIndex | None = None
         self._ends_after_play = played.run_s is not None
         self._told_at = 0.0
-        self._playing = Session(path)
-        self._source = ReplaySource(self._playing, speed=played.speed, on_wait=self._look)
-        try:
-            self._visited = Session(path)
-        except BaseException:
-            self._source.close()
-            raise
-        super().__init__(played.mode, self._visited)
-        try:
+        with ExitStack() as stack:
+            self._playing = Session(path)
+            self._source = stack.enter_context(
+                ReplaySource(self._playing, speed=played.speed, on_wait=self._look)
+            )
+            self._visited = stack.enter_context(Session(path))
+            super().__init__(played.mode, self._visited)
             self.cycle_s = sane_cycle_s(self._playing.header.cycle_s)
             self._find_span(played)
             self._names = played.choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
-                raise no_interval(path, played.span)  # noqa: TRY301
-        except BaseException:
-            self._release()
-            raise
-        # Of its own: what is looked back at lies far from where the screen goes on stepping.
+                raise no_interval(path, played.span)
+            self._opened = stack.pop_all()
+        # Its own cursor: looking back goes far from where the screen continues stepping.
         self._looks_back = Cursor(self._visited)
         self._look_back = Rejudge(
             lambda tick: self._interval(self._looks_back, tick), self._make_judge, self.cycle_s
@@ -111,15 +106,14 @@ class FileFeed(RecordedFeed):
             self._index.start()
 
     def close(self) -> None:
-        """End run(), wherever that runs, and the search for findings."""
+        """End run(), whichever thread it is in, and the search for findings."""
         self.stop()
         if self._index is not None:
             self._index.close()
         super().close()
 
     def _release(self) -> None:
-        self._source.close()
-        self._visited.close()
+        self._opened.close()
 
     def _find_span(self, played: Played) -> None:
         session = self._playing
@@ -132,7 +126,7 @@ class FileFeed(RecordedFeed):
         self._look()
 
     def _look(self) -> bool:
-        """See how far the recording goes by now; whether it will go further."""
+        """Update the extent; return whether the recording will grow."""
         session, part = self._playing, self._source.part
         session.refresh()
         is_growing = session.is_growing
@@ -144,11 +138,11 @@ class FileFeed(RecordedFeed):
         return is_growing
 
     def _report(self, tell: Callable[[News], None]) -> None:
-        """Play; at most 1 / MIN_TELL_S intervals a second are reported."""
+        """Play, and report at most 1 / MIN_TELL_S intervals a second."""
         start: int | None = self._extent.first
         while start is not None:
             self._play(start, tell)
-            self._look()  # it may have ended
+            self._look()  # the recording may have ended
             if not self._source.is_interrupted:
                 if self._ends_after_play:
                     self.end()
@@ -166,7 +160,7 @@ class FileFeed(RecordedFeed):
         for older, newer in consecutive(self._source.play(self._playing, begin - 1, first)):
             tick = newer.tick
             if tick > self._extent.last:
-                self._look()  # so that what is reported can be visited
+                self._look()  # so that reported intervals can be visited
             if tick < first:
                 looked_back = self._between(older.sample, newer.sample)
                 if judge is not None and looked_back is not None:
@@ -176,7 +170,7 @@ class FileFeed(RecordedFeed):
                 continue
             snapshot = self._between(older.sample, newer.sample)
             if snapshot is not None and judge is not None:
-                # Where it plays too fast to report each, several are judged as one.
+                # If it plays too fast to report each one, several are judged as one.
                 together = self._between(unjudged, newer.sample) or snapshot
                 self._keep(tick, judge.judge(together))
                 snapshot = self._judgements.onto(tick, snapshot)
@@ -189,7 +183,7 @@ class FileFeed(RecordedFeed):
         return None if found is None else self.chosen(found)
 
     def _is_to_tell(self, tick: int) -> bool:
-        """Whether a screen could show one more interval by now; the last one always."""
+        """Whether it is time to report an interval; True for the last one."""
         now = time.monotonic()
         if now - self._told_at < MIN_TELL_S and tick < self._extent.last:
             return False
@@ -207,7 +201,7 @@ class FileFeed(RecordedFeed):
         return super()._interval(cursor, tick)
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
-        """The same judged, with the intervals before it if they were not reported."""
+        """Judge an interval, after those before it if they were not reported."""
         if tick not in self._judgements:
             judged = self._look_back.judge(tick, self._extent.first, is_wanted)
             if judged is None and not is_wanted(0):
@@ -221,12 +215,12 @@ class FileFeed(RecordedFeed):
         self._judgements.keep(tick, dated)
 
     def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last interval that ends not later than a time, within the extent."""
+        """Number of the last interval that ends by a time, within the extent."""
         self._visited.refresh()
         return self._extent.nearest(self._visited.tick_at(time_unix_s))
 
     def moments(self) -> tuple[TimelineEvent, ...]:
-        """Marks and gaps of the span, by time."""
+        """The span's marks and gaps, by time."""
         session, extent = self._visited, self._extent
         session.refresh()
         if self._moments[0] != session.size_bytes:
@@ -243,15 +237,15 @@ class FileFeed(RecordedFeed):
         return self._moments[1]
 
     def overview(self) -> Overview:
-        """What the index has found."""
+        """The findings of the index."""
         return Overview() if self._index is None else self._index.overview()
 
     def set_speed(self, speed: float) -> None:
-        """Times the recording's pace at which run() reports intervals."""
+        """Set the speed, relative to the recording's pace."""
         self._source.set_speed(speed)
 
     def set_cycle(self, cycle_s: float) -> bool:
-        """Nobody can: it was recorded."""
+        """False: a recording's interval cannot be changed."""
         del cycle_s
         return False
 
@@ -264,14 +258,14 @@ class FileFeed(RecordedFeed):
         self._source.hold()
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of this screen: the file stays as it is."""
+        """Add a mark to this screen's time line; the file is not changed."""
         at = self._extent.end_unix_s if time_unix_s is None else time_unix_s
         self._own_marks.append(TimelineEvent(at, printable(text)))
         self._moments = (-1, ())
-        return "marked on this screen; the file stays as it is"
+        return "marked on this screen; the file is not changed"
 
     def toggle_recording(self) -> str:
-        """There is nothing to record; returns a line that says so."""
+        """Nothing to record; return a line that says so."""
         return "this is already a recording: copy the file instead"
 
 
@@ -281,7 +275,7 @@ def pipe_feed(
     run_s: float | None = None,
     make_judge: MakeJudge = no_judge,
 ) -> StreamFeed:
-    """The feed of what an open source of a pipe yields; marks and gaps become moments."""
+    """Make a feed of a pipe's open source; marks and gaps become moments."""
 
     def samples() -> Iterator[Sample]:
         lost = 0

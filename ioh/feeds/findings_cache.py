@@ -1,4 +1,4 @@
-"""What was found in each interval, kept by its number, so that going back finds it again."""
+"""Findings by interval, kept so that going back shows them again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import Judge
 
 MAX_KEPT = 100_000
-MAX_LOOK_BACK_TICKS = 600  # at ten intervals a second a minute, which takes two seconds to judge
-# More than a time line can show; what they are is found again where one goes.
+MAX_LOOK_BACK_TICKS = 600  # a minute at ten intervals a second, which takes two seconds to judge
+# More than a time line can show; the findings themselves are found again on a visit.
 MAX_BEGINS = 10_000
 _Begin = tuple[str, str, float]  # rule, subject, since when
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...], tuple[Pair, ...]]
@@ -23,11 +23,11 @@ MakeJudge = Callable[[], "Judge | None"]
 
 
 def no_judge() -> None:
-    """For feeds that nobody judges."""
+    """For feeds without judgement."""
 
 
 class FindingsCache:
-    """Findings, and pairs of hosts, by the number of their interval; the first ones go first."""
+    """Findings and pairs of hosts by interval number; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _Judgement] = {}
@@ -37,35 +37,35 @@ class FindingsCache:
         return tick in self._kept
 
     def keep(self, tick: int, judged: Snapshot, pairs: tuple[Pair, ...] = ()) -> None:
-        """Note what was found in an interval; most of them say what the one before said."""
+        """Keep an interval's findings."""
         made = (judged.findings, judged.not_evaluated, pairs)
-        self._last = self._last if made == self._last else made
+        self._last = self._last if made == self._last else made  # mostly equal: share the memory
         self._kept[tick] = self._last
         if len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
 
     def onto(self, tick: int, snapshot: Snapshot) -> Snapshot:
-        """The interval with what was found in it, where that is known."""
+        """Add the findings of an interval to it, if known."""
         found = self._kept.get(tick)
         if found is None:
             return snapshot
         return replace(snapshot, findings=found[0], not_evaluated=found[1], pairs=found[2])
 
     def forget_before(self, tick: int) -> None:
-        """Drop what cannot be visited any more."""
+        """Drop the intervals before one."""
         while self._kept and (oldest := next(iter(self._kept))) < tick:
             del self._kept[oldest]
 
 
 class KnownFindings:
-    """When findings began, in the order found, and the newest of them whole; used by one thread."""
+    """When findings began, in order, and the newest findings themselves; used by one thread."""
 
     def __init__(self) -> None:
         self._begins: dict[_Begin, None] = {}
         self._found: dict[_Begin, Finding] = {}
 
     def add(self, finding: Finding) -> bool:
-        """Note a finding as it is now; whether it has only begun."""
+        """Keep a finding's present state; return whether it is new."""
         begin = finding.rule, finding.subject, finding.since_unix_s
         is_new = begin not in self._begins
         self._begins[begin], self._found[begin] = None, finding
@@ -75,22 +75,23 @@ class KnownFindings:
         return is_new
 
     def dated(self, finding: Finding, at_unix_s: float) -> Finding:
-        """The same with the time at which it began, as far as that is known."""
+        """The finding with the time at which it began, if known."""
         which = finding.rule, finding.subject
         begins = (since for rule, subject, since in self._begins if (rule, subject) == which)
         before = [since for since in begins if since <= at_unix_s]
         return replace(finding, since_unix_s=max(before, default=finding.since_unix_s))
 
     def overview(self, until_unix_s: float, *, is_under_way: bool = False) -> Overview:
-        """All that is known, ``until_unix_s`` being how far was looked."""
+        """All findings known; ``until_unix_s`` is how far was searched."""
         begins = tuple(since for *_, since in self._begins)
         return Overview(begins, until_unix_s, is_under_way, tuple(self._found.values()))
 
 
 class Rejudge:
-    """Judges single intervals as they were judged live: after those that its rules look back at.
+    """Judges single intervals as they were judged live, after those that rules look back at.
 
-    ``visit`` gives an interval by its number, None where it is lost; ``cycle_s`` as asked for.
+    ``visit`` returns an interval by number, None if it is lost; ``cycle_s`` is the requested
+    interval.
     """
 
     def __init__(
@@ -103,13 +104,11 @@ class Rejudge:
         self._begin, self._last = 1, 0  # judged without a gap
 
     def judge(self, tick: int, first: int, is_wanted: IsWanted) -> Snapshot | None:
-        """One interval judged; a later one, or the same again, goes on where the last one ended.
+        """Judge one interval, continuing from the last one if that is near.
 
-        ``first`` is the first interval there is.  ``is_wanted`` is asked before each, given how
-        many are yet to be judged; False ends it.
-
-        Returns:
-            None where it is lost, not wanted any more, or nobody judges.
+        ``first`` is the first interval available.  ``is_wanted`` is called before each interval
+        with the number still to be judged; False ends the search.  Returns None if it is lost, no
+        longer wanted, or there is no judge.
         """
         begin = self.begin_for(tick, first)
         if not (self._begin <= begin <= self._last + 1 <= tick):
@@ -124,5 +123,5 @@ class Rejudge:
         return judged
 
     def begin_for(self, tick: int, first: int) -> int:
-        """The first interval on which depends what is found in another one."""
+        """The first interval that affects the findings of another one."""
         return max(first, tick - self._look_back)

@@ -1,4 +1,4 @@
-"""Looks for the findings of a whole recording, in a process of its own at the lowest priority."""
+"""Search a whole recording for findings, in a separate process of the lowest priority."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 class FindingsIndex:
-    """Knows when every finding of a recording began; used by one thread.
+    """Knows when each finding of a recording began; used by one thread.
 
-    Nothing is shared with the process that scans, so that keys are never late for it.
+    The scan runs in another process, so that it never delays keys.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FindingsIndex:
         self._until_unix_s = 0.0
 
     def start(self) -> None:
-        """Begin, unless other threads run: what they hold at this moment would stay held."""
+        """Start, unless other threads run: a fork would keep their locks held forever."""
         if threading.active_count() > 1:
             return
         try:
@@ -67,7 +67,7 @@ class FindingsIndex:
         os.close(to_parent)
 
     def overview(self) -> Overview:
-        """What is known by now; blocks for nothing."""
+        """The findings known so far, without blocking."""
         while self._fd >= 0 and select.select([self._fd], [], [], 0)[0]:
             piece = os.read(self._fd, _PIPE_BYTES)
             if not piece:
@@ -82,7 +82,7 @@ class FindingsIndex:
         return self._known.overview(self._until_unix_s, is_under_way=self._fd >= 0)
 
     def dated(self, judged: Snapshot) -> Snapshot:
-        """The same, with the findings that began before what its judge looked back at."""
+        """Correct the begins of findings that began before the judge's look-back."""
         at_unix_s = judged.time_unix_s
         if at_unix_s > self._until_unix_s:
             return judged
@@ -90,7 +90,7 @@ class FindingsIndex:
         return replace(judged, findings=tuple(found))
 
     def close(self) -> None:
-        """End it."""
+        """Stop the search."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -102,23 +102,24 @@ class FindingsIndex:
             self._pid = -1
 
     def _scan_and_exit(self, fd: int, screen: int) -> NoReturn:
-        """In the child: whatever happens, nothing of the parent's goes on here."""
+        """Run the child process; never return into the parent's code."""
         try:
-            # A recording that stands still gives nothing to report, and so no broken pipe either.
+            # Without this it would outlive the screen: an idle recording gives nothing to write to
+            # the pipe, so it never breaks.
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != screen:
                 os._exit(0)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             with contextlib.suppress(OSError):  # a container may forbid it
-                # Not only nice: a key takes the CPU from it at once.
+                # More than nice: a key takes the CPU from it immediately.
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             self._scan(lambda data: os.write(fd, data))
         finally:
-            os._exit(0)  # the parent sees how far it came
+            os._exit(0)  # the parent knows how far the scan came
 
     def _scan(self, tell: Callable[[bytes], object]) -> None:
-        """Tell now and then how far it came and what it found, as a line of JSON."""
+        """Scan, and regularly report progress and new findings as a line of JSON."""
         judge = self._make_judge()
         if judge is None:
             return

@@ -1,4 +1,4 @@
-"""A screen's feeds of several hosts, read together: each keeps its past and what they share."""
+"""The screen's feeds of several live hosts: each keeps its history, and what they share."""
 
 from __future__ import annotations
 
@@ -21,47 +21,44 @@ from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import Judge
 from ioh.playback.joined import with_own_pairs
 
-_STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds
+_STAYS = 1.5  # how many intervals a pair and another host's findings are shown
 
 
 class Rounds(Protocol):
-    """Intervals of several hosts that belong together."""
+    """A source of rounds: intervals of several hosts that belong together."""
 
     @property
     def states(self) -> tuple[HostState, ...]:
-        """How each host stands now."""
-        ...
+        """Each host's present state."""
 
     def stop(self) -> None:
         """End the iteration; safe to call from a signal handler."""
-        ...
 
     def __iter__(self) -> Iterator[Round]:
         """Yield rounds as they come."""
-        ...
 
 
 class NamedJudge:
-    """Says which host's its judge's findings are."""
+    """Adds the host's name to the findings of a judge."""
 
     def __init__(self, judge: Judge, host: str) -> None:
         self._judge, self._host = judge, host
         self.look_back_s = judge.look_back_s
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The same with what the rules find."""
+        """Judge an interval."""
         judged = self._judge.judge(snapshot)
         found = (replace(finding, host=self._host) for finding in judged.findings)
         return replace(judged, findings=tuple(found))
 
 
 def of_all(own: Overview, each: Iterable[Overview]) -> Overview:
-    """When one host's findings began, and what was found of all of them."""
+    """Combine one host's begins of findings with all hosts' findings."""
     return replace(own, found=tuple(finding for one in each for finding in one.found))
 
 
 class HostFeed(StreamFeed):
-    """A Feed of one host, which HostsFeed fills."""
+    """A Feed of one host, filled by HostsFeed."""
 
     def __init__(self, name: str, owner: HostsFeed, make_judge: MakeJudge) -> None:
         super().__init__(
@@ -75,10 +72,10 @@ class HostFeed(StreamFeed):
         )
         self._owner = owner
         self._newest: Sample | None = None
-        self._lost: set[int] = set()  # intervals in which it was not here
+        self._lost: set[int] = set()  # intervals that span a gap
 
     def put(self, part: HostInterval) -> tuple[int, Snapshot]:
-        """Keep an interval; its number, and the interval judged."""
+        """Keep an interval and judge it; return its number and the result."""
         if part.samples is None:
             raise LookupError
         older, newer = part.samples
@@ -95,7 +92,7 @@ class HostFeed(StreamFeed):
     def join(
         self, tick: int, snapshot: Snapshot, found: tuple[Pair, ...], elsewhere: Iterable[Finding]
     ) -> Snapshot:
-        """The interval with what is known of all hosts, which is kept with it."""
+        """Add what is known of all hosts to an interval, and keep it."""
         findings = tuple(sorted((*snapshot.findings, *elsewhere), key=worst_first))
         joined = replace(snapshot, pairs=found, findings=findings, name=self.hostname)
         self._judgements.keep(tick, joined, found)
@@ -103,40 +100,40 @@ class HostFeed(StreamFeed):
         return joined
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval; None where it is lost, as those in which the host was not here."""
+        """One interval; None if it is lost, or the host was not connected."""
         found = None if tick in self._lost else super().visit(tick)
         return found and replace(found, name=self.hostname)
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals; none in which the host was not here."""
+        """Yield intervals, except those in which the host was not connected."""
         found = super().walk(first, last, is_whole=is_whole)
         return (each for each in found if each[0] not in self._lost)
 
     def overview(self) -> Overview:
-        """When this host's findings began, and all hosts' findings."""
+        """The begins of this host's findings, and all hosts' findings."""
         return of_all(super().overview(), map(StreamFeed.overview, self._owner.feeds))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of every host."""
+        """Add a mark to every host's time line."""
         return self._owner.set_mark(text, time_unix_s)
 
     @property
     def recording(self) -> RecordingState:
-        """The state of R, which records all hosts."""
+        """The state of the recording by key R, which is of all hosts."""
         return self._owner.recorder.state
 
     def toggle_recording(self) -> str:
-        """Start or end a recording of all hosts; returns one printable line that says so."""
+        """Start or end a recording of all hosts; return a printable line about it."""
         return self._owner.recorder.toggle()
 
 
 class HostsFeed(RunningFeed):
     """Feeds of several hosts; a context manager that ends run().
 
-    ``names`` as the user calls the hosts; ``make_judge`` makes one for each; ``run_s``: end the
-    screen after so much time, None for never.
+    ``names`` are the hosts as given by the user; ``make_judge`` is called for each; ``run_s``: end
+    the screen after this time, None for never.
     """
 
     def __init__(
@@ -151,9 +148,9 @@ class HostsFeed(RunningFeed):
         super().__init__()
         self._rounds, self.cycle_s, self._run_s = rounds, cycle_s, run_s
         self.names = tuple(names)
-        # When they were told, and what.
+        # Each with the time of its round.
         self._pairs: dict[tuple[str, str], tuple[float, Pair]] = {}
-        self._paired: set[tuple[str, str]] = set()  # those ever found
+        self._paired: set[tuple[str, str]] = set()  # all pairs ever found
         self._found: dict[int, tuple[float, tuple[Finding, ...]]] = {}
 
         def judge_of(name: str) -> Judge | None:
@@ -165,12 +162,12 @@ class HostsFeed(RunningFeed):
 
     @property
     def states(self) -> tuple[HostState, ...]:
-        """How each host stands now."""
+        """Each host's present state."""
         return self._rounds.states
 
     def _report(self, tell: Callable[[News], None]) -> None:
         for at in range(len(self.names)):
-            tell(News(status="nothing has come of this host yet", host=at))
+            tell(News(status="no data from this host yet", host=at))
         first_s: float | None = None
         for each in self._rounds:
             self._take(each, tell)
@@ -191,7 +188,7 @@ class HostsFeed(RunningFeed):
         for pair in found:
             own_pair = replace(pair, there=None)
             self._pairs[pair.client, pair.server] = (each.time_unix_s, own_pair)
-        # Where a host is late, its interval comes in a later round.
+        # Kept for later rounds: a late host's interval comes in the next one.
         oldest_s = each.time_unix_s - _STAYS * self.cycle_s
         self._pairs = {key: kept for key, kept in self._pairs.items() if kept[0] >= oldest_s}
         known = tuple(self._pairs[key][1] for key in sorted(self._pairs))
@@ -202,7 +199,7 @@ class HostsFeed(RunningFeed):
             tell(News(tick, joined, host=at))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of every host."""
+        """Add a mark to every host's time line."""
         at = time.time() if time_unix_s is None else time_unix_s
         for feed in self.feeds:
             feed.note(TimelineEvent(at, printable(text)))

@@ -1,4 +1,4 @@
-"""A screen's feeds of a file that holds several hosts: one is played, the others go with it."""
+"""The screen's feeds of a joined file: one host is played, the others go along."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ioh.pipeline import Judge
 from ioh.playback.joined import Companions, path_of, spans_of, with_own_pairs
 from ioh.playback.time_range import Span
 
-_AGAIN_S = 10.0  # farther apart, intervals that are played do not follow each other
+_AGAIN_S = 10.0  # intervals farther apart than this do not follow each other: judge anew
 
 
 class _PairedJudge(NamedJudge):
-    """Gives its judge each interval with the pairs of hosts in it."""
+    """Adds the pairs of hosts to each interval before it is judged."""
 
     def __init__(self, judge: Judge, host: str, others: Companions) -> None:
         super().__init__(judge, host)
         self._name, self._others = host, others
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The same with what the rules find."""
+        """Judge an interval."""
         return super().judge(with_own_pairs(snapshot, self._others.of(snapshot)[1], self._name))
 
 
 class _HostFeed(FileFeed):
-    """One host's feed; what one of them is asked to do with time, all do."""
+    """One host's feed; its controls of time apply to all hosts."""
 
     def __init__(self, name: str, owner: JoinedFeed, span: Span, played: Played) -> None:
         self.name, self._owner = name, owner
@@ -72,7 +72,7 @@ class _HostFeed(FileFeed):
 
 
 class JoinedFeed(Closing):
-    """Feeds of all hosts of a file; a context manager that ends run(); raises as FileFeed does."""
+    """Feeds of all hosts of a file; a context manager that ends run(); raises as FileFeed."""
 
     def __init__(self, path: str, names: Sequence[str], played: Played) -> None:
         self.path, self.names = path, tuple(names)
@@ -82,18 +82,18 @@ class JoinedFeed(Closing):
             made = (_HostFeed(name, self, spans[name], played) for name in names)
             self.feeds = tuple(map(stack.enter_context, made))
             self._opened = stack.pop_all()
-        # The longest: of what lies outside of it nothing is played, but all can be visited.
+        # The longest one is played; what lies outside of it can only be visited.
         self.main = max(self.feeds, key=lambda f: f.extent.end_unix_s - f.extent.start_unix_s)
         self._judges: dict[str, NamedJudge] = {}
         self._played_unix_s = 0.0
 
     @property
     def states(self) -> tuple[HostState, ...]:
-        """That they are recorded."""
+        """All hosts, as recorded ones."""
         return tuple(HostState(name, is_here=True, is_recorded=True) for name in self.names)
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Play until stop(); reports every interval of every host once."""
+        """Play until stop(); report every interval of every host once."""
         self.main.run(lambda news: self._tell(news, tell))
 
     def _tell(self, news: News, tell: Callable[[News], None]) -> None:
@@ -120,7 +120,7 @@ class JoinedFeed(Closing):
         return {name: NamedJudge(judge, name) for name, judge in made if judge is not None}
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of every host."""
+        """Add a mark to every host's time line."""
         at = self.main.extent.end_unix_s if time_unix_s is None else time_unix_s
         said = [FileFeed.set_mark(feed, text, at) for feed in self.feeds]
         return said[0]
@@ -134,5 +134,5 @@ class JoinedFeed(Closing):
         self.main.end()
 
     def close(self) -> None:
-        """End run(), wherever that runs, and give back what it used."""
+        """End run(), whichever thread it is in, and close the recordings."""
         self._opened.close()

@@ -1,4 +1,4 @@
-"""What all feeds share: a run in a thread that can be ended, and a recording behind it."""
+"""The base of all feeds: a thread that can be ended, and a recording to visit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ JOIN_TIMEOUT_S = 5.0
 
 
 class RunningFeed(Closing):
-    """Reports from run() until it is stopped; a context manager that ends it."""
+    """Reports intervals from run() until it is stopped; a context manager that ends it."""
 
     def __init__(self) -> None:
         self._is_stopped = self._ends_screen = False
         self._is_running = threading.Lock()
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(); reports every interval once."""
+        """Read until stop(); report every interval once."""
         with self._is_running:
             try:
                 if not self._is_stopped:
@@ -36,11 +36,11 @@ class RunningFeed(Closing):
                     tell(News(error=FeedEnded(), is_over=True))
 
     def _report(self, tell: Callable[[News], None]) -> None:
-        """What run() does until stop()."""
+        """The body of run()."""
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Close what only run() uses, once that has ended."""
+        """Close what run() uses, after it has ended."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -53,7 +53,7 @@ class RunningFeed(Closing):
         self.stop()
 
     def close(self) -> None:
-        """End run(), wherever that runs, and give back what it used."""
+        """End run(), whichever thread it is in, and release what it used."""
         self.stop()
         if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
             self._is_running.release()
@@ -61,7 +61,7 @@ class RunningFeed(Closing):
 
 
 class RecordedFeed(RunningFeed):
-    """A Feed whose intervals can be visited: ``n`` lies between the samples ``n - 1`` and ``n``."""
+    """A Feed whose intervals can be visited; ``n`` is between the samples ``n - 1`` and ``n``."""
 
     def __init__(self, mode: Mode, kept: Recording) -> None:
         super().__init__()
@@ -73,11 +73,11 @@ class RecordedFeed(RunningFeed):
 
     @property
     def extent(self) -> Extent:
-        """What can be visited now."""
+        """The intervals that can be visited now."""
         return self._extent
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval by its number; None where it is lost or not kept any more."""
+        """One interval by number; None if it is lost or no longer kept."""
         found = self._interval(self._visits, tick)
         return None if found is None else self._judgements.onto(tick, found)
 
@@ -91,14 +91,14 @@ class RecordedFeed(RunningFeed):
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals, much faster than visit() for each; only ``is_whole`` has tables and parts."""
+        """Yield intervals, much faster than visit(); tables and parts only if ``is_whole``."""
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
         found = walk(self._visits.session, first, last, is_whole=is_whole)
         return ((tick, self.chosen(snapshot)) for tick, snapshot in found)
 
     def chosen(self, snapshot: Snapshot) -> Snapshot:
-        """The interval with the layers to show."""
+        """Keep only the layers to show."""
         names = self._names
         if names is None:
             return snapshot

@@ -1,4 +1,4 @@
-"""The recordings that a key of the screen starts and ends: of one machine, or of several hosts."""
+"""Recordings that key R on the screen starts and ends: of one machine, or of several hosts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,11 @@ _BEFORE_NS = 1_000_000
 
 
 class ScreenRecorder:
-    """Writes the samples of a view into ``ioh-HOST-DATE.ioh`` while R asks for it.
+    """Records a view's samples to ``ioh-HOST-DATE.ioh``, where ``ioh mark`` finds it.
 
-    ``ioh mark`` finds it as it finds any other recording.  Nothing that fails here ends the view.
-    The samples come from one thread, toggle() may be called from any other one.
-
-    ``on_mark`` gets each mark, from another thread; ``sample_soon`` asks for a sample to be
-    marked, None where none comes for the asking.
+    Failures end the recording, not the view.  The samples come from one thread; toggle() may be
+    called from any other thread.  ``on_mark`` gets each mark, from another thread; ``sample_soon``
+    requests a sample to be marked, None if the source takes none on request.
     """
 
     def __init__(
@@ -41,21 +39,21 @@ class ScreenRecorder:
         self._on_mark, self._sample_soon = on_mark, sample_soon
         self._lock = threading.Lock()
         self._last: Sample | None = None
-        self._recorder: Recorder | None = None  # while one is under way
+        self._recorder: Recorder | None = None  # while recording
         self._marks: MarkServer | None = None
         self._since_unix_s = 0.0
-        self._failure = ""  # why the last one ended, as it comes
+        self._failure = ""  # why the last one ended, unescaped
         self._told_path = self._told = ""
 
     def write(self, sample: Sample) -> None:
-        """Record a sample, if a recording is under way; where that fails it ends."""
+        """Record a sample, if recording; a failure ends the recording."""
         with self._lock:
             self._last = sample
             self._write(sample)
 
     @property
     def state(self) -> RecordingState:
-        """How it stands."""
+        """The recording's present state."""
         recorder = self._recorder
         if recorder is None:
             return RecordingState(failure=printable(self._failure))
@@ -64,9 +62,9 @@ class ScreenRecorder:
         return RecordingState(path, self._since_unix_s, recorder.size_bytes, failure)
 
     def toggle(self, hostname: str, cycle_s: float) -> str:
-        """Start a recording, or end the one under way; returns a printable line that says so."""
+        """Start a recording, or end the running one; return a printable line about it."""
         recorder = self._recorder
-        self.close()  # of one that failed, what is left
+        self.close()  # also what a failed one left
         if recorder is not None:
             if self._failure:
                 return f"recording ended: {printable(self._failure)}"
@@ -81,18 +79,18 @@ class ScreenRecorder:
         return f"recording into {printable(recorder.name)}{remark}"
 
     def mark(self, text: str) -> str:
-        """Mark this moment of the recording under way; returns what was done, printable."""
+        """Mark this moment in the running recording; return a printable line about it."""
         recorder = self._recorder
         if recorder is None:
             return "marked"
         try:
             recorder.mark(text)
         except (OSError, IohError) as error:
-            return f"marked on the screen alone: {printable(str(error))}"
+            return f"marked on the screen only: {printable(str(error))}"
         return f"marked, also in {printable(recorder.name)}"
 
     def failure_line(self) -> str:
-        """One line when a recording failed, stands still or goes on; "" once the user read it."""
+        """One line if a recording failed, paused or resumed; "" if that was reported before."""
         recorder, failure = self._recorder, self.state.failure
         if recorder is not None and recorder.name != self._told_path and not failure:
             self._told_path, self._told = recorder.name, ""
@@ -107,7 +105,7 @@ class ScreenRecorder:
         return f"recording ended: {failure}"
 
     def close(self) -> None:
-        """End it in order, if one is under way."""
+        """Close the running recording properly, if any."""
         with self._lock:
             self._end()
         if self._marks is not None:
@@ -130,10 +128,10 @@ class ScreenRecorder:
             self._since_unix_s, self._recorder = time.time(), recorder
             self._told = self._failure = ""
             if self._last is not None:
-                self._write(self._last)  # the baseline of the next
+                self._write(self._last)  # the baseline of the next sample
 
     def _write(self, sample: Sample) -> None:
-        """The same, by whoever holds the lock."""
+        """As write(), with the lock held."""
         try:
             if self._recorder is not None:
                 self._recorder.write(sample)
@@ -147,49 +145,48 @@ class ScreenRecorder:
             if recorder is not None:
                 recorder.close()
         except OSError as error:
-            self._failure = self._failure or reason_of(error)  # not what follows from the first
+            self._failure = self._failure or reason_of(error)  # the first failure is the cause
 
 
 def reason_of(error: Exception) -> str:
-    """Why something failed, without its number, file name or hint."""
+    """Why something failed, without error number, file name or hint."""
     return getattr(error, "strerror", None) or getattr(error, "cause", None) or str(error)
 
 
 def recording_folder() -> tuple[str, str]:
-    """The current directory, else the temporary one; and what to say about that.
+    """The current directory, else the temporary one; and a remark about it.
 
-    Raises:
-        OSError: There is none.
+    OSError: there is none.
     """
-    # A name that does not change with the working directory, for `ioh mark` and for people.
+    # An absolute path, for `ioh mark` and the user.
     if can_create_here():
         return os.getcwd(), ""  # noqa: PTH109
-    return tempfile.gettempdir(), ", since the current directory cannot be written"
+    return tempfile.gettempdir(), ", because the current directory is not writable"
 
 
 def paths_in(folder: str, hosts: str, now_unix_s: float) -> Iterator[str]:
-    """What a recording may be called, the first choice first."""
+    """Possible names for a recording, the preferred one first."""
     return (os.path.join(folder, name) for name in default_names(hosts, now_unix_s))  # noqa: PTH118
 
 
 class HostsRecorder:
-    """Records what comes of several hosts; toggle() from any one thread, write() from another.
+    """Records several hosts; toggle() may be called from one thread, write() from another.
 
-    While it goes on each host has a file of its own, so that whatever ends it loses nothing.
+    Each host has its own file until the end, so that nothing is lost however the recording ends.
     """
 
     def __init__(self, names: Sequence[str], cycle_s: float) -> None:
         self._names, self._cycle_s = names, cycle_s
         self._lock = threading.RLock()
         self._is_on = False
-        self._recorders: dict[str, Recorder] = {}  # of the hosts that something came of
+        self._recorders: dict[str, Recorder] = {}  # of the hosts with data
         self._last: dict[str, Sample] = {}
         self._marks: MarkServer | None = None
         self._folder, self._since_unix_s, self._failure = "", 0.0, ""
 
     @property
     def state(self) -> RecordingState:
-        """How it stands."""
+        """The recording's present state."""
         with self._lock:
             if not self._is_on:
                 return RecordingState(failure=printable(self._failure))
@@ -203,7 +200,7 @@ class HostsRecorder:
         return f"{len(self._names)} hosts"
 
     def toggle(self) -> str:
-        """Start a recording, or end the one under way; returns a printable line that says so."""
+        """Start a recording, or end the running one; return a printable line about it."""
         if self._is_on:
             return self.close()
         try:
@@ -217,7 +214,7 @@ class HostsRecorder:
         return f"recording {self._what} into {printable(folder)}{remark}; R ends it"
 
     def write(self, part: HostInterval) -> None:
-        """Record a host's interval, if a recording is under way; where that fails it ends."""
+        """Record a host's interval, if recording; a failure ends the recording."""
         try:
             with self._lock:
                 if self._is_on and part.samples is not None:
@@ -236,7 +233,7 @@ class HostsRecorder:
             )
         last = self._last.get(part.name)
         if last is not None and last is not older:
-            # Its ioh may have begun anew, and its totals with it: the time since then stays empty.
+            # The host's ioh, and so its totals, may have restarted: leave the time between empty.
             recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
         if last is not older:
             recorder.write(older)
@@ -244,21 +241,21 @@ class HostsRecorder:
         self._last[part.name] = newer
 
     def mark(self, text: str) -> str:
-        """Mark this moment in what is recorded of each host; returns what was done, printable."""
+        """Mark this moment in all hosts' recordings; return a printable line about it."""
         try:
             is_marked = self._mark(text)
         except (OSError, IohError) as error:
-            return f"marked on the screen alone: {printable(str(error))}"
+            return f"marked on the screen only: {printable(str(error))}"
         return "marked, also in the recording" if is_marked else "marked"
 
     def _mark(self, text: str) -> bool:
-        """The same; False where nothing is recorded, or it waits."""
+        """Mark; False if nothing is being recorded, or the mark waits for a sample."""
         with self._lock:
             made = [each.mark(text) for each in self._recorders.values()]
             return bool(made) and all(made)
 
     def close(self) -> str:
-        """End it in order and make one file of all; returns a printable line that says so."""
+        """Close the recording properly and join the hosts' files; return a printable line."""
         with self._lock:
             recorders, self._recorders, self._is_on = self._recorders, {}, False
             self._last.clear()
@@ -270,7 +267,7 @@ class HostsRecorder:
                 recorder.close()
         files = {name: each.name for name, each in recorders.items()}
         if not recorders:
-            return "not recorded: nothing came"
+            return "not recorded: no data came"
         if len(recorders) == 1:
             (made,) = recorders.values()
             return f"recorded {made.size_bytes:,} bytes into {printable(made.name)}"

@@ -1,11 +1,9 @@
-"""A screen's feed from samples that come by themselves: this machine, made-up load, or a pipe."""
+"""The screen's feed of samples from a live source: this machine, the demo, or a pipe."""
 
 from __future__ import annotations
 
 import threading
 import time
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from ioh.feeds.findings_cache import KnownFindings, MakeJudge, no_judge
@@ -32,26 +30,26 @@ MAX_MOMENTS = 10_000
 
 
 class StreamFeed(RecordedFeed):
-    """A Feed over any samples; keeps them in memory as far as ``history_bytes`` go.
+    """A Feed of any samples, the last ``history_bytes`` of which are kept in memory.
 
-    Leaving its ``with`` ends the recording that the user started, too.
+    Closing it also ends a recording that the user started.
 
     Args:
         samples: The source, iterated in run()'s thread only.
         stop: Ends that iteration soon; called from any thread.
-        mode: What the header says.
-        cycle_s: Time between two samples as asked for; may be set later.
-        hostname: For the name of a recording, as it comes; may be set later.
-        title: Of what is played, printable; "" where it is live.
+        mode: Shown in the header.
+        cycle_s: The requested interval; may be set later.
+        hostname: For the name of a recording, unescaped; may be set later.
+        title: Of what is played, printable; "" if it is live.
         choose: Chooses the layers to show.
-        awaited: Names of layers that are not there yet, for the status line.
-        sample_soon: Asks for a sample at once, where the source can take one.
-        set_speed: Takes the speed where the source has one.
-        set_cycle: Takes another time between two samples where the source can change it.
-        run_s: End the screen after so much time; None for never.
-        make_judge: Makes what finds what is wrong.
-        remark: What to say with an interval where nothing more urgent is, printable; or "".
-        history_bytes: Bound of what is kept in memory.
+        awaited: Names of layers that are not ready yet, for the status line.
+        sample_soon: Requests a sample now, if the source can take one.
+        set_speed: Sets the speed, if the source has one.
+        set_cycle: Changes the interval, if the source can.
+        run_s: End the screen after this time; None for never.
+        make_judge: Makes the judge of intervals.
+        remark: A printable status for an interval if nothing is more urgent, or "".
+        history_bytes: The limit of the history in memory.
     """
 
     can_play = False
@@ -87,12 +85,10 @@ class StreamFeed(RecordedFeed):
         self._moments: list[TimelineEvent] = []
         self._known = KnownFindings()
         self._judged_unix_s = 0.0
-        self._times = array("d")  # of samples from _times_from on, never falling
-        self._times_from = 0
         self._stopped = threading.Event()
 
     def close(self) -> None:
-        """End run(), wherever that runs, and the recording in order."""
+        """End run(), whichever thread it is in, and close the recording properly."""
         super().close()
         self._recorder.close()
 
@@ -101,11 +97,11 @@ class StreamFeed(RecordedFeed):
 
     @property
     def recording(self) -> RecordingState:
-        """The state of R."""
+        """The state of the recording by key R."""
         return self._recorder.state
 
     def _report(self, tell: Callable[[News], None]) -> None:
-        """Read; where the samples end by themselves, wait for stop()."""
+        """Read; if the samples end by themselves, wait for stop()."""
         try:
             self._read(tell)
         finally:
@@ -149,41 +145,34 @@ class StreamFeed(RecordedFeed):
         return judged
 
     def _status(self) -> str:
-        """What the user should know now; "" for nothing."""
+        """The present status line, or ""."""
         if line := self._recorder.failure_line():
             return line
         waiting = ", ".join(self._awaited())
         return f"compiling the probes: {waiting}" if waiting else ""
 
     def _keep(self, sample: Sample) -> int:
-        """Put a sample into the history; returns its number.
-
-        Raises:
-            IohError: There is no memory for it.
-        """
+        """Add a sample to the history; return its number.  IohError: there is no memory for it."""
         if not self._history.write(sample):
-            raise IohError("no memory left for the history", "End other programs, or use ioh text")  # noqa: EM101, TRY003
-        now = sample.time_unix_s
-        self._times.append(max(now, self._times[-1]) if self._times else now)
+            cause = "no memory left for the history"
+            raise IohError(cause, "End other programs, or use ioh text")
         self._publish(is_growing=True)
         return len(self._history) - 1
 
     def _publish(self, *, is_growing: bool) -> None:
-        """Say what can be visited; moments before that are forgotten."""
-        begin = self._history.first_tick
+        """Update the extent, and drop what is before it."""
+        history = self._history
+        if not len(history):
+            return
+        begin, start_s = history.first_tick, history.start_unix_s
         with self._lock:
-            if begin > self._times_from:
-                self._times = self._times[begin - self._times_from :]
-                self._times_from = begin
+            if begin >= self._extent.first:
                 self._judgements.forget_before(begin + 1)
-                start = self._times[0] if self._times else 0.0
                 self._moments = [
-                    m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start
+                    m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start_s
                 ]
-            if self._times:
-                last = self._times_from + len(self._times) - 1
-                times = (self._times[0], self._times[-1])
-                self._extent = Extent(begin + 1, last, *times, is_growing=is_growing)
+            last, end_s = len(history) - 1, history.end_unix_s
+            self._extent = Extent(begin + 1, last, start_s, end_s, is_growing=is_growing)
 
     def stop(self) -> None:
         """End run() soon."""
@@ -192,38 +181,36 @@ class StreamFeed(RecordedFeed):
         self._stopped.set()
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
-        """As visit(): every interval was judged when it was reported."""
+        """As visit(): intervals are judged when they are reported."""
         del is_wanted
         return self.visit(tick)
 
     def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last interval that ends not later than a time, within the extent."""
-        with self._lock:
-            found = self._times_from + bisect_right(self._times, time_unix_s) - 1
-            return self._extent.nearest(found)
+        """Number of the last interval that ends by a time, within the extent."""
+        return self._extent.nearest(self._history.tick_at(time_unix_s))
 
     def moments(self) -> tuple[TimelineEvent, ...]:
-        """Marks and gaps of everything kept, by time."""
+        """The marks and gaps of the history, by time."""
         with self._lock:
             return tuple(sorted(self._moments, key=lambda moment: moment.time_unix_s))
 
     def overview(self) -> Overview:
-        """Every interval was judged when it was reported."""
+        """The findings of all intervals reported."""
         with self._lock:
             return self._known.overview(self._judged_unix_s)
 
     def note(self, moment: TimelineEvent) -> None:
-        """Put a mark or a gap on the time line; from any thread."""
+        """Add a mark or a gap to the time line; thread-safe."""
         with self._lock:
             if len(self._moments) < MAX_MOMENTS:
                 self._moments.append(moment)
 
     def mark(self, text: str) -> None:
-        """A mark now, by whoever called ``ioh mark``."""
+        """Add a mark now, for ``ioh mark``."""
         self.note(TimelineEvent(time.time(), printable(text)))
 
     def set_cycle(self, cycle_s: float) -> bool:
-        """Another interval from now on, where the source has one."""
+        """Change the interval, if the source can; return whether it did."""
         if self._set_cycle is None:
             return False
         self._set_cycle(cycle_s)
@@ -231,16 +218,16 @@ class StreamFeed(RecordedFeed):
         return True
 
     def play_from(self, tick: int) -> None:
-        """Nothing: what comes by itself cannot be played again."""
+        """Do nothing: a live source cannot be played again."""
 
     def hold(self) -> None:
-        """Nothing: it goes on."""
+        """Do nothing: a live source cannot be paused."""
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line, and of now into a recording under way."""
+        """Add a mark to the time line; one of now also to a running recording."""
         self.note(TimelineEvent(time_unix_s or time.time(), printable(text)))
         return self._recorder.mark(text) if time_unix_s is None else "marked"
 
     def toggle_recording(self) -> str:
-        """Start or end a recording; returns one printable line saying what happened."""
+        """Start or end a recording; return a printable line about it."""
         return self._recorder.toggle(self.hostname, self.cycle_s)

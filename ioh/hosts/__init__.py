@@ -1,1 +1,1 @@
-"""Samples of other machines, each read through the user's own ssh as a recording's stream."""
+"""Read other machines' samples: a recording's stream over the user's own ssh."""

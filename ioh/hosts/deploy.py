@@ -1,4 +1,4 @@
-"""A copy of this checkout at another host: what is copied, and the commands that put it there."""
+"""Copy this checkout to another host and set it up there."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ioh.model.printable import printable
 ROOT = Path(__file__).resolve().parents[2]
 # What the launcher, its set-up and ioh itself read.
 COPIED = ("LICENSE", "contrib", "ioh", "ioh.sh", "probes", "pyproject.toml", "requirements.lock")
-WHOLE = ".deployed"  # the last file of the stream: a copy without it was cut
-_SAID = "ioh-deploy "  # how a line of the scripts begins
+WHOLE = ".deployed"  # the last file of the stream: without it, a copy is incomplete
+_SAID = "ioh-deploy "  # the prefix of our scripts' output lines
 _LINE_BYTES = 4096
 # Without line breaks and single quotes: the far login shell may be any.
 _BASE = "base=${XDG_CACHE_HOME:-${HOME-}/.cache}/ioh; "
@@ -37,7 +37,7 @@ _COPY = (
     'new=$(mktemp -d "$base/.new.XXXXXX" 2>&1) || fail "$new"; '
     'trap "rm -rf \\"\\$new\\"" EXIT; trap "exit 1" HUP INT TERM PIPE; '
     'said=$(tar -xmof - -C "$new" 2>&1) || fail "$said"; '
-    f'[ -e "$new/{WHOLE}" ] || fail "the copy was cut"; '
+    f'[ -e "$new/{WHOLE}" ] || fail "the copy is incomplete"; '
     '[ ! -e "$base/$1" ] || fail "$base/$1 is in the way"; '
     'said=$(chmod 755 "$new" && mv "$new" "$base/$1" 2>&1) || fail "$said"'
 )
@@ -51,7 +51,7 @@ _PROVE = (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What is copied, as a tar file; ``name`` of its directory: version and hash of all content."""
+    """The files as a tar stream; ``name`` of the directory: version and hash of the content."""
 
     name: str
     files: int
@@ -61,7 +61,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """What was found at the host: ``rights`` is root, sudo or none."""
+    """The state of the host; ``rights`` is root, sudo or none."""
 
     rights: str
     is_there: bool
@@ -69,7 +69,7 @@ class There:
 
 
 def make_copy(root: Path = ROOT) -> Copy:
-    """This checkout's files as one stream, the same for the same content.
+    """Pack this checkout's files; equal content gives an equal stream.
 
     IohError: ioh does not run from a checkout, or a file cannot be read.
     """
@@ -88,7 +88,7 @@ def make_copy(root: Path = ROOT) -> Copy:
             _add(stream, tarfile.TarInfo(WHOLE), f"{name}\n".encode())
     except OSError as error:
         cause = f"cannot copy this ioh: {printable(error.filename or str(root))}: {error.strerror}"
-        raise IohError(cause, "Run ioh deploy from a whole checkout: ./ioh.sh") from None
+        raise IohError(cause, "Run ioh deploy from a complete checkout: ./ioh.sh") from None
     return Copy(name, files, size_bytes, held.getvalue())
 
 
@@ -113,31 +113,30 @@ def _paths(root: Path) -> list[Path]:
 
 
 def look(host: str, name: str) -> There:
-    """Find out what is there.  IohError: no host, or one that lacks what copying needs."""
+    """Check the host.  IohError: it cannot be reached, or lacks what copying needs."""
     answer = _run(host, _LOOK, name)
     rights, is_there, base = (*answer.split(" ", 2), "", "")[:3]
     if is_there == "tarless":
-        hint = "Install tar there, then run this again"
         cause = f"{printable(host)} has no tar"
-        raise IohError(cause, hint, ExitCode.UNAVAILABLE)
-    # It is shown as a command to use: as it is, or not at all.
+        raise IohError(cause, "Install tar there, then run this again", ExitCode.UNAVAILABLE)
+    # It is shown as part of a command, so it must not need escapes.
     is_plain = base.startswith("/") and printable(base) == base
     if rights not in {"root", "sudo", "none"} or not is_plain:
-        cause = f"{printable(host)} has no cache directory to use: {printable(base, 200)}"
+        cause = f"{printable(host)} has no usable cache directory: {printable(base, 200)}"
         raise IohError(cause, "Set HOME or XDG_CACHE_HOME there to an absolute path")
     return There(rights, is_there == "there", f"{base}/{name}")
 
 
 def send(host: str, copy: Copy) -> None:
-    """Put it there, whole or not at all.  IohError: it did not get there."""
+    """Copy the files, all or none.  IohError: that failed."""
     _run(host, _COPY, copy.name, stream=copy.stream)
 
 
 def set_up(host: str, name: str, tell: Callable[[str], None]) -> str:
-    """Run the set-up of the copy of that name, and then ioh; returns what its ``--version`` says.
+    """Run the set-up of a copy, and then ``ioh --version``, whose output is returned.
 
-    ``tell`` takes each line of the set-up; nothing of it is escaped.  IohError: the set-up failed,
-    or ioh does not run.
+    ``tell`` gets each line of the set-up, unescaped.  IohError: the set-up failed, or ioh does not
+    run.
     """
     _run(host, _SETUP, name, tell=tell)
     return _run(host, _PROVE, name)
@@ -151,7 +150,7 @@ def _run(
     stream: bytes = b"",
     tell: Callable[[str], None] | None = None,
 ) -> str:
-    """Run a script there; what it said of itself."""
+    """Run a script there; return its last line that begins with _SAID."""
     command = ssh_words(host, ["sh", "-c", script, "ioh", name])
     told = answer = ""
     with os.fdopen(os.memfd_create("ioh-deploy"), "w+b") as stdin:
@@ -174,9 +173,9 @@ def _run(
         return answer
     if answer.startswith("failed "):
         cause = f"{printable(host)}: {printable(answer.removeprefix('failed '), 300).rstrip('. ')}"
-        raise IohError(cause, "Mend that there, then run this again")
+        raise IohError(cause, "Fix that there, then run this again")
     error = why_ended(host, "sh", status if status > 0 else None, told)
     if tell is not None and status != 255:
         cause = f"{printable(host)}: the set-up ended with status {status}"
-        raise IohError(cause, "Mend what it says above, then run this again")
+        raise IohError(cause, "Fix what it reports above, then run this again")
     raise IohError(error.cause, error.hint if status == 255 else "Try again", error.code)

@@ -1,4 +1,4 @@
-"""One host: its intervals as they come, and when it is lost, why and since when."""
+"""Read one host's intervals, and reconnect when the host is lost."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SAMPLE_CALLS = "--sample-calls"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of every host.
+    """What to run on every host.
 
-    ``arguments`` of ioh at the other end, which is asked to sample calls, too; ``command`` as for
+    ``arguments`` are those of the far ioh, to which ``--sample-calls`` is added; ``command`` as for
     ssh_command(); ``choose`` and ``cycle_s`` as for Intervals.
     """
 
@@ -39,9 +39,9 @@ class Asked:
 
 
 class Host:
-    """Reads one host in a thread of its own, and again whenever it was lost.
+    """Reads one host in its own thread, and reconnects after a loss.
 
-    ``now`` is our clock; ``changed`` guards what is ready, and is notified when that or the state
+    ``now`` is our clock.  ``changed`` guards ``ready``, and is notified when that or the state
     changes.
     """
 
@@ -50,24 +50,24 @@ class Host:
     ) -> None:
         self.name = name
         self.ready: deque[HostInterval] = deque()
-        self.error: IohError | None = None  # why it is not here
-        self.keeps = False  # what is ready waits for the other hosts
+        self.error: IohError | None = None  # why it is not connected
+        self.keeps = False  # whether ready intervals wait for the other hosts
         self._asked, self._now, self._changed = asked, now, changed
         self._clock = FarClock(now)
         self._link: Link | None = None
         self._stopping = threading.Event()
         self._is_here = False
-        self._samples_calls = True  # until its ioh turns out to be too old for it
-        self._lack = ""  # what its ioh does not say
+        self._samples_calls = True  # until its ioh turns out to be too old for that
+        self._lack = ""  # what its ioh is too old for
         self._newest_s: float | None = None  # when the last interval came
         self._thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End reading; safe to call from a signal handler."""
+        """Stop reading; safe to call from a signal handler."""
         self._stopping.set()
         if (link := self._link) is not None:
             link.stop()
@@ -78,14 +78,14 @@ class Host:
 
     @property
     def state(self) -> HostState:
-        """How it stands now."""
+        """The present state."""
         clock, newest_s = self._clock, self._newest_s
         quiet_s = None if newest_s is None else self._now() - newest_s
         late = quiet_s is not None and quiet_s > self._asked.cycle_s + _LATE_S
         is_here = self._is_here and not late
         why = "connecting" if self.error is None else self.error.cause
         if self._is_here:
-            why = f"{self.name}: nothing comes" if late else self._lack
+            why = f"{self.name}: no data" if late else self._lack
         return HostState(
             self.name, is_here, None if is_here else quiet_s, why, clock.offset_s, clock.error_s
         )
@@ -103,7 +103,7 @@ class Host:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     def _read(self) -> IohError:
-        """Connect and read until the end; what ended it."""
+        """Connect and read; return why it ended."""
         asked = self._asked
         words = [*asked.arguments, *([_SAMPLE_CALLS] if self._samples_calls else ())]
         command = ssh_command(self.name, asked.command, words)
@@ -118,7 +118,7 @@ class Host:
                 is_refused = status == ExitCode.USAGE and _SAMPLE_CALLS in link.said
         except IohError as error:
             return IohError(f"{self.name}: {error.cause}", error.hint, error.code)
-        except OSError as error:  # of descriptors here
+        except OSError as error:  # out of descriptors
             return IohError(f"{self.name}: {error.strerror}", "See: ulimit -n")
         finally:
             self._link = None
@@ -135,7 +135,7 @@ class Host:
             if isinstance(item, Header):
                 addresses = tuple(map(to_text, item.addresses))
                 version = f"{self.name} has ioh {printable(item.ioh_version, 40)}"
-                lack = f"{version}, which does not tell its addresses: it is in no pair"
+                lack = f"{version}, which does not report its addresses: no pairs with it"
                 self._lack = "" if addresses else lack
             elif isinstance(item, Tick):
                 sample = item.sample
@@ -149,7 +149,7 @@ class Host:
                     self._put(HostInterval(self.name, addresses, shown, (older, ours)))
 
     def _put(self, interval: HostInterval) -> None:
-        """Hand it over; wait while nobody has taken the ones before."""
+        """Make an interval ready; wait while too many are."""
         with self._changed:
             if not self.keeps:
                 self.ready.clear()

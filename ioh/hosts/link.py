@@ -1,4 +1,4 @@
-"""One connection to another host: the recording's stream on stdout, the far clock on stderr."""
+"""One connection to another host: a recording's stream on stdout, the far clock on stderr."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ioh.model.errors import IohError
 from ioh.model.waking import WakePipe
 from ioh.session.stream import Item, ItemReader
 
-SILENCE_S = 60.0  # what sends nothing for so long is given up; probes are compiled before
+SILENCE_S = 60.0  # without data before giving up; long enough to compile probes first
 _CHUNK_BYTES = 1 << 16
 _LINE_BYTES = 1024
 _END_S = 2.0
 
 
 class Link(Closing):
-    """An ssh, run by ``command``, and what it says; a context manager and an iterator of items.
+    """Runs ssh by ``command`` and decodes its output; a context manager.
 
-    ``clock`` is told what the far end says of its own; no whole record may come for ``silence_s``.
-    IohError: there is no ssh.  OSError: there are no more descriptors.
+    ``clock`` gets the far clock's answers.  The link ends after ``silence_s`` without a record.
+    IohError: there is no ssh.  OSError: out of descriptors.
     """
 
     def __init__(self, command: Sequence[str], clock: FarClock, silence_s: float) -> None:
         self._clock, self._silence_s = clock, silence_s
         self._line = b""
-        self.said = ""  # the last line on stderr that was not about the clock
+        self.said = ""  # the last line on stderr, except the clock's answers
         self._waking = WakePipe()
         try:
-            # Ctrl-C is for ioh, which ends it.
+            # In its own session: Ctrl-C goes to ioh only, which ends ssh.
             self._ssh = start(command, subprocess.PIPE, subprocess.PIPE, apart=True)
         except IohError:
             self._waking.close()
@@ -46,7 +46,7 @@ class Link(Closing):
         self._waking.wake()
 
     def close(self) -> None:
-        """End ssh, and with it what runs at the other end."""
+        """End ssh, which also ends the far ioh."""
         self._end(0.0)
         for stream in (self._ssh.stdin, self._ssh.stdout, self._ssh.stderr):
             if stream is not None:
@@ -55,13 +55,13 @@ class Link(Closing):
         self._waking.close()
 
     def status(self) -> int | None:
-        """ssh's exit status, once its stdout has ended; None where it does not end."""
+        """ssh's exit status, after its stdout has ended; None if ssh had to be killed."""
         self._end(_END_S)
         self._read_stderr()
         return self._ssh.returncode if self._ssh.returncode >= 0 else None
 
     def _end(self, grace_s: float) -> None:
-        """Close its stdin, on which the far end waits, and wait for it."""
+        """Close ssh's stdin, which ends the far end, and wait for ssh."""
         if self._ssh.stdin is not None:
             with contextlib.suppress(OSError):
                 self._ssh.stdin.close()
@@ -73,9 +73,9 @@ class Link(Closing):
         self._ssh.wait()
 
     def items(self) -> Iterator[Item]:
-        """What comes, until stdout ends or stop() is called.
+        """Yield items until stdout ends or stop() is called.
 
-        IohError: it is no recording, one that this ioh cannot read, or nothing comes.
+        IohError: this ioh cannot read the stream, or no data comes.
         """
         reader = ItemReader(name="the stream")
         stdout, stderr = self._ssh.stdout, self._ssh.stderr
@@ -102,8 +102,8 @@ class Link(Closing):
                         yield item
                         silent_since = time.monotonic()
                 if time.monotonic() - silent_since > self._silence_s:
-                    cause = f"nothing has come for {self._silence_s:.0f} s"
-                    raise IohError(cause, "See whether ioh runs there")
+                    cause = f"no data for {self._silence_s:.0f} s"
+                    raise IohError(cause, "Check whether ioh runs there")
 
     def _ask_clock(self) -> None:
         if (question := self._clock.question()) and self._ssh.stdin is not None:
@@ -111,7 +111,7 @@ class Link(Closing):
                 os.write(self._ssh.stdin.fileno(), question)
 
     def _read_stderr(self) -> bool:
-        """Take what is there of it; False at its end."""
+        """Read what stderr has; return False at its end."""
         if self._ssh.stderr is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""The command that reads another host, and what it means when it ends."""
+"""The ssh command that reads another host, and the meaning of its exit status."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
-CLOCK = "ioh-clock"  # how a line of the far clock begins
+CLOCK = "ioh-clock"  # the prefix of the far clock's answers
 _OPTIONS = (
     *("-o", "BatchMode=yes", "-C", "-T"),
-    # A connection that was cut is no longer waited for.
+    # Give up on a broken connection.
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
 )
-# Answers on stderr to each line from stdin, the far end of which is closed with the connection.
+# Answers each line from stdin on stderr; stdin ends with the connection.
 _TELL_CLOCK = (
     "exec 3<&0 </dev/null; "
     f'{{ while read -r n <&3; do echo "{CLOCK} $n $(date +%s.%N)" >&2; done; }} >/dev/null & '
@@ -25,7 +25,7 @@ _TELL_CLOCK = (
 _RUN_DEFAULT = (
     'if [ "$(id -u)" != 0 ] && sudo -n ioh --version >/dev/null 2>&1; '
     'then exec sudo -n ioh "$@"; fi; ! command -v ioh >/dev/null || exec ioh "$@"; '
-    # The copy that ioh deploy made: nobody else's, whatever XDG_CACHE_HOME says.
+    # The copy of ioh deploy, only if it is our own, whatever XDG_CACHE_HOME is.
     "copy=${XDG_CACHE_HOME:-${HOME-}/.cache}/ioh/current/ioh.sh; "
     '[ -x "$copy" ] && [ -O "$copy" ] || exit 127; '
     'if [ "$(id -u)" != 0 ] && sudo -n "$copy" --version >/dev/null 2>&1; '
@@ -36,25 +36,25 @@ _WITH_PORT = re.compile(r"([^:\[\]]+|[^:\[\]]*\[[^\[\]]+\]):\d{1,5}")
 
 
 def check_host(name: str) -> str:
-    """A host as ssh takes it.  IohError: it would be an option of ssh, or is no name at all."""
+    """Check a host's name.  IohError: ssh would take it for an option, or it is invalid."""
     is_wrong = not name or name.startswith("-") or not name.isprintable() or " " in name
     hint = "Give a name as for ssh: db01, root@db01, db01:2222"
-    refuse_if(is_wrong, f'"{printable(name)}" is not the name of a host', hint)
+    refuse_if(is_wrong, f'"{printable(name)}" is not a host name', hint)
     return name
 
 
 def ssh_command(host: str, command: str | None, arguments: Sequence[str]) -> list[str]:
-    """What to run here to have ``ioh`` with these arguments run there.
+    """The local command that runs ``ioh`` with these arguments on the host.
 
-    ``host`` is ``name``, ``user@name`` or either with ``:port``; ``command`` how ioh is called
-    there, in the words of a shell, None for _RUN_DEFAULT.
+    ``host`` is ``name``, ``user@name`` or either with ``:port``; ``command`` is the shell command
+    for ioh there, None for _RUN_DEFAULT.
     """
     run = _RUN_DEFAULT if command is None else f'exec {command} "$@"'
     return ssh_words(host, ["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
 
 
 def ssh_words(host: str, there: Sequence[str]) -> list[str]:
-    """What to run here to have these words run there."""
+    """The local command that runs these words on the host."""
     target = f"ssh://{host}" if _WITH_PORT.fullmatch(host) else host
     return ["ssh", *_OPTIONS, "--", target, shlex.join(there)]
 
@@ -62,7 +62,7 @@ def ssh_words(host: str, there: Sequence[str]) -> list[str]:
 def start(
     command: Sequence[str], stdin: int, stderr: int, *, apart: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Run ssh; ``apart`` in a session of its own.  IohError: it cannot be run."""
+    """Run ssh; ``apart`` in its own session.  IohError: it cannot be run."""
     pipe = subprocess.PIPE
     try:
         return subprocess.Popen(
@@ -75,9 +75,9 @@ def start(
 
 
 def why_ended(host: str, command: str | None, status: int | None, said: str) -> IohError:
-    """What an end that nobody asked for means.
+    """Explain an unexpected end.
 
-    ``status`` is ssh's, None where it did not end; ``said`` the last line on its stderr.
+    ``status`` is ssh's, None if it had to be killed; ``said`` is the last line on its stderr.
     """
     name, text = printable(host), printable(said, 200).rstrip(". ")
     if status == _SSH_FAILED:
@@ -85,8 +85,8 @@ def why_ended(host: str, command: str | None, status: int | None, said: str) -> 
         return IohError(f"{name}: {text or 'the connection failed'}", hint)
     if status in _NOT_THERE:
         if command is None:
-            deploy = f"Put it there: ioh deploy {name}"
-            hint = f"{deploy}; or say where it is: --remote-command 'sudo -n /PATH/ioh.sh'"
+            path = "--remote-command 'sudo -n /PATH/ioh.sh'"
+            hint = f"Run: ioh deploy {name}; or give its path: {path}"
             return IohError(f"ioh is not on the PATH of {name}", hint, ExitCode.UNAVAILABLE)
         cause = f"{name} cannot run {printable(command)}"
         return IohError(cause, "Correct --remote-command", ExitCode.UNAVAILABLE)

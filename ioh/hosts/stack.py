@@ -1,4 +1,4 @@
-"""Several hosts as one: intervals that belong together, host by host."""
+"""Read several hosts, and collect the intervals that belong together."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ioh.model.closing import Closing
 from ioh.model.pairs import HostState, Round
 from ioh.model.rounds import round_edge, take_round
 
-_BEGIN_S = 30.0  # so long all hosts are waited for, in the beginning
+_BEGIN_S = 30.0  # how long to wait for all hosts at the start
 _SLACK_S = 1.0
-_NOTHING_S = 4.0  # beyond an interval: then all are lost
+_NOTHING_S = 4.0  # without data, beyond an interval: then all hosts are lost
 
 
 class HostStack(Closing):
-    """Reads several hosts at a time; a context manager and an iterator of Rounds."""
+    """Reads several hosts at the same time; a context manager and an iterator of Rounds."""
 
     def __init__(self, names: Sequence[str], asked: Asked) -> None:
         self._cycle_s = asked.cycle_s
@@ -33,7 +33,7 @@ class HostStack(Closing):
 
     @property
     def states(self) -> tuple[HostState, ...]:
-        """How each host stands now."""
+        """Each host's present state."""
         return tuple(host.state for host in self._hosts)
 
     def stop(self) -> None:
@@ -51,9 +51,9 @@ class HostStack(Closing):
             host.join()
 
     def __iter__(self) -> Iterator[Round]:
-        """Yield rounds, from when every host has given its first interval or failed.
+        """Yield rounds, after every host has sent its first interval or failed.
 
-        IohError: none could be read.
+        IohError: no host could be read.
         """
         self._begin()
         while not self._stopped:
@@ -84,7 +84,7 @@ class HostStack(Closing):
                 host.keeps = True
 
     def _wait(self) -> None:
-        """Until every host that is here has given its interval, or is too late with it."""
+        """Wait until every connected host has sent its interval, or is too late."""
         late_s = time.monotonic() + self._cycle_s + _NOTHING_S
         is_begun = False
         while not self._stopped and time.monotonic() < late_s:

@@ -1,7 +1,4 @@
-"""Pages of one file that open offline: a template, Chart.js, and the numbers as JSON.
-
-The only package that knows jinja2.
-"""
+"""Render a page as a single file that opens offline: a template, Chart.js, and data as JSON."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ def render(
     filters: dict[str, Callable[..., str]],
     **values: object,
 ) -> str:
-    """A page as HTML; every name from outside is text in it.
+    """Render a page as HTML, with all foreign text escaped.
 
     Args:
         template: Extends ``base.html.j2``.
-        script: A file beside it, which draws after ``page.js``.
-        data: What the script draws, as JSON; no infinity, no NaN.
-        filters: Of the template, beside ``clean``, which makes a name printable.
+        script: A file next to it, run after ``page.js``.
+        data: Values for the script, without infinity and NaN.
+        filters: Of the template, in addition to ``clean``, which makes a name printable.
         values: Of the template.
     """
     environment = jinja2.Environment(
@@ -42,7 +39,7 @@ def render(
     )
     environment.filters |= {"clean": printable, **filters}
     text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    for character in "<>&":  # JSON in a script element: nothing may end it
+    for character in "<>&":  # so that nothing ends the script element
         text = text.replace(character, f"\\u{ord(character):04x}")
     shared = (_FOLDER / "chart.umd.min.js", _FOLDER / "page.js")
     return environment.get_template(template.name).render(
@@ -54,5 +51,5 @@ def render(
 
 
 def _own(path: Path) -> Markup:
-    """A file of ours, which is no input."""
+    """Read one of ioh's own files, which needs no escaping."""
     return Markup(path.read_text(encoding="utf-8"))  # noqa: S704

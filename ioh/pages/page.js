@@ -1,6 +1,6 @@
 "use strict";
-// What every page shares: its numbers, the JSON in #data; how charts look; drawing all of them
-// again when the colour scheme changes or for paper.
+// Shared by all pages: the data from the JSON in #data, the style of charts, and redrawing when the
+// colour scheme changes or the page is printed.
 const page = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const charts = [];
@@ -30,7 +30,7 @@ const page = (() => {
       drawAll();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-    // Media queries already answer for paper here, so that colours are those of light.
+    // When printing, media queries already match paper here, so the colours are the light ones.
     addEventListener("beforeprint", again);
     addEventListener("afterprint", again);
     again();

@@ -1,5 +1,5 @@
 "use strict";
-// Draws a span of a recording: every axis of time counts seconds since the midnight before it.
+// Draws a span of a recording: time axes count seconds since the midnight before it.
 (() => {
   const { data, css, base, axis, logTicks, make, each } = page;
   const { columns, edges_ms: edges } = data;
@@ -60,7 +60,7 @@
     const used = hists.filter((hist) => hist.length);
     const below = (bucket) => (bucket ? edges[bucket - 1] : edges[0] / 2);
     const above = (bucket) => (bucket < edges.length ? edges[bucket] : edges[edges.length - 1] * 2);
-    // /proc knows the mean alone.
+    // /proc has the mean only.
     const known = mean.filter((value) => value > 0);
     const low = used.length ? below(Math.min(...used.map(([from]) => from))) : Math.min(...known) / 2;
     const high = used.length ? above(Math.max(...used.map((hist) => hist[0] + hist.length - 2))) : Math.max(...known) * 2;

@@ -1,6 +1,6 @@
-"""A span of a recording as a page to send to somebody: the stack, latency over time, findings.
+"""Render a span of a recording as a page to share: the stack, latency over time, findings.
 
-A page of anything, also of a forged recording, stays below 1.5 MB: every list has its limit.
+Every list has a limit, so that even the page of a forged recording stays below 1.5 MB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ioh.pages import render
 from ioh.sinks.cells import clock, format_fixed, format_scaled, format_unit, safe_name
 from ioh.sinks.rows import OpRow, is_flow, op_rows
 
-COLUMNS = 180  # of heat maps, each of them intervals joined
+COLUMNS = 180  # of heat maps, each for one or more intervals
 _HEATS, _LINES, _STACK, _PARTS = 12, 24, 60, 60
 _TABLES, _TABLE_ROWS, _ROWS, _WIDE = 40, 50, 200, 14
 _FINDINGS, _MARKS, _FACTS = 30, 100, 40
@@ -39,12 +39,9 @@ _TEMPLATE = Path(__file__).parent / "recording.html.j2"
 class Recorded:
     """A span of a recording.
 
-    Shape:
-        ``whole`` is one interval, ``joined`` at most some COLUMNS shorter ones; ``findings`` None
-        where nobody looked; ``top`` rows of each table, None for as many as fit.
-
-    Units:
-        ``begin_unix_s``, and of each of ``marks`` the time, beside its text.
+    ``whole`` is one interval, ``joined`` about COLUMNS shorter ones; ``findings`` None if they were
+    not searched; ``marks`` their unix times and texts; ``top`` rows of each table, None for as many
+    as fit.
     """
 
     name: str
@@ -70,7 +67,7 @@ class _Point(NamedTuple):
 
     @classmethod
     def of(cls, stats: OpStats | None) -> _Point:
-        """Its numbers, in few characters each."""
+        """Convert stats to numbers of few characters."""
         if stats is None:
             return cls()
         return cls(
@@ -84,7 +81,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An op of a layer over all of the span, and in each joined interval."""
+    """An op of a layer, over the whole span and in each joined interval."""
 
     layer: str
     spec: LayerSpec
@@ -101,12 +98,12 @@ class _Row:
         return (self.op.stats.count or 0) * (self.op.stats.latency_us or 0.0)
 
     def line(self) -> dict[str, Any]:
-        """What charts of rates show of it."""
+        """Its data for charts of rates."""
         names = ("mb_per_s", "ops_per_s")
         return {"label": self.label} | {n: [getattr(x, n) for x in self.points] for n in names}
 
     def heat(self) -> dict[str, Any]:
-        """What its heat map shows: of each column the first bucket in use, then the counts."""
+        """Its data for a heat map: for each column, the first bucket in use, then the counts."""
         hists = []
         for point in self.points:
             used = [bucket for bucket, count in enumerate(point.hist) if count > 0]
@@ -118,7 +115,7 @@ class _Row:
 
 
 def render_recording(recorded: Recorded) -> str:
-    """The page as HTML."""
+    """Render the page as HTML."""
     whole = recorded.whole
     layers = {n: x for n, x in whole.layers.items() if isinstance(x, LayerSnapshot)}
     rows = [
@@ -177,7 +174,7 @@ def render_recording(recorded: Recorded) -> str:
 
 
 def _take(recorded: Recorded, rows: Sequence[_Row]) -> list[tuple[float, float]]:
-    """Each joined interval's end and length in seconds; its numbers go to the rows."""
+    """Add the joined intervals to the rows; return each one's end and length in seconds."""
     columns = []
     for snapshot in islice(recorded.joined, 2 + COLUMNS):
         end_s = _at(recorded, snapshot.time_unix_s)
@@ -192,7 +189,7 @@ def _take(recorded: Recorded, rows: Sequence[_Row]) -> list[tuple[float, float]]
 
 
 def _at(recorded: Recorded, unix_s: float) -> float | None:
-    """Seconds since the midnight before the begin: the axis has clock times without a calendar."""
+    """Seconds since the midnight before the begin, for an axis of clock times."""
     begin_s = recorded.begin_unix_s
     if not (0 <= begin_s < 1e11 and 0 <= unix_s < 1e11):
         return None
@@ -202,7 +199,7 @@ def _at(recorded: Recorded, unix_s: float) -> float | None:
 
 
 def _short(value: Value, scale: float = 1.0) -> float | None:
-    """A number as a chart needs it, in few characters."""
+    """A number for a chart, in few characters."""
     return float(f"{value * scale:.4g}") if value is not None and isfinite(value) else None
 
 
@@ -211,7 +208,7 @@ def _few_digits(count: int) -> float:
 
 
 def _fitting(text: str, most_bytes: int) -> str:
-    """As much of a text as takes so many bytes of HTML."""
+    """Shorten a text to a number of bytes of HTML."""
     whole = text
     while (size := len(escape(text).encode())) > most_bytes:
         text = text[: len(text) * most_bytes // size]
@@ -219,7 +216,7 @@ def _fitting(text: str, most_bytes: int) -> str:
 
 
 def _facts(whole: Snapshot) -> Iterator[tuple[str, str]]:
-    """What the page is of, by name."""
+    """Yield the conditions of the recording, by name."""
     host = whole.host
     yield "host", whole.hostname
     yield "kernel", whole.kernel
@@ -242,11 +239,11 @@ class _Table(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     keys: int  # cells of a row that are names
-    left_out: int = 0  # rows for which there is no room
+    left_out: int = 0  # rows without room
 
 
 def _parts(layers: Mapping[str, LayerSnapshot]) -> Iterator[OpRow]:
-    """Each device or mount alone, the kinds of operation that it did."""
+    """Yield the operations of each device or mount."""
     for layer in layers.values():
         for part, ops in layer.parts.items():
             rows = op_rows(layer.spec, ops, safe_name(part, _NAME_BYTES), every_op=True)
@@ -272,7 +269,7 @@ def _cell(column: MetricSpec, row: TableRow) -> str:
 
 
 def _within(most: int, tables: Iterable[_Table]) -> Iterator[_Table]:
-    """As many rows as fit, of all tables together."""
+    """Limit the rows of all tables together."""
     for table in tables:
         rows = table.rows[: min(most, _TABLE_ROWS)]
         most -= len(rows)

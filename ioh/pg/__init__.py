@@ -1,1 +1,1 @@
-"""A login to a PostgreSQL server: its own views, read by a thread of its own."""
+"""Read a PostgreSQL server's statistics views in a separate thread."""

@@ -1,4 +1,4 @@
-"""The one connection to the server; the only module that knows psycopg."""
+"""The connection to the server; the only module that imports psycopg."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ioh.model.printable import printable
 from ioh.pg.login import Login, hide_passwords
 
 APPLICATION_NAME = "ioh"
-# Read-only, and never waiting: not for a lock, not for a slow view.
+# Read-only, and never waiting long for a lock or a slow view.
 _SETTINGS = {
     "default_transaction_read_only": "on",
     "statement_timeout": "1000",
@@ -23,10 +23,10 @@ _SETTINGS = {
 }
 _PARAMETERS = {
     "application_name": APPLICATION_NAME,
-    # No text is converted: one session's statement in another encoding would fail the whole view.
+    # No conversion of text: one session's statement in another encoding would fail the whole view.
     "client_encoding": "SQL_ASCII",
     "connect_timeout": 3,
-    "tcp_user_timeout": 5000,  # ms: a host that is gone without a word
+    "tcp_user_timeout": 5000,  # ms: for a host that has disappeared
 }
 _MAX_CAUSE = 200
 _INSTALL = (
@@ -35,22 +35,21 @@ _INSTALL = (
 )
 _HINTS = {
     "28": "Check role and password (a service file or ~/.pgpass) and the server's pg_hba.conf",
-    "3D": "Name the database: dbname=… in --pg",
-    "53": "The server has no connection left; ioh tries again",
-    "57": "It is starting, stopping or was restarted; ioh tries again",
-    "42": "PostgreSQL 12 to 18 are known; see docs/postgresql.md",
+    "3D": "Give the database: dbname=… in --pg",
+    "53": "All connections of the server are in use; ioh tries again",
+    "57": "The server is starting, stopping or was restarted; ioh tries again",
+    "42": "ioh supports PostgreSQL 12 to 18; see docs/postgresql.md",
 }
-_UNREACHED = "Is it running, and are host and port those of --pg? ioh tries again"
+_UNREACHED = "Check that it is running, and host and port in --pg; ioh tries again"
 
 Rows = Sequence[tuple[Any, ...]]
 
 
 class PgError(Exception):
-    """What the server, or the way to it, refused.
+    """A failed statement or connection.
 
-    Shape:
-        ``cause`` and ``hint`` for people, printable and without a password; ``is_lost``: the
-        connection is of no more use.
+    ``cause`` and ``hint`` are for the user, printable and without passwords; ``is_lost``: the
+    connection is lost.
     """
 
     def __init__(self, cause: str, hint: str = "", *, is_lost: bool = True) -> None:
@@ -59,11 +58,7 @@ class PgError(Exception):
 
 
 class Connection(Closing):
-    """A connection that is open; a context manager.
-
-    Args:
-        driver: psycopg's own connection.
-    """
+    """An open connection by psycopg's ``driver``; a context manager."""
 
     def __init__(self, driver: Any) -> None:  # noqa: ANN401 (psycopg need not be there)
         self._driver = driver
@@ -74,30 +69,28 @@ class Connection(Closing):
         return int(self._driver.info.server_version)
 
     def query(self, sql: str) -> Rows:
-        """The rows of one statement; texts as bytes.
+        """Return the rows of one statement; texts are bytes.
 
-        Raises:
-            PgError: It failed, or took longer than a second.
+        PgError: it failed, or took longer than a second.
         """
         import psycopg  # noqa: PLC0415 (only with --pg)
 
         try:
             rows: Rows = self._driver.execute(sql).fetchall()
         except psycopg.Error as error:
-            raise _told(error, is_lost=bool(self._driver.closed)) from None
+            raise _pg_error(error, is_lost=bool(self._driver.closed)) from None
         return rows
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         with contextlib.suppress(Exception):  # it may be broken in any way
             self._driver.close()
 
 
 def require_driver(login: Login) -> None:
-    """Load psycopg and libpq, before programs (ldconfig) can no longer be run, and try the DSN.
+    """Load psycopg and libpq while programs (ldconfig) can still be run, and check the DSN.
 
-    Raises:
-        IohError: One of them is missing, or the DSN is none.
+    IohError: one of them is missing, or the DSN is invalid.
     """
     try:
         ctypes.CDLL("libpq.so.5")
@@ -105,7 +98,7 @@ def require_driver(login: Login) -> None:
         cause = "--pg needs libpq.so.5, PostgreSQL's client library"
         hint = "Install it: apt-get install libpq5, dnf install libpq, zypper install libpq5"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
-    if sys.modules.get("ssl", ctypes) is None:  # the screen does without, to start sooner
+    if sys.modules.get("ssl", ctypes) is None:  # the screen blocks its import, to start sooner
         del sys.modules["ssl"]
     try:
         import psycopg.conninfo  # noqa: PLC0415
@@ -114,50 +107,49 @@ def require_driver(login: Login) -> None:
         raise IohError(cause, _INSTALL, ExitCode.UNAVAILABLE) from None
     try:
         psycopg.conninfo.conninfo_to_dict(login.dsn)
-    except psycopg.Error:  # whose text holds a part of it
-        cause = "--pg is no connection string of PostgreSQL"
+    except psycopg.Error:  # its text may hold a password
+        cause = "--pg is not a connection string of PostgreSQL"
         hint = 'Examples: --pg service=shop, --pg "host=/run/postgresql user=ioh dbname=shop"'
         raise IohError(cause, hint, ExitCode.USAGE) from None
 
 
 def connect(login: Login) -> Connection:
-    """Log in, read-only and with limits to every wait.
+    """Log in, read-only and with a limit for every wait.
 
-    Raises:
-        PgError: The server is not there, or refuses.
+    PgError: the server cannot be reached, or refuses.
     """
     import psycopg  # noqa: PLC0415
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
     try:
         given = conninfo_to_dict(login.dsn)
-        # At the start, not by SET: behind a pooler that would hold for others, too.
+        # As startup parameters, not by SET: a pooler would keep those for other clients.
         settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
         options = f"{given.pop('options', None) or ''} {settings}".strip()
         named: dict[str, Any] = {**given, **_PARAMETERS, "options": options}
         made = psycopg.connect(autocommit=True, **named)
     except psycopg.Error as error:
-        raise _told(error, is_lost=True) from None
+        raise _pg_error(error, is_lost=True) from None
     made.prepare_threshold = None
     return Connection(made)
 
 
-def _told(error: Any, *, is_lost: bool) -> PgError:  # noqa: ANN401
-    """What an exception of psycopg says, in one line and without the place that was named."""
+def _pg_error(error: Any, *, is_lost: bool) -> PgError:  # noqa: ANN401
+    """Make one line of an exception of psycopg, without the address."""
     text = str(error).strip()
     # "connection to server at …, port … failed: FATAL:  …", one for each address that was tried.
     text = text.rpartition(" failed: ")[2].split("\n")[0].removeprefix("FATAL:").strip()
     cause = printable(hide_passwords(text), _MAX_CAUSE) or type(error).__name__
     state = getattr(error, "sqlstate", None) or _guessed_state(text)
     if "unsupported startup parameter" in text:
-        hint = "This is a connection pooler: log in to the server itself"
+        hint = "This is a connection pooler: connect to the server itself"
     else:
         hint = _HINTS.get(state[:2], _UNREACHED if is_lost else "")
     return PgError(cause, hint, is_lost=is_lost)
 
 
 def _guessed_state(text: str) -> str:
-    """The class of an error while connecting: libpq does not say it."""
+    """Guess the SQLSTATE class of a connection error, which libpq does not report."""
     words = {"authentication": "28", "pg_hba": "28", "role ": "28", "password": "28"}
     words |= {"database ": "3D", "too many": "53", "remaining connection": "53"}
     words |= {"starting up": "57", "shutting down": "57"}

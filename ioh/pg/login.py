@@ -1,4 +1,4 @@
-"""The login that ``--pg`` gives, and what of it may be seen: nothing."""
+"""The login of ``--pg``, which must never be shown."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where to log in, and what of statements to show.
+    """Where to log in, and how to show statements.
 
-    Shape:
-        ``dsn`` as libpq takes it: ``service=shop``, ``host=… user=…`` or a URI; it may hold a
-        password, so it is in no ``repr``.  ``with_parameters``: statements are shown with their
-        string and number constants.
+    ``dsn`` in libpq's syntax: ``service=shop``, ``host=… user=…`` or a URI.  It may hold a
+    password, so ``repr`` omits it.  ``with_parameters``: show statements with their string and
+    number constants.
     """
 
     dsn: str = field(repr=False)
@@ -27,5 +26,5 @@ class Login:
 
 
 def hide_passwords(text: str) -> str:
-    """A text with what looks like the password of a connection string taken out."""
+    """Replace whatever looks like the password of a connection string."""
     return _IN_URI.sub(rf"\1{_HIDDEN}@", _IN_PAIRS.sub(rf"\1{_HIDDEN}", text))

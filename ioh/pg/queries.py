@@ -1,4 +1,4 @@
-"""The SQL, by the server's version: nothing but statistics views, whose columns differ."""
+"""The SQL by the server's version: it reads statistics views only, whose columns differ."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ MIN_VERSION = 120000
 _WAL_VIEW, _WAL_WRITES_MOVED = 140000, 180000
 _EXEC_TIME = 130000
 MAX_SESSIONS = 1000
-STATEMENT_BYTES = 400  # of a statement, before its constants are taken out
+STATEMENT_BYTES = 400  # read of a statement, including its constants
 
-# What is known for as long as a connection lasts.  Texts go out as bytes: see connection.py.
+# Read once for each connection.  Texts are read as bytes: see connection.py.
 SERVER = """\
 select current_setting('block_size')::int,
   current_setting('track_io_timing') = 'on',
   coalesce(current_setting('track_wal_io_timing', true), 'off') = 'on',
   pg_has_role(current_user, 'pg_read_all_stats', 'usage')"""
 
-# The schema that the extension's view is in; no row where the database does not have it.
+# The schema of the extension's view; no row if the database does not have it.
 STATEMENTS_SCHEMA = """\
 select quote_ident(n.nspname::text) from pg_catalog.pg_extension e
   join pg_catalog.pg_namespace n on n.oid = e.extnamespace
@@ -36,7 +36,7 @@ select pid, usename, datname, state, wait_event_type, wait_event,
 
 
 def wal(version: int) -> str:
-    """Bytes, full pages, writes, syncs, and ms of both; "" where there is no such view."""
+    """Bytes, full pages, writes, syncs, and ms of both; "" if there is no such view."""
     if version < _WAL_VIEW:
         return ""
     if version < _WAL_WRITES_MOVED:
@@ -52,7 +52,7 @@ select wal_bytes::bigint, wal_fpi, io.* from pg_catalog.pg_stat_wal, (
 def statements(version: int, schema: str) -> str:
     """All counters of all statements as one text: ``database id calls ms rows blocks,…``.
 
-    One value instead of a row each: there are 5,000 of them by default, and few that change.
+    One value instead of one row each: there are up to 5,000 by default, and few change.
     """
     time = "total_exec_time" if version >= _EXEC_TIME else "total_time"
     return f"""\

@@ -1,4 +1,4 @@
-"""The thread that reads the server's views, so that no tick ever waits for one."""
+"""The thread that reads the server's views, so that no tick waits for them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,20 @@ from ioh.pg.connection import Connection, PgError, connect
 from ioh.pg.login import Login
 from ioh.pg.reading import Reading, Views
 
-MAX_PERIOD_S = 1.0  # between two looks, however long an interval is
+MAX_PERIOD_S = 1.0  # between two readings, even if the interval is longer
 _MIN_PERIOD_S = 0.1
 _FIRST_RETRY_S, _MAX_RETRY_S = 1.0, 30.0
-SILENT_S = 3.0  # after which the last reading is too old to be shown
-CONNECTING = Unavailable("connecting to PostgreSQL", "numbers from the second interval")
+SILENT_S = 3.0  # the maximum age of a reading that is shown
+CONNECTING = Unavailable("connecting to PostgreSQL", "numbers appear in the second interval")
 SILENT = Unavailable(
-    "PostgreSQL does not answer", "See whether it is stopped or overloaded; ioh goes on asking"
+    "PostgreSQL does not answer", "Check whether it is stopped or overloaded; ioh tries again"
 )
 
 
 class Reader(Closing):
-    """Looks at the server shortly before each tick, in a thread of its own.
+    """Reads the server's views shortly before each tick, in its own thread.
 
-    Args:
-        login: Where.
-        begin: Called first in the thread, to give up rights that it has no need of.
-        open_connection: Logs in.
-        clock: Seconds, monotonic.
+    The thread calls ``begin`` first, to give up rights that it does not need.
     """
 
     def __init__(
@@ -45,25 +41,25 @@ class Reader(Closing):
         self._login, self._begin, self._open, self._clock = login, begin, open_connection, clock
         self._views = Views(with_parameters=login.with_parameters, clock=clock)
         self._state: Reading | Unavailable = CONNECTING
-        self._refusal: Unavailable | None = None  # of a view, where the connection goes on
+        self._refusal: Unavailable | None = None  # of a view, while the connection lasts
         self._asked_s = clock()
         self._period_s = MAX_PERIOD_S
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="postgresql", daemon=True)
 
     def start(self) -> None:
-        """Begin; after root has been given away, which a thread would keep."""
+        """Start the thread; only after root was given up, which the thread would keep."""
         use_own_home()
         self._thread.start()
 
     def close(self) -> None:
-        """End; what a server that does not answer owes is not waited for."""
+        """Stop the thread, without waiting for a server that does not answer."""
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join(0.2)
 
     def latest(self) -> Reading | Unavailable:
-        """What is known now, at once; the time between two calls is taken for the interval."""
+        """Return the last reading without waiting; calls are expected once per interval."""
         now = self._clock()
         passed_s = now - self._asked_s
         if passed_s >= _MIN_PERIOD_S:
@@ -82,17 +78,17 @@ class Reader(Closing):
                 with self._open(self._login) as connection:
                     self._views.meet(connection)
                     retry_s = _FIRST_RETRY_S
-                    self._look(connection)
+                    self._read(connection)
             except PgError as error:
                 self._state = Unavailable(error.cause, error.hint)
-            except Exception as error:  # noqa: BLE001 (a thread's last guard: its text may hold anything)
+            except Exception as error:  # noqa: BLE001 (the thread's last guard; its text may hold anything)
                 cause = f"reading PostgreSQL failed: {type(error).__name__}"
                 self._state = Unavailable(cause, "please report this")
             self._is_over.wait(retry_s)
             retry_s = min(2 * retry_s, _MAX_RETRY_S)
 
-    def _look(self, connection: Connection) -> None:
-        """Read until the end, or until the connection is lost; one answer that fails is passed."""
+    def _read(self, connection: Connection) -> None:
+        """Read until close(), or until the connection is lost; ignore single failures."""
         while not self._is_over.is_set():
             began_s = self._clock()
             try:
@@ -106,7 +102,7 @@ class Reader(Closing):
             self._is_over.wait(self._pause_s(self._clock() - began_s))
 
     def _pause_s(self, took_s: float) -> float:
-        """Until shortly before the next tick: what it shows shall be of its own interval."""
+        """Seconds until shortly before the next tick, so that it shows its own interval."""
         period_s, now = self._period_s, self._clock()
         lead_s = min(0.01 + 2 * took_s, period_s / 2)
         ahead = math.ceil((now + lead_s - self._asked_s) / period_s)
@@ -115,9 +111,9 @@ class Reader(Closing):
 
 
 def use_own_home() -> None:
-    """Let libpq look for ~/.pgpass with whom ioh has become: HOME may be root's, of sudo."""
+    """Let libpq find ~/.pgpass of the present user: with sudo, HOME may be root's."""
     try:
         home = pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:  # a container's user without a line in passwd
+    except KeyError:  # a container's user without a passwd entry
         return
     os.environ["HOME"] = home

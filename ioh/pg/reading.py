@@ -1,4 +1,4 @@
-"""What one look at the server's views says, and what of it is added up over time."""
+"""One reading of the server's views, and the sums over time."""
 
 from __future__ import annotations
 
@@ -16,27 +16,24 @@ from ioh.pg.texts import as_sent, hide_constants, name_of, on_one_line
 
 SESSION_CHARS, STATEMENT_CHARS = 80, 160
 _MAX_ROWS = 2000
-_RUNNING = "CPU"  # active, and waiting for nothing that PostgreSQL knows of
-_NOT_WAITING = ("Activity", "Client", "Extension", "Timeout")  # background processes at rest
-_LONGEST_SAMPLE_S = 2.0  # for which what was seen at its end is taken to have lasted
+_RUNNING = "CPU"  # active, without a wait event
+_NOT_WAITING = ("Activity", "Client", "Extension", "Timeout")  # idle background processes
+_LONGEST_SAMPLE_S = 2.0  # the longest time that one sample of a session stands for
 _NOTHING = (0, 0, 0, 0)
-_SHARED = "(shared)"  # what belongs to no database
-_SAMPLED = "sessions and waits are what is seen once a second, not counted."
+_SHARED = "(shared)"  # objects outside of any database
+_SAMPLED = "sessions and waits are sampled once a second, not counted."
 _STATEMENTS_SAMPLED = (
-    "statements, too, are what is seen once a second: this database has no pg_stat_statements."
+    "statements are sampled once a second, too: this database has no pg_stat_statements."
 )
-_OWN_ONLY = "of other users' sessions nothing is shown: grant pg_monitor to the role of --pg."
+_OWN_ONLY = "other users' sessions are not shown: grant pg_monitor to the role of --pg."
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The server at one instant.
 
-    Shape:
-        Totals, metrics and tables as in LayerSample; ``number`` counts readings.
-
-    Units:
-        ``began_s`` on the monotonic clock.
+    Totals, metrics and tables as in LayerSample; ``number`` counts readings.  ``began_s`` by the
+    monotonic clock.
     """
 
     number: int
@@ -50,7 +47,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Server:
-    """What holds while a connection does; ``schema`` of pg_stat_statements, "" without it."""
+    """The server as of the connection; ``schema`` of pg_stat_statements, "" without it."""
 
     block_bytes: int
     times_blocks: bool
@@ -62,14 +59,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One process: a session, or in the background.
+    """A session, or a background process.
 
-    Shape:
-        ``state`` is "" of a background process; ``wait`` is ``Type:Event``, "" where it does not
-        wait; ``statement`` as it was sent, not to be shown; everything else is printable.
-
-    Units:
-        ``state_us`` since its state changed; ``transaction_us`` since its transaction began.
+    ``state`` is "" for a background process; ``wait`` is ``Type:Event`` or ""; ``statement`` is
+    unescaped; everything else is printable.  ``state_us`` since the state changed;
+    ``transaction_us`` since the transaction began.
     """
 
     pid: int
@@ -83,14 +77,14 @@ class Session:
 
     @property
     def spends_on(self) -> str:
-        """What its time is booked to; "" where it has nothing to do."""
+        """The wait event that its time counts for; "" if it is idle."""
         if self.state == "active":
             return self.wait or _RUNNING
         return "" if self.state or self.wait.startswith(_NOT_WAITING) else self.wait
 
 
 class RunningRows:
-    """Sums by key; those that were idle longest go into one row of all others when it is full."""
+    """Sums by key; when full, the keys idle for longest are added to one row of others."""
 
     def __init__(self, key_parts: int, max_rows: int = _MAX_ROWS) -> None:
         self._others = others_key(key_parts)
@@ -98,8 +92,8 @@ class RunningRows:
         self._rows: dict[tuple[str, ...], Row] = {}
 
     def add(self, key: tuple[str, ...], amounts: Sequence[Value], facts: Row = ()) -> None:
-        """Add ``amounts`` to a row's totals; None stays unknown.  ``facts`` are no sums."""
-        before = self._rows.pop(key, None)  # and in again as the newest
+        """Add ``amounts`` to a row's totals; None stays unknown.  ``facts`` are not summed."""
+        before = self._rows.pop(key, None)  # re-inserted as the newest
         self._rows[key] = (*_sums(amounts, before), *facts)
         if len(self._rows) > self._max_rows:
             self._fold(len(amounts))
@@ -114,7 +108,7 @@ class RunningRows:
         self._rows[self._others] = (*(others or ())[:counters], *facts)
 
     def table(self) -> Table:
-        """All rows as they are now."""
+        """The present rows."""
         return dict(self._rows)
 
 
@@ -127,11 +121,9 @@ def _sums(amounts: Sequence[Value], before: Row | None) -> Row:
 
 
 class Views:
-    """Reads the views, and keeps what must outlive a connection: sums, and statements' texts.
+    """Reads the views, and keeps sums and statements' texts beyond a connection.
 
-    Args:
-        with_parameters: Whether statements are shown as they are.
-        clock: Seconds, monotonic.
+    meet() must come before read().  ``with_parameters``: show statements with their constants.
     """
 
     def __init__(
@@ -139,7 +131,7 @@ class Views:
     ) -> None:
         self._with_parameters, self._clock = with_parameters, clock
         self._number, self._last_s = 0, clock()
-        self._server: Server | None = None
+        self._server: Server
         self._waits = RunningRows(1)
         self._statements = RunningRows(2)
         self._chunks: frozenset[str] | None = None
@@ -147,32 +139,24 @@ class Views:
         self._texts: dict[int, str] = {}
 
     def meet(self, connection: Connection) -> None:
-        """Learn what a new connection leads to.
+        """Read the server's properties from a new connection.
 
-        Raises:
-            PgError: It is too old, or refuses.
+        PgError: the server is too old, or refuses.
         """
         if connection.version < queries.MIN_VERSION:
             cause = f"PostgreSQL {connection.version // 10000} is too old"
-            raise PgError(cause, "Versions from 12 on have the views that ioh reads")
+            raise PgError(cause, "ioh reads views of version 12 and later")
         block_bytes, times_blocks, times_wal, sees_others = connection.query(queries.SERVER)[0]
         schemas = connection.query(queries.STATEMENTS_SCHEMA)
         schema = name_of(schemas[0][0]) if schemas else ""
-        # A name that is not ASCII cannot be sent back: nothing is converted.
+        # A name outside ASCII cannot be sent back, because text is not converted.
         schema = schema if schema.isascii() else ""
         self._server = Server(block_bytes, times_blocks, times_wal, sees_others, schema)
         self._last_s = self._clock()
 
     def read(self, connection: Connection) -> Reading:
-        """Look once.
-
-        Raises:
-            PgError: The views that everything is made of did not answer.
-        """
+        """Read the views once.  PgError: a view other than pg_stat_statements failed."""
         server = self._server
-        if server is None:
-            self.meet(connection)
-            return self.read(connection)
         began_s = self._clock()
         passed_s = min(began_s - self._last_s, _LONGEST_SAMPLE_S)
         self._last_s = began_s
@@ -201,12 +185,12 @@ class Views:
         )
 
     def _sample(self, session: Session, passed_s: float) -> None:
-        """Book the time since the look before to what a session was seen doing."""
+        """Add the time since the previous reading to what a session is doing now."""
         wait, spent_ns = session.spends_on, round(passed_s * 1e9)
         if not wait:
             return
         self._waits.add((wait,), (spent_ns,))
-        if self._server is not None and not self._server.schema and session.statement:
+        if not self._server.schema and session.statement:
             key = (session.database, self._statement(session.statement, STATEMENT_CHARS))
             self._statements.add(key, (None, spent_ns, None, None), (None,))
 
@@ -221,7 +205,7 @@ class Views:
         return printable(shown, max_chars)
 
     def _count_statements(self, connection: Connection, server: Server) -> list[str]:
-        """Add what statements did since the look before; returns what to say of it."""
+        """Add the growth of statements' counters; return notes about it."""
         if not server.schema:
             return [_STATEMENTS_SAMPLED]
         try:
@@ -231,14 +215,14 @@ class Views:
             if error.is_lost:
                 raise
             said = [f"pg_stat_statements: {error.cause}."]
-            if "canceling" not in error.cause:  # it is not loaded, or of another version
+            if "canceling" not in error.cause:  # no timeout: it is not loaded, or not compatible
                 server.schema = ""
                 said.append(_STATEMENTS_SAMPLED)
             return said
         return []
 
     def _take_counts(self, connection: Connection, server: Server, told: str) -> None:
-        """Book the growth of those that have changed, each from when it was first seen."""
+        """Add the growth of changed counters, for each statement since it was first seen."""
         chunks = frozenset(told.split(",")) - {""}
         is_first, fresh = self._chunks is None, chunks - (self._chunks or frozenset())
         grown: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -251,7 +235,7 @@ class Views:
             counts[key] = now
             if is_first or now == before:
                 continue
-            if any(a < b for a, b in zip(now, before, strict=True)):  # it was reset
+            if any(a < b for a, b in zip(now, before, strict=True)):  # statistics were reset
                 before = _NOTHING
             grown[key] = tuple(a - b for a, b in zip(now, before, strict=True))
         self._learn_texts(connection, server, {query for _, query in grown})
@@ -259,7 +243,7 @@ class Views:
         for (database, query), amounts in grown.items():
             name = server.names.get(database, "?")
             self._statements.add((name, self._texts.get(query, f"{query}")), amounts, (query,))
-        if len(counts) > 2 * len(chunks) + 1000:  # of those that the server has dropped
+        if len(counts) > 2 * len(chunks) + 1000:  # most are of statements dropped by the server
             self._counts, self._texts = {}, {}
             self._chunks = None
 
@@ -270,14 +254,14 @@ class Views:
         taken = set(self._texts.values())
         for query, text in connection.query(queries.texts(server.schema, sorted(new))):
             shown = self._statement(as_sent(text), STATEMENT_CHARS)
-            if shown in taken:  # statements that differ behind what is shown
+            if shown in taken:  # statements that differ only beyond the shown part
                 shown = f"{shown[: STATEMENT_CHARS - 22]} #{query}"
             taken.add(shown)
             self._texts[query] = shown
 
 
 def _sessions_of(rows: Rows) -> list[Session]:
-    """Those of queries.ACTIVITY."""
+    """Convert the rows of queries.ACTIVITY."""
     return [
         Session(
             pid,
@@ -294,7 +278,7 @@ def _sessions_of(rows: Rows) -> list[Session]:
 
 
 def _session_metrics(sessions: Sequence[Session]) -> dict[str, Value]:
-    """How many there are of each kind."""
+    """Count the sessions by state."""
     states = Counter(each.state for each in sessions)
     ages = [each.transaction_us for each in sessions if each.state and each.transaction_us]
     return {
@@ -308,7 +292,7 @@ def _session_metrics(sessions: Sequence[Session]) -> dict[str, Value]:
 def _totals(
     server: Server, databases: Rows, wal: Sequence[Any] | None
 ) -> tuple[dict[str, OpTotals], dict[str, dict[str, OpTotals]], dict[str, Value]]:
-    """Operations of the whole server, those of each database, and the other running totals."""
+    """The whole server's operations, those of each database, and the other totals."""
     columns = list(zip(*databases, strict=True))[2:]
     sessions, commits, rollbacks, blocks, hits, read_ms, temp_bytes, deadlocks = map(sum, columns)
     wal_bytes, full_pages, writes, syncs, write_ms, sync_ms = wal or [None] * 6

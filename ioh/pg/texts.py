@@ -1,4 +1,4 @@
-"""What the server says: names safe to show, statements without the data that is in them."""
+"""Make the server's names safe to show, and remove constants from statements."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 from ioh.model.printable import printable
 
-# In this order; each begins where the one before ends.  Where it cannot be known where a constant
-# ends (the text was cut off, a backslash before a quote means what the session's settings say, a
-# comment within a comment), all the rest is taken for it.
+# In this order; each token begins where the previous one ends.  If the end of a constant is not
+# certain, all the rest is hidden: the text may be cut off, a backslash before a quote depends on
+# the session's settings, and comments may be nested.
 _TOKENS = re.compile(
     r"""
       (?P<gone> --[^\n]* | /\*(?:(?!/\*).)*?\*/ )
@@ -31,29 +31,29 @@ _LIST = re.compile(r"(?:\?\s*,\s*)+\?")
 
 
 def as_sent(value: bytes | str | None) -> str:
-    """A text as it is, whatever its encoding: not to be shown."""
+    """Decode a text of any encoding; the result is not safe to show."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     return value or ""
 
 
 def name_of(value: bytes | str | None) -> str:
-    """A name, safe to show."""
+    """Make a name safe to show."""
     return printable(as_sent(value), _NAME_CHARS)
 
 
 def hide_constants(statement: str) -> str:
-    """A statement with ``?`` for each string and number, without comments, on one line.
+    """Replace each string and number by ``?``, and remove comments and line breaks.
 
-    ``a IN (1, 2, 3)`` becomes ``a IN (?, …)``, so that statements that differ in their data alone
-    are the same.  What is hidden in doubt is more than the constants, never less.
+    ``a IN (1, 2, 3)`` becomes ``a IN (?, …)``, so that statements that differ only in their data
+    are equal.  In doubt, more than the constants is hidden, never less.
     """
     found = _NEGATIVE.sub(r"\1?", _TOKENS.sub(_replaced, statement))
     return _LIST.sub("?, …", on_one_line(found))
 
 
 def on_one_line(statement: str) -> str:
-    """A statement with each run of white space as one space."""
+    """Replace each run of white space by one space."""
     return " ".join(statement.split())
 
 

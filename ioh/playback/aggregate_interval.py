@@ -1,4 +1,4 @@
-"""A span of a recording as one interval, whatever restarts of layers lie within it."""
+"""Derive a span of a recording as one interval, even if layers restarted in it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ MIN_JUMP_S = 1.0  # NTP slews by less
 class AggregateInterval:
     """One span of a recording.
 
-    Shape:
-        ``snapshot`` derived from its first and last sample, with the maxima of all between;
-        ``begin_unix_s`` as the first one's clock was, which may have been set since; ``remarks``
-        say what does not cover all of it, ``notes`` which moments were taken.
+    ``snapshot`` is derived from its first and last sample, with the maxima of all between.
+    ``begin_unix_s`` is by the first sample's clock, which may have been set since.  ``remarks``
+    name the layers that do not cover all of it, ``notes`` the marks that were chosen.
     """
 
     snapshot: Snapshot
@@ -42,7 +41,7 @@ class AggregateInterval:
         return self.last_tick - self.first_tick
 
     def holds(self, moment: Moment) -> bool:
-        """Whether a mark lies within it."""
+        """Whether a mark is in the interval."""
         if moment.tick == self.first_tick:
             return moment.time_unix_s >= self.begin_unix_s
         return self.first_tick < moment.tick <= self.last_tick
@@ -55,7 +54,7 @@ def _ticks(run: Sequence[int]) -> int:
 def samples_of(
     session: Session, period: AggregateInterval, *, is_brief: bool = False
 ) -> Iterator[Sample]:
-    """The samples of a span, the one before it as its baseline; ``is_brief`` as Session.ticks()."""
+    """Yield a span's samples, its baseline first; ``is_brief`` as in Session.ticks()."""
     for item in session.ticks(period.first_tick, is_brief=is_brief):
         if item.tick > period.last_tick:
             return
@@ -63,7 +62,7 @@ def samples_of(
 
 
 class _Layers:
-    """For each layer the longest of its unbroken runs, and the newest: first and last tick."""
+    """Each layer's longest uninterrupted run, and its newest: first and last tick."""
 
     def __init__(self) -> None:
         self.runs: dict[str, list[list[int]]] = {}
@@ -84,7 +83,7 @@ class _Layers:
 def _continues(
     older: LayerSample | Unavailable | None, newer: LayerSample, before: Sample, now: Sample
 ) -> bool:
-    """Whether the totals still count from where they began."""
+    """Whether the totals have not restarted between two samples."""
     if not isinstance(older, LayerSample) or older.source != newer.source:
         return False
     if now.mono_ns <= before.mono_ns:
@@ -101,13 +100,11 @@ def _continues(
 
 
 def read_aggregate(session: Session, span: Span | None = None) -> AggregateInterval:
-    """A span as one interval: totals of its end less totals of its begin, never a mean of means.
+    """Derive a span as one interval: totals at its end minus totals at its begin, not averages.
 
-    A layer whose totals restarted within the span (it was attached later, or changed between
-    BPF and /proc) is shown for its longest unbroken part, and a remark says so.
-
-    Raises:
-        IohError: The span holds fewer than two samples, or a moment is not there.
+    If a layer's totals restarted in the span (it was attached later, or switched between BPF and
+    /proc), only its longest uninterrupted part is shown, with a remark.  IohError: the span holds
+    fewer than two samples, or a mark is not found.
     """
     span = span or Span()
     part = part_of(span, session)
@@ -130,14 +127,14 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
     if first is None or last == first:
         raise no_interval(session.path, span)
     found = replace(_joined(session, first, last, layers, carried), notes=part.remarks)
-    if not round(jumped_s):  # there and back, or too little to report
+    if not round(jumped_s):  # forward and back, or too little to report
         return found
-    remark = f"the clock jumped by {jumped_s:+,.0f} s: it was set, or the machine slept"
+    remark = f"the clock jumped by {jumped_s:+,.0f} s: it was set, or the machine was suspended"
     return replace(found, remarks=(remark, *found.remarks))
 
 
 def _jump_s(before: Sample, now: Sample) -> float:
-    """By how much the clock was set between two samples; 0 where it went as time does."""
+    """By how much the clock was set between two samples; 0 if less than MIN_JUMP_S."""
     passed_s = (now.mono_ns - before.mono_ns) / 1e9
     found = now.time_unix_s - before.time_unix_s - passed_s
     return found if abs(found) >= MIN_JUMP_S else 0.0
@@ -166,7 +163,7 @@ def _joined(
         shown[name], specs[name] = part.layers[name], part.specs[name]
         remarks.append(
             f"{name}: {_ticks(run)} of {last - first} intervals, {part.interval_s:.0f} s; "
-            "its totals restarted, or it was not active all the time"
+            "its totals restarted, or the layer was not always active"
         )
     snapshot = replace(whole, layers=shown, specs=specs)
     return AggregateInterval(snapshot, first, last, begin.time_unix_s, tuple(remarks))

@@ -1,4 +1,4 @@
-"""Intervals of a recording by their numbers: for a screen that steps and jumps."""
+"""Read intervals of a recording by number, for a screen that steps and jumps."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Recording
 from ioh.session.stream import Item, Tick
 
-# Samples read on from the last position rather than from a whole one, which lies farther away.
+# Up to this distance, read on from the last position instead of from the last whole sample.
 _NEAR_TICKS = 16
-# Who steps back goes on so: the samples before are kept on the way from the whole one to the one.
-# Each is built for it, so the first time they are few: it may have been the one step.
+# One step back is usually followed by more, so the samples before are kept as well.  Building them
+# costs time: few after the first step, more after the second.
 _FEW_BACK, _BACK_TICKS = 4, 16
 _KEPT = _BACK_TICKS + 4
 
 
 class Cursor:
-    """Keeps what a step on or back from the last interval needs; used by one thread."""
+    """Keeps the samples for steps forward and back from the last interval; used by one thread."""
 
     def __init__(self, session: Recording) -> None:
         self.session = session
         self._kept: dict[int, Sample] = {}
         self._ahead: Iterator[Tick] = iter(())
-        self._ahead_tick = -1  # number of the sample that it gave last
+        self._ahead_tick = -1  # number of the last sample from it
         self._goes_back = False
 
     def snapshot(self, tick: int) -> Snapshot | None:
-        """The interval that ends with a sample; None at the first one, or where it is lost."""
+        """The interval that ends with a sample; None for the first one, or if it is lost."""
         return self.between(tick - 1, tick)
 
     def between(self, begin: int, end: int) -> Snapshot | None:
-        """What happened between two samples; None where one of them is not there, or lost."""
+        """The interval between two samples; None if one of them is missing or lost."""
         if begin < 0:
             return None
         older, newer = self._sample(begin), self._sample(end)
@@ -46,7 +46,7 @@ class Cursor:
             back = (_BACK_TICKS if self._goes_back else _FEW_BACK) if steps_back else 0
             begin, self._goes_back = max(self.session.first_tick, tick - back), steps_back
             self._ahead, self._ahead_tick = self.session.ticks(begin), begin - 1
-            # Where the records right there are damaged, others may lead there too.
+            # If records on the way are damaged, try from another whole sample.
             found = self._read_on(tick) or self.session.sample_at(tick)
         if found is not None:
             self._keep(tick, found)
@@ -70,7 +70,7 @@ class Cursor:
 
 
 def consecutive(items: Iterable[Item]) -> Iterator[tuple[Tick, Tick]]:
-    """Each sample with the one after it; none of a pair of which one is lost."""
+    """Yield each pair of consecutive samples; skip pairs with a lost sample between."""
     older: Tick | None = None
     for newer in items:
         if isinstance(newer, Tick):
@@ -82,10 +82,10 @@ def consecutive(items: Iterable[Item]) -> Iterator[tuple[Tick, Tick]]:
 def walk(
     session: Recording, first: int, last: int, *, is_whole: bool = False
 ) -> Iterator[tuple[int, Snapshot]]:
-    """The intervals that end with the samples ``first`` to ``last``, each with its number.
+    """Yield the intervals that end with the samples ``first`` to ``last``, with their numbers.
 
-    Those with a lost sample at either end are left out.  ``is_whole``: with tables and parts,
-    which takes much longer where those are large.
+    Intervals with a lost sample at either end are skipped.  ``is_whole`` adds tables and parts,
+    which takes much longer if they are large.
     """
     if last < first:
         return

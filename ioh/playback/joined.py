@@ -1,4 +1,4 @@
-"""Recordings of several hosts in one file: interval by interval together, or beside one of them."""
+"""Play a file of several hosts: in rounds of intervals, or along with one of the hosts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -25,18 +26,17 @@ from ioh.session.stream import Item
 
 
 def path_of(path: str, host: str) -> str:
-    """One host's recording in a file that holds several."""
+    """The path of one host's recording in a joined file."""
     return f"{path}#{host}"
 
 
 def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
-    """One span of time of every host: seconds count from where the first of them begins.
+    """Translate a span of time for every host; seconds count from the start of the first one.
 
-    Raises:
-        IohError: No host has such a mark, or the end is not after the begin.
+    IohError: no host has such a mark, or the end is not after the begin.
     """
-    sessions = [Session(path_of(path, name)) for name in names]
-    try:
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(Session(path_of(path, name))) for name in names]
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
         begin_s = _first_known(span.begin, in_order, utc=span.utc)
         end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
@@ -45,9 +45,6 @@ def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
             for name, session in zip(names, sessions, strict=True)
         }
-    finally:
-        for session in sessions:
-            session.close()
 
 
 def _first_known(
@@ -75,7 +72,7 @@ def _since(when: When | None, unix_s: float | None, session: Session) -> When | 
 
 
 def addresses_of(session: Session) -> tuple[str, ...]:
-    """The recorded host's own."""
+    """The recorded host's own addresses."""
     return tuple(map(to_text, session.header.addresses))
 
 
@@ -85,10 +82,10 @@ def joined_rounds(
     cycle_s: float,
     take: Callable[[str, Item], object],
 ) -> Iterator[Round]:
-    """Play all hosts of a file; yields rounds in the order of time, until all sources have ended.
+    """Play all hosts of a file: yield rounds by time, until all sources have ended.
 
-    ``cycle_s`` is how long an interval is; ``take`` gets all that is no sample, in order, with its
-    host's name.
+    ``cycle_s`` is the length of an interval; ``take`` gets the items other than samples, in order,
+    with their host's name.
     """
 
     def intervals(name: str, source: ReplaySource) -> Iterator[HostInterval]:
@@ -113,12 +110,12 @@ def joined_rounds(
         yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
 
 
-# Another host's interval that goes with one, and its number there, by host.
+# Other hosts' intervals of the same time, with their numbers, by host.
 Beside = dict[str, tuple[int, HostInterval]]
 
 
 class Companions(Closing):
-    """Finds, for an interval of host ``own``, those of the others; for any thread."""
+    """Finds the other hosts' intervals for an interval of host ``own``; thread-safe."""
 
     def __init__(self, path: str, names: Sequence[str], own: str) -> None:
         self._path, self._names, self._own = path, names, own
@@ -128,18 +125,18 @@ class Companions(Closing):
         self._sessions: dict[str, Session] = {}
         self._known: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._which = (0.0, 0.0)  # of the newest interval asked for: its end and its length
+        self._which = (0.0, 0.0)  # end and length of the last interval requested
         self._found: tuple[Beside, tuple[Pair, ...]] = ({}, ())
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the other hosts' recordings."""
         with self._lock:
             for session in self._sessions.values():
                 session.close()
             self._sessions.clear()
 
     def of(self, snapshot: Snapshot) -> tuple[Beside, tuple[Pair, ...]]:
-        """The intervals of other hosts that end within half of one of it, and all pairs in them."""
+        """Other hosts' intervals that end within half an interval of this one, and all pairs."""
         with self._lock:
             which = (snapshot.time_unix_s, snapshot.interval_s)
             if self._which != which:
@@ -155,7 +152,7 @@ class Companions(Closing):
         for name, session in self._sessions.items():
             until_s = snapshot.time_unix_s + self._cycle_s / 2
             end = session.tick_at(until_s)
-            # Played fast, several intervals are judged as one.
+            # At high speed, several intervals are judged as one.
             begin = min(end - 1, session.tick_at(until_s - snapshot.interval_s))
             there = self._cursors[name].between(begin, end)
             if there is not None and self._is_near(there, snapshot):
@@ -163,7 +160,7 @@ class Companions(Closing):
         return found
 
     def _is_near(self, there: Snapshot, here: Snapshot) -> bool:
-        """Whether they end together, and one is no span of several that the other lacks."""
+        """Whether both have about the same end and length: after a gap, one may span several."""
         if abs(there.interval_s - here.interval_s) > self._cycle_s:
             return False
         return abs(there.time_unix_s - here.time_unix_s) <= self._cycle_s / 2
@@ -182,6 +179,6 @@ class Companions(Closing):
 
 
 def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
-    """The interval with the pairs of which its host is the client, as rules want it."""
+    """Add the pairs of which this host is the client, as the rules expect."""
     pairs_of = tuple(pair for pair in found if pair.client == own)
     return replace(snapshot, pairs=pairs_of, name=own)

@@ -1,4 +1,4 @@
-"""Samples of a recording: paced or as fast as possible, from a file or a pipe, and by jumps."""
+"""Play a recording's samples from a file or a pipe: paced or as fast as possible, with jumps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from ioh.model.closing import Closing
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.waking import WakePipe
@@ -28,30 +28,29 @@ from ioh.session.records import Gap, Header, Mark
 from ioh.session.stream import Item, ItemReader, LostTicks, Tick
 
 POLL_S = 0.2
-GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
-MAX_DEBT_S = 0.5  # what playing may be late and still make up for
-MAX_WAIT_S = 3600.0  # at a time: no clock of select() takes the years of a very low speed
+GROWTH_S = 1.0  # how often to check for growth of a recording that is not playing
+MAX_DEBT_S = 0.5  # the most delay that later samples make up for
+MAX_WAIT_S = 3600.0  # at a time: select() does not accept the years of a very low speed
 _PIPE_CHUNK_BYTES = 1 << 16
 
 
 class ReplaySource(Closing):
-    """A session as it goes by; a context manager and an iterator of items.
+    """Plays a session; a context manager and an iterator of items.
 
-    A file that is still being recorded is followed.  What is asked of it while it goes by may come
-    from any thread.
+    A file that is still being recorded is followed.  Its controls may be used from any thread.
 
     Args:
         path: A file, open or not, or ``-`` for stdin, which may be a pipe.
-        span: Which part of it.
-        speed: Times the pace of the recording; None for no waiting.
+        span: The part to play.
+        speed: Relative to the recording's pace; None for no waiting.
         with_tables: With breakdowns, which takes much longer.
         with_parts: With single devices and mounts.
-        stdin_fd: Where stdin is, should descriptor 0 be something else by now.
-        on_wait: Called when all that is in the file was given and more will come, and while
-            nothing is; returns whether more is wanted.
+        stdin_fd: The descriptor of stdin, if it is not 0.
+        on_wait: Called at the end of a growing file, and while playing is paused; returns whether
+            to wait for more.
 
     Raises:
-        IohError: It cannot be opened, is no recording, or lacks the moments of ``span``.
+        IohError: It cannot be opened, is not a recording, or lacks the marks of ``span``.
     """
 
     def __init__(  # noqa: PLR0913
@@ -70,69 +69,68 @@ class ReplaySource(Closing):
         self._speed = speed
         self.with_tables, self.with_parts = with_tables, with_parts
         self._stopped = self._is_held = False
-        self._asked: deque[int] = deque(maxlen=1)  # the sample to go on from
-        self._due_s: float | None = None  # when it was the last sample's turn
+        self._asked: deque[int] = deque(maxlen=1)  # the sample to continue from
+        self._due_s: float | None = None  # when the last sample was due
         self._paced_ns = 0  # that sample's time
         self.session: Session | None = None
-        # Of a file, known with its first item.
-        self.part = Part()
+        self.part = Part()  # of a file, set before its first item
         self._waking = WakePipe()
         self._fd = -1
         if path == "-":
             self._fd = stdin_fd
-            if marks := list(filter(is_mark, self._span.ends)):
-                cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
-                raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
+            for when in self._span.ends:
+                cause = f'"{printable(when.text)}": marks cannot be looked up in a pipe'
+                refuse_if(is_mark(when), cause, "Save it to a file first")
         else:
             self.session = Session(path) if isinstance(path, str) else path
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the session."""
         if self.session is not None:
             self.session.close()
         self._waking.close()
 
     def stop(self) -> None:
-        """End the iteration at once; safe to call from a signal handler."""
+        """End the iteration immediately; safe to call from a signal handler."""
         self._stopped = True
         self._waking.wake()
 
     def set_speed(self, speed: float) -> None:
-        """Go on at another pace."""
+        """Change the speed."""
         self._speed = speed
         self._waking.wake()
 
     def hold(self) -> None:
-        """Give no more of a file until play_from()."""
+        """Pause a file until play_from()."""
         self._is_held = True
         self._waking.wake()
 
     def play_from(self, tick: int) -> None:
-        """End the iteration of a file at once, and next_start() with that sample."""
+        """End the iteration of a file immediately, and make next_start() return this sample."""
         self._asked.append(tick)
         self._is_held = False
         self._waking.wake()
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether stop() or play_from() ended the iteration, not the end of what there is."""
+        """Whether stop() or play_from() ended the iteration, not the end of the recording."""
         return self._stopped or bool(self._asked)
 
     def next_start(self) -> int | None:
-        """Wait for play_from(), or, with None, for stop()."""
+        """Wait for play_from(), and return its sample; None after stop()."""
         while not self.is_interrupted:
             self._pause()
         return None if self._stopped else self._asked.pop()
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield everything of the span in order, each sample when its time has come."""
+        """Yield the items of the span in order, each sample when it is due."""
         if self.session is None:
             return self._paced(self._pipe_items(), 0)
         self.part = part_of(self._span, self.session)
         return self.play(self.session, self.part.begin_tick)
 
     def samples(self, take: Callable[[Item], object] = lambda _: None) -> Iterator[Sample]:
-        """The samples of the same; all else that comes is given to ``take``."""
+        """Yield only the samples; pass all other items to ``take``."""
         for item in self:
             if isinstance(item, Tick):
                 yield item.sample
@@ -140,9 +138,9 @@ class ReplaySource(Closing):
                 take(item)
 
     def play(self, session: Session, first: int, paced_from: int = 0) -> Iterator[Item]:
-        """Yield what the file has from a sample to the end of ``part``.
+        """Yield a file's items from a sample to the end of ``part``.
 
-        Samples before ``paced_from`` come at once, and so does that one.
+        Samples up to ``paced_from`` come without waiting.
         """
         return self._paced(self._file_items(session, first), paced_from)
 
@@ -150,7 +148,7 @@ class ReplaySource(Closing):
         self._due_s = None
         for item in items:
             if isinstance(item, (Gap, LostTicks)):
-                self._due_s = None  # nobody wants to sit through it
+                self._due_s = None  # do not wait for its length
             if isinstance(item, Tick) and item.tick >= paced_from:
                 self._wait_for(item.sample)
             if self.is_interrupted:
@@ -172,9 +170,9 @@ class ReplaySource(Closing):
                 yield item
 
     def _awaits_more(self, session: Session, at: int) -> bool:
-        """Wait a moment at the end of the file; False when nothing will come."""
+        """Wait a moment at the end of the file; False if nothing will come."""
         if not (session.is_growing and self._on_wait()):
-            # What was written between the last read and the end of the lock is still to come.
+            # Data may have been written between the last read and the release of the lock.
             return session.size_bytes > at
         self._waking.wait(POLL_S)
         return not self.is_interrupted
@@ -200,13 +198,13 @@ class ReplaySource(Closing):
                     if end is not None and now > end:
                         return
                     if begin is not None and now <= begin:
-                        held = item  # perhaps the last one before
+                        held = item  # perhaps the last one before the span: its baseline
                         continue
                     if held is not None:
                         yield held
                         held = None
                 yield item
-            if not piece:  # behind one file there may be the next
+            if not piece:
                 return
 
     def _read_pipe(self) -> bytes:
@@ -227,7 +225,7 @@ class ReplaySource(Closing):
         return begin_s, end_s
 
     def _wait_for(self, sample: Sample) -> None:
-        """Wait until it is a sample's turn, the time since the one before later."""
+        """Wait until a sample is due."""
         interval_s = max(0.0, (sample.mono_ns - self._paced_ns) / 1e9)
         self._paced_ns = sample.mono_ns
         while self._speed is not None and not self.is_interrupted:
@@ -243,12 +241,12 @@ class ReplaySource(Closing):
             self._waking.wait(min(due - now, MAX_WAIT_S))
 
     def _pause(self) -> None:
-        """Wait for what is asked next; meanwhile the recording may grow."""
+        """Wait for the next request; a growing recording is checked regularly."""
         self._waking.wait(GROWTH_S if self._on_wait() else None)
 
 
 def no_interval(path: str, span: Span) -> IohError:
-    """What to raise where there is nothing to show."""
+    """The error to raise if a span holds no interval."""
     cause = f"no interval in that part of {printable(path)}"
     ends = (("from", span.begin), ("to", span.end))
     if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:

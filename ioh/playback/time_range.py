@@ -1,4 +1,4 @@
-"""Moments on a recording's time line as a user names them: seconds, a clock time, a mark."""
+"""Parse and find moments of a recording as users name them: seconds, a clock time, a mark."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ _CLOCK = re.compile(r"(?:(\d{4})-(\d\d?)-(\d\d?)[T ])?(\d\d?):(\d\d)(?::(\d\d(?:
 class When:
     """A moment as written.
 
-    Shape:
-        ``offset_s`` from the start of the recording, or ``clock`` with the ``date`` (year,
-        month, day) where one was written, or else the ``text`` of a mark.
+    ``offset_s`` from the start of the recording; or ``clock``, with ``date`` (year, month, day) if
+    given; otherwise ``text`` is that of a mark.
     """
 
     text: str
@@ -34,11 +33,10 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of a session; None: from its first sample, to its last or what will come.
+    """A part of a session; None: from its first sample, to its last, including future ones.
 
-    Shape:
-        The interval that begins with the last sample not later than ``begin`` comes first.
-        ``utc``: whether clock times are UTC, else local.
+    The first interval begins with the last sample not later than ``begin``.  ``utc``: clock times
+    are UTC instead of local.
     """
 
     begin: When | None = None
@@ -47,15 +45,14 @@ class Span:
 
     @property
     def ends(self) -> tuple[When, ...]:
-        """Those that were given."""
+        """The ends that were given."""
         return tuple(when for when in (self.begin, self.end) if when is not None)
 
 
 def parse_when(text: str) -> When:
     """Parse seconds (``90``, ``+1.5``), clock times (``14:44``, ``2026-11-21 14:44:47``) and marks.
 
-    Raises:
-        ValueError: It is empty, or a clock time that no clock shows.
+    ValueError: it is empty, or an invalid clock time or date.
     """
     if not text.strip():
         msg = "must be seconds, a clock time or the text of a mark"
@@ -67,7 +64,7 @@ def parse_when(text: str) -> When:
         return When(text)
     year, month, day, hour, minute, second = found.groups()
     if int(hour) > 23 or int(minute) > 59 or float(second or 0) >= 61:
-        msg = f'"{printable(text)}" is no time of day'
+        msg = f'"{printable(text)}" is not a time of day'
         raise ValueError(msg)
     date = (int(year), int(month), int(day)) if year else None
     if date is not None:
@@ -78,14 +75,12 @@ def parse_when(text: str) -> When:
 def clock_unix_s(
     when: When, start_unix_s: float, end_unix_s: float | None = None, *, utc: bool = False
 ) -> float:
-    """Unix time of a clock time, which without a date is one of two.
+    """Unix time of a clock time.
 
-    It is on the day on which the recording starts, or where it was over then on the next one,
-    whichever is nearer to the recording: ``14:31`` of one that began at 14:31:38 is no time of
-    tomorrow.  ``end_unix_s`` is None where that is not known.
-
-    Raises:
-        ValueError: The date is none, or ``when`` is no clock time.
+    Without a date, it is on the day on which the recording starts.  If that is before the start, it
+    may be on the next day, whichever is nearer to the recording: ``14:31`` for a recording that
+    began at 14:31:38 is not tomorrow.  ``end_unix_s`` is None if unknown.  ValueError: the date is
+    invalid, or ``when`` is not a clock time.
     """
     if when.clock is None:
         msg = "not a clock time"
@@ -102,9 +97,9 @@ def clock_unix_s(
 
 
 def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, utc: bool) -> float:
-    """Unix time of a time of day; ``day`` may be the one behind the month's last."""
+    """Unix time of a time of day; ``day`` may be one more than the month has."""
     hour, minute, second = clock
-    # In fields of their own: seconds since midnight are an hour off where clocks were changed.
+    # As separate fields: seconds since midnight are an hour off when daylight saving time changes.
     whole = (year, month, day, hour, minute, int(second), 0, 0, -1)
     return (calendar.timegm(whole) if utc else time.mktime(whole)) + second % 1
 
@@ -113,10 +108,9 @@ def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, u
 class Part:
     """A part of a session.
 
-    Shape:
-        ``begin_tick`` is the sample that its first interval begins with.  It ends before the first
-        sample later than ``end_unix_s``, and behind ``end_tick`` where it has one.  ``remarks``
-        are for whoever asked for it.
+    ``begin_tick`` is the sample with which its first interval begins.  It ends before the first
+    sample later than ``end_unix_s``, and after ``end_tick`` if given.  ``remarks`` are for the
+    user.
     """
 
     begin_tick: int = 0
@@ -126,20 +120,19 @@ class Part:
     remarks: tuple[str, ...] = ()
 
     def is_over(self, tick: int, time_unix_s: float) -> bool:
-        """Whether a sample lies behind it."""
+        """Whether a sample is after the part."""
         return time_unix_s > self.end_unix_s or (self.end_tick is not None and tick > self.end_tick)
 
     def last_tick(self, session: Session) -> int:
-        """Its last sample, of those that are there."""
+        """Its last sample recorded so far."""
         last = session.tick_at(self.end_unix_s)
         return last if self.end_tick is None else min(last, self.end_tick)
 
 
 def part_of(span: Span, session: Session) -> Part:
-    """What of a session a span is.
+    """Find a span in a session.
 
-    Raises:
-        IohError: No mark has such a text, several have, or the end is not after the begin.
+    IohError: no mark has such a text, several have, or the end is not after the begin.
     """
     begin, end, utc = span.begin, span.end, span.utc
     begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
@@ -166,10 +159,8 @@ def unix_s_of(
 ) -> float:
     """Unix time of a moment of a session.
 
-    A clock time without a date is the next one after ``after_unix_s``, None: of the session.
-
-    Raises:
-        IohError: No mark has that text, or several have.
+    A clock time without a date is the next one after ``after_unix_s`` (None: after the start).
+    IohError: no mark has that text, or several have.
     """
     if is_mark(when):
         return _marks_of(when, session)[0].time_unix_s
@@ -185,7 +176,7 @@ def unmarked_unix_s(
     *,
     utc: bool = False,
 ) -> float:
-    """Unix time of a moment that is no mark; times as of unix_s_of() and clock_unix_s()."""
+    """Unix time of a moment that is not a mark; as unix_s_of() and clock_unix_s()."""
     if when.offset_s is not None:
         return start_unix_s + when.offset_s
     since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
@@ -193,33 +184,33 @@ def unmarked_unix_s(
 
 
 def _tick_of(when: When | None, session: Session) -> int | None:
-    """The last sample before a mark, where its time leads elsewhere since the clock was set."""
+    """The last sample before a mark, if its time leads elsewhere because the clock was set."""
     if when is None or not is_mark(when):
         return None
     mark = _marks_of(when, session)[0]
     before = max(0, mark.tick - 1)
-    # A mark made while a sample is taken may be on either side of it.
+    # A mark made while a sample was taken may be on either side of it.
     return None if abs(session.tick_at(mark.time_unix_s) - before) <= 1 else before
 
 
 def is_mark(when: When) -> bool:
-    """Whether it is the text of one."""
+    """Whether a moment is the text of a mark."""
     return when.offset_s is None and when.clock is None
 
 
 def _remark(when: When, session: Session, *, utc: bool) -> str:
-    """Which of several marks of one text is taken."""
+    """Say which of several marks with the same text is used; "" if there is only one."""
     if not is_mark(when) or len(found := _marks_of(when, session)) < 2:
         return ""
     to_fields = time.gmtime if utc else time.localtime
     times = (m.time_unix_s if 0 <= m.time_unix_s < 1e11 else 0.0 for m in found[:8])
     clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(unix_s)) for unix_s in times)
     text = printable(found[0].text)
-    return f'{len(found)} marks "{text}": the first is taken ({clocks}); the next is "{text}#2"'
+    return f'{len(found)} marks "{text}" ({clocks}): using the first; the next is "{text}#2"'
 
 
 def _marks_of(when: When, session: Session) -> list[Moment]:
-    """The marks that a text means, all of the same text; ``start#2`` is the second ``start``."""
+    """Find the marks, all of equal text, that a text means; ``start#2``: the second ``start``."""
     marks = session.marks()
     found = [mark for mark in marks if mark.text == when.text]
     text, _, number = when.text.rpartition("#")
@@ -239,7 +230,7 @@ def _marks_of(when: When, session: Session) -> list[Moment]:
 
 
 def check_order(span: Span, begin_s: float | None, end_s: float | None) -> None:
-    """Raise an IohError where a span ends before it begins."""
+    """Raise an IohError if a span ends before it begins."""
     if begin_s is None or end_s is None or begin_s < end_s:
         return
     begin, end = (printable(when.text) for when in span.ends)
@@ -248,5 +239,5 @@ def check_order(span: Span, begin_s: float | None, end_s: float | None) -> None:
 
 
 def sane_cycle_s(cycle_s: float) -> float:
-    """A recording's own period; 1 where it is none."""
+    """A recording's interval; 1 if it is invalid."""
     return cycle_s if 0 < cycle_s < _MAX_CYCLE_S else 1.0

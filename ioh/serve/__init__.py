@@ -1,1 +1,1 @@
-"""The newest Sample and findings over HTTP; the only package that knows prometheus_client."""
+"""Serve the newest Sample and findings over HTTP, in Prometheus' formats."""

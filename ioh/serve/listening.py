@@ -1,4 +1,4 @@
-"""The port that scrapers come to, open before root is given away; loads no library."""
+"""Open the port for scrapers, before root is given up and libraries are loaded."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _BACKLOG = 64
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """HOST:PORT, [IPV6]:PORT, or :PORT for every address of this machine; else IohError."""
+    """Parse HOST:PORT, [IPV6]:PORT, or :PORT for all addresses of this machine; else IohError."""
     host, colon, port = text.rpartition(":")
     is_bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
     is_port = colon and port.isdecimal() and port.isascii() and int(port) <= 65_535
-    cause = f'--listen: "{printable(text)}" is no address with a port'
+    cause = f'--listen: "{printable(text)}" is not an address with a port'
     refuse_if(is_bare or not is_port, cause, "Give HOST:PORT, [IPV6]:PORT or :PORT")
     return host.strip("[]"), int(port)
 
 
 def listen(text: str) -> socket.socket:
-    """Open the port.  IohError: there is no such address, or it is taken."""
+    """Open the port.  IohError: there is no such address, or the port is in use."""
     host, port = parse_address(text)
     try:
         found = socket.getaddrinfo(
@@ -35,17 +35,17 @@ def listen(text: str) -> socket.socket:
         return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
     except (OSError, UnicodeError) as error:
         number = None if isinstance(error, socket.gaierror) else getattr(error, "errno", None)
-        # create_server() adds the address to it.
+        # Not error.strerror, to which create_server() adds the address.
         why = os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
         hint = "Give another address: --listen HOST:PORT"
         if number == errno.EADDRINUSE:
-            hint = f"See who has it: ss -ltnp 'sport = {port}'; or give --listen HOST:PORT"
+            hint = f"See what uses it: ss -ltnp 'sport = {port}'; or give --listen HOST:PORT"
         cause = f"cannot listen on {printable(text)}: {printable(why)}"
         raise IohError(cause, hint) from error
 
 
 def url_of(listening: socket.socket, *, tls: bool) -> str:
-    """Where it can be scraped, for people."""
+    """The URL to scrape, for the user."""
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return f"http{'s' * tls}://{shown}:{port}/metrics"

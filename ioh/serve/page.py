@@ -1,4 +1,4 @@
-"""What a scrape gets: the newest Sample and findings in Prometheus' formats."""
+"""The page that is scraped: the newest Sample and findings in Prometheus' formats."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.series import Detail, Family, Series, label_text, series_of, table_series
 
-# A factor of 4 from 16 µs to 1 s: each edge costs a series for every operation there is.
+# A factor of 4 from 16 µs to 1 s: each edge adds a series for every operation.
 EDGES_US = tuple(1 << n for n in range(4, 21, 2))
 _DETAIL = Detail(EDGES_US, lean_parts=True)
 _OPEN_METRICS = "application/openmetrics-text"
 
-_INFO = Family("ioh_build_info", "gauge", "", "What measures, and on which kernel.")
+_INFO = Family("ioh_build_info", "gauge", "", "Version of ioh, and the kernel.")
 _TIME = Family("ioh_sample_time_seconds", "gauge", "seconds", "When these numbers were read.")
 _OWN = Family("ioh_cpu_seconds", "counter", "seconds", "CPU time of ioh and of its probes.")
-_LAYER = Family("ioh_layer_up", "gauge", "", "1: measured, by BPF or /proc; 0: it cannot be.")
+_LAYER = Family("ioh_layer_up", "gauge", "", "1: measured, by BPF or /proc; 0: not available.")
 _FINDING = Family(
-    "ioh_finding", "gauge", "", "1: a rule has found this; 0: found nothing; none: could not look."
+    "ioh_finding", "gauge", "", "1: found by the rule; 0: not found; none: not evaluated."
 )
 
 
 class Page:
-    """Holds what was published last, encoded at the first scrape that wants it so.
+    """Holds the published sample; each format is encoded at its first scrape.
 
-    ``top`` rows of each breakdown, None for all; ``rules`` names each rule's layer.
+    ``top`` rows of each breakdown, None for all; ``rules`` maps each rule to its layer.
     """
 
     def __init__(self, top: int | None, rules: Mapping[str, str]) -> None:
@@ -43,18 +43,18 @@ class Page:
         self._lock = threading.Lock()
 
     def publish(self, sample: Sample) -> None:
-        """From now on show this sample."""
+        """Set the sample to show."""
         with self._lock:
             self._sample, self._made = sample, {}
 
     def judge(self, snapshot: Snapshot) -> None:
-        """From now on show the findings of this interval."""
+        """Set the interval whose findings to show."""
         with self._lock:
             self._snapshot, self._made = snapshot, {}
 
     def encoded(self, accept: str, *, zipped: bool) -> tuple[bytes, str]:
         """The page and its content type, in the format that ``accept`` prefers."""
-        # Not the header itself: a version that is no number is an exception in there.
+        # Not the header itself: an invalid version would raise in choose_encoder().
         is_open = _OPEN_METRICS in accept
         encode, content_type = choose_encoder(f"{_OPEN_METRICS};version=1.0.0" if is_open else "")
         with self._lock:
@@ -66,7 +66,7 @@ class Page:
         return found, content_type
 
     def collect(self) -> list[Metric]:
-        """The families with their series, as prometheus_client's encoders ask for them."""
+        """The families with their series; called by prometheus_client's encoders."""
         sample = self._sample
         families: dict[str, Metric] = {}
         if sample is None:

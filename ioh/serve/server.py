@@ -1,4 +1,4 @@
-"""HTTP for scrapers: one request a connection, few threads, every wait limited."""
+"""HTTP for scrapers: one request per connection, few threads, a limit for every wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ioh.serve.web_config import FOR_EVERYBODY, WebConfig
 if TYPE_CHECKING:
     from ioh.serve.page import Page
 
-# A scraper that is there needs milliseconds; Prometheus itself waits 10 s.
+# A working scraper needs milliseconds; Prometheus itself waits 10 s.
 DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
 _POLL_S = 0.5
@@ -66,47 +66,47 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: scrapes are many, and none of them is news."""
+        """Log nothing: there are many scrapes."""
 
 
 class Server(ThreadingMixIn, TCPServer):
-    """Answers scrapers in threads of its own until its block ends, and with it the port."""
+    """Answers scrapers in its own threads; closing it closes the port."""
 
     daemon_threads, block_on_close = True, False
 
     def __init__(
         self, listening: socket.socket, page: Page, config: WebConfig = FOR_EVERYBODY
     ) -> None:
-        # Not TCPServer's, which makes a socket, as ioh may not any more.
+        # Not TCPServer's, which creates a socket: ioh has given up that right.
         BaseServer.__init__(self, listening.getsockname(), _Handler)
         self.socket, self.page, self.config = listening, page, config
         self._lock = threading.Lock()
-        self._due: dict[socket.socket, float] = {}  # inf: cut already, its thread still ends
+        self._due: dict[socket.socket, float] = {}  # inf: shut down, its thread is ending
         threading.Thread(
             target=self.serve_forever, args=(_POLL_S,), name="serve", daemon=True
         ).start()
 
     def server_close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self.shutdown()
         super().server_close()
 
     def get_request(self) -> tuple[socket.socket, object]:
-        """Take a connection."""
+        """Accept a connection."""
         request, address = super().get_request()
         request.settimeout(DEADLINE_S)
         if self.config.tls is not None:
-            # The handshake waits for the other side: it is made in the connection's own thread.
+            # The handshake waits for the peer, so it runs in the connection's own thread.
             request = self.config.tls.wrap_socket(
                 request, server_side=True, do_handshake_on_connect=False
             )
         return request, address
 
     def process_request(self, request: socket.socket, address: object) -> None:  # type: ignore[override]
-        """Begin to answer, if there is room."""
+        """Start to answer, if there is room."""
         with self._lock:
             waiting = {each: due for each, due in self._due.items() if due != math.inf}
-            if len(waiting) >= MAX_CONNECTIONS:  # whoever hangs longest makes room
+            if len(waiting) >= MAX_CONNECTIONS:  # close the oldest connection
                 self._cut(min(waiting, key=waiting.__getitem__))
             has_room = len(self._due) < 2 * MAX_CONNECTIONS
             if has_room:
@@ -123,19 +123,19 @@ class Server(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut whoever is over time: a timeout holds for one read, not for a byte a second."""
+        """Close overdue connections: the timeout of one read does not stop a slow sender."""
         with self._lock:
             for request, due in self._due.items():
                 if due < time.monotonic():
                     self._cut(request)
 
     def handle_error(self, request: object, address: object) -> None:
-        """A scraper that went away is its own matter; anything else is a fault of ours."""
+        """Ignore scrapers that have gone; report anything else, which is a bug."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, address)  # type: ignore[arg-type]
 
     def _cut(self, request: socket.socket) -> None:
         self._due[request] = math.inf
         with contextlib.suppress(OSError):
-            # Not SSLSocket's own, which would forget in the middle of a write that it encrypts.
+            # Not SSLSocket.shutdown(), which would turn off encryption in the middle of a write.
             socket.socket.shutdown(request, socket.SHUT_RDWR)

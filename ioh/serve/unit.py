@@ -1,4 +1,4 @@
-"""The systemd unit of ``ioh serve``: its text for this installation, and where it goes."""
+"""Make and install the systemd unit of ``ioh serve``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ioh.model.printable import printable
 NAME = "ioh.service"
 UNIT_DIR = Path("/etc/systemd/system")
 _PACKAGE = Path(__file__).resolve().parents[1]
-# In a checkout and its copy; in a wheel, see pyproject.toml.
+# In a checkout or its copy; in a wheel (see pyproject.toml).
 _TEMPLATES = (_PACKAGE.parent / "contrib" / "systemd" / NAME, _PACKAGE / "data" / NAME)
 _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 (from the unit)
 _INSTALL = "Install ioh first: sudo ./ioh.sh --install; then: sudo ioh serve --install-unit"
 
 
 def unit_text(words: Sequence[str]) -> str:
-    """The unit as it is installed, ``words`` being options of ``ioh serve``.
+    """The unit for this installation; ``words`` are options of ``ioh serve``.
 
-    IohError: the unit's user could not reach this ioh, or others than root could change it.
+    IohError: the unit's user cannot reach this ioh, or users other than root can change it.
     """
     python = Path(sys.executable)
     for path in (python.parent, python.resolve().parent, _PACKAGE):
@@ -41,27 +41,27 @@ def unit_text(words: Sequence[str]) -> str:
 
 
 def _refuse_others_than_root(path: Path) -> None:
-    for each in (path, *path.parents):  # who can rename a directory can put another there
+    for each in (path, *path.parents):  # a directory that can be renamed can be replaced
         found = each.stat()
         is_sticky = each != path and found.st_mode & stat.S_ISVTX
         if found.st_uid or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky):
-            cause = f"others than root can change {printable(os.fspath(each))}, and would have BPF"
+            cause = f"users other than root can change {printable(os.fspath(each))}, and gain BPF"
             raise IohError(cause, _INSTALL)
 
 
 def _quoted(word: str) -> str:
-    """One word of ExecStart, with nothing that systemd would replace."""
-    cause = f"{printable(word)} cannot stand in a unit"
-    refuse_if(printable(word) != word, cause, "Give options in plain letters")
+    """Quote one word of ExecStart, so that systemd replaces nothing in it."""
+    cause = f"{printable(word)} cannot be used in a unit"
+    refuse_if(printable(word) != word, cause, "Use printable characters only")
     for char, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(char, written)
     return f'"{word}"' if not word or set(word) & set(" ;'\"\\$") else word
 
 
 def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
-    """Put the unit where systemd looks, and tell systemd; call it with root's rights.
+    """Write the unit and reload systemd; needs root's rights.
 
-    IohError: it cannot be written, or systemd does not take it.
+    IohError: it cannot be written, or systemd cannot be reloaded.
     """
     path = directory / NAME
     new = path.with_name(f".{NAME}.{os.getpid()}")
@@ -80,5 +80,5 @@ def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
         )
         if done.returncode:
             cause = f"systemctl daemon-reload failed: {printable(done.stderr.strip())}"
-            raise IohError(cause, f"{path} is there; see: systemctl status")
+            raise IohError(cause, f"{path} is installed; see: systemctl status")
     return path

@@ -1,4 +1,4 @@
-"""TLS and users out of the file that Prometheus' exporters share, their --web.config.file."""
+"""Read TLS and users from Prometheus exporters' common file, their --web.config.file."""
 
 from __future__ import annotations
 
@@ -12,28 +12,41 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
-_TLS_KEYS = {"cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version"}
 _CLIENT_AUTH = {"NoClientCert": ssl.CERT_NONE, "RequireAndVerifyClientCert": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _MAX_KNOWN = 64
 _WAIT_S = 2.0
-_MAX_PASSWORD_BYTES = 72  # bcrypt heeds no more
+_MAX_PASSWORD_BYTES = 72  # bcrypt ignores the rest
 _HINT = "See docs/fleet.md"
 _HASH_HINT = "Make the hash with: htpasswd -nBC 10 NAME"
 
 
-class Refused(Exception):  # noqa: N818 (why, in words for the user)
-    """What is wrong with the file."""
+class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+    client_auth_type: str = "NoClientCert"
+    min_version: str = "TLS12"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tls_server_config: _Tls | None = None
+    basic_auth_users: dict[str, str] | None = None
+
+
+class Refused(Exception):  # noqa: N818 (its text is for the user)
+    """The file is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """How scrapers are met: ``tls`` None for plain HTTP, ``users`` None for everybody."""
+    """Settings of the server: ``tls`` None for plain HTTP, ``users`` None for everybody."""
 
     tls: ssl.SSLContext | None = None
     users: Users | None = None
@@ -47,9 +60,9 @@ FOR_EVERYBODY = WebConfig()
 
 
 class Users:
-    """Names and bcrypt hashes; remembers who was right, since bcrypt takes long on purpose.
+    """Names and bcrypt hashes; remembers correct passwords, since bcrypt is slow on purpose.
 
-    IohError: there is no bcrypt.  Refused: a hash is none.
+    IohError: there is no bcrypt.  Refused: a hash is invalid.
     """
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
@@ -68,11 +81,11 @@ class Users:
             msg = f"basic_auth_users: not every password is a bcrypt hash. {_HASH_HINT}"
             raise Refused(msg) from None
         self._key = secrets.token_bytes(32)
-        self._known: set[bytes] = set()  # who was right: guesses push nobody out
+        self._known: set[bytes] = set()  # only correct ones: guesses do not displace them
         self._lock = threading.Lock()
 
     def know(self, authorization: str) -> bool:
-        """Whether the header holds a user's name and password."""
+        """Whether the header holds a known name and its password."""
         scheme, _, told = authorization.partition(" ")
         try:
             pair = base64.b64decode(told.strip(), validate=True)
@@ -84,12 +97,12 @@ class Users:
         digest = hmac.digest(self._key, pair, hashlib.sha256)
         if digest in self._known:
             return True
-        # One at a time: guessing takes one core at most, and who is known does not wait for it.
+        # One at a time: guessing uses one core at most, and known users do not wait for it.
         if not self._lock.acquire(timeout=_WAIT_S):
             return False
         try:
             hashed = self._hashes.get(name.decode(errors="replace"))
-            # For an unknown name another one's, so that it takes as long.
+            # For an unknown name, check another hash, so that it takes as long.
             is_right = self._check(password[:_MAX_PASSWORD_BYTES], hashed or self._any)
             if hashed is None or not is_right:
                 return False
@@ -104,75 +117,57 @@ class Users:
 def read_web_config(path: str) -> WebConfig:
     """Read the file, its certificate and key; their paths are relative to it.
 
-    IohError: it cannot be read, or asks for what ioh does not know.
+    IohError: it cannot be read, or has settings that ioh does not support.
     """
     try:
-        told = _mapping(_read(path), {"tls_server_config", "basic_auth_users"}, "the file")
-        tls, users = told.get("tls_server_config"), told.get("basic_auth_users")
+        told = _read(path)
+        tls, users = told.tls_server_config, told.basic_auth_users
         return WebConfig(
-            _tls(_mapping(tls, _TLS_KEYS, "tls_server_config"), Path(path).parent) if tls else None,
-            Users(_mapping(users, set(), "basic_auth_users")) if users else None,
+            _context(tls, Path(path).parent) if tls not in {None, _Tls()} else None,
+            Users(users) if users else None,
         )
     except Refused as why:
         cause = f"--web-config {printable(path)}: {printable(str(why))}"
         raise IohError(cause, _HINT, ExitCode.USAGE) from why
 
 
-def _read(path: str) -> object:
+def _read(path: str) -> _File:
     try:
-        import yaml  # noqa: PLC0415 (only with --web-config)
+        raw = Path(path).read_bytes()
+        return msgspec.yaml.decode(raw, type=_File | None) or _File()
     except ImportError:
         what = "--web-config"
         raise _lack(what, "PyYAML", "python3-yaml") from None
-    try:
-        return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise Refused(error.strerror) from error
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        msg = "is no YAML"
+    except msgspec.ValidationError as error:
+        raise Refused(str(error)) from error
+    except (ValueError, RecursionError) as error:
+        msg = "not a YAML file"
         raise Refused(msg) from error
 
 
-def _mapping(told: object, known: set[str], what: str) -> dict[str, Any]:
-    """A mapping with text for keys, and for values where it is the inner one; else Refused.
-
-    Without ``known`` any name is taken.
-    """
-    if told is None:
-        return {}
-    msg = f"{what} does not hold names with a value each"
-    if not isinstance(told, dict) or not all(isinstance(name, str) for name in told):
-        raise Refused(msg)
-    if what != "the file" and not all(isinstance(value, str) for value in told.values()):
-        raise Refused(msg)
-    for name in told if known else ():
-        if name not in known:
-            msg = f"ioh does not know {name} in {what}"
-            raise Refused(msg)
-    return told
-
-
-def _tls(told: dict[str, str], folder: Path) -> ssl.SSLContext:
-    version = _VERSIONS.get(told.get("min_version", "TLS12"))
-    client = _CLIENT_AUTH.get(told.get("client_auth_type", "NoClientCert"))
+def _context(told: _Tls, folder: Path) -> ssl.SSLContext:
+    version = _VERSIONS.get(told.min_version)
+    client = _CLIENT_AUTH.get(told.client_auth_type)
     msg = ""
-    if not {"cert_file", "key_file"} <= told.keys():
+    if not (told.cert_file and told.key_file):
         msg = "tls_server_config: cert_file and key_file are both needed"
     elif version is None or client is None:
         msg = f"min_version is one of {[*_VERSIONS]}, client_auth_type of {[*_CLIENT_AUTH]}"
-    elif (client is ssl.CERT_REQUIRED) != ("client_ca_file" in told):
-        msg = "RequireAndVerifyClientCert and client_ca_file belong together"
+    elif (client is ssl.CERT_REQUIRED) != bool(told.client_ca_file):
+        msg = "RequireAndVerifyClientCert and client_ca_file need each other"
     if msg or version is None or client is None:
         raise Refused(msg)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.verify_mode = version, client
     at = "cert_file or key_file"
     try:
-        # A password is never asked for: nobody may be there.
-        context.load_cert_chain(folder / told["cert_file"], folder / told["key_file"], lambda: b"")
+        # Never prompt for a password: there may be no terminal.
+        context.load_cert_chain(folder / told.cert_file, folder / told.key_file, lambda: b"")
         if client is ssl.CERT_REQUIRED:
             at = "client_ca_file"
-            context.load_verify_locations(folder / told["client_ca_file"])
+            context.load_verify_locations(folder / told.client_ca_file)
     except OSError as error:
         msg = f"tls_server_config: {at}: {error.strerror or error}"
         raise Refused(msg) from error

@@ -1,14 +1,14 @@
-"""Looks at every byte of a recording, says what is in it, and writes a whole one out of it."""
+"""Check every byte of a recording, report what it holds, and write a repaired copy."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
-from ioh.session.frame import Damage
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.recorded_file import STDIN, RecordedFile
@@ -22,11 +22,11 @@ MAX_MOMENTS = 10_000
 
 @dataclass
 class CheckResult:
-    """What a whole pass over a recording found.
+    """What a full pass over a recording found.
 
-    ``last_part`` differs from the header's where several files were read as one.  ``faults`` are
-    lines for people, unescaped, MAX_FAULTS at most; ``marks`` and ``gaps`` MAX_MOMENTS at most,
-    ``untold`` so many more.
+    ``last_part`` differs from the header's if several files were read as one.  ``faults`` are
+    unescaped messages, MAX_FAULTS at most.  ``marks`` and ``gaps`` are MAX_MOMENTS at most
+    together; ``untold`` counts the others.
     """
 
     header: Header | None = None
@@ -46,7 +46,7 @@ class CheckResult:
     faults: list[str] = field(default_factory=list)
 
     def take(self, item: Item) -> None:
-        """Note one item."""
+        """Add one item."""
         if isinstance(item, Header):
             self.header = item
         elif isinstance(item, Tick):
@@ -66,9 +66,12 @@ class CheckResult:
             which = f"sample {first} is" if first == last else f"samples {first} to {last} are"
             self._fault(f"{which} lost")
         elif isinstance(item, BadRecord):
-            self._fault(f"byte {item.offset}: a record that makes no sense: {item.why}")
+            self._fault(f"byte {item.offset}: invalid record: {item.why}")
         else:
-            self._take_damage(item)
+            where = f"byte {item.offset}: {item.size_bytes} bytes"
+            self.is_torn = self.is_torn or item.is_tail
+            tail = "at the end are not a whole record: the recording was cut off"
+            self._fault(f"{where} {tail if item.is_tail else 'are damaged'}")
 
     def _take_sample(self, sample: Sample) -> None:
         if not self.ticks:
@@ -78,16 +81,8 @@ class CheckResult:
         for name in sample.layers:
             self.layers[name] = self.layers.get(name, 0) + 1
 
-    def _take_damage(self, damage: Damage) -> None:
-        where = f"byte {damage.offset}: {damage.size_bytes} bytes"
-        if damage.is_tail:
-            self.is_torn = True
-            self._fault(f"{where} at the end are no whole record: the recording was cut off")
-        else:
-            self._fault(f"{where} are damaged")
-
     def leave_out(self) -> None:
-        """Note that the last sample taken cannot be copied."""
+        """Note that the last sample cannot be copied."""
         self.left_out += 1
         last = self.ticks + self.lost_ticks - 1
         self._fault(f"sample {last} holds numbers beyond 64 bits: left out of the copy")
@@ -98,24 +93,32 @@ class CheckResult:
 
 
 def check(path: str, repaired: str | None = None) -> CheckResult:
-    """Read all of a recording; write every sample, mark and gap into a new file if asked to.
+    """Read all of a recording; with ``repaired``, copy all samples, marks and gaps to a new file.
 
-    No file is made of a recording without a sample.  Raises IohError where it is no recording or
-    cannot be read, or the new file cannot be made; OSError where that cannot be written.
+    A recording without samples gets no copy.  Raises IohError if it is not a recording or cannot be
+    read, or if the copy cannot be created; OSError if the copy cannot be written.
     """
     found = CheckResult()
     writer: SessionWriter | None = None
-    held: list[Item] = []
+    held: list[Item] = []  # what comes before the first sample
+    builds = repaired is not None
     with contextlib.ExitStack() as stack:
-        file = RecordedFile(STDIN, os.dup(0)) if path == "-" else RecordedFile(path)
-        stack.enter_context(file)
-        reader = _reader(path, builds=repaired is not None)
+        name = STDIN if path == "-" else path
+        file = stack.enter_context(RecordedFile(name, _stdin_fd(path)))
+        specs = None  # read from anywhere in the file: the first head may be damaged
+        with contextlib.suppress(IohError), Session(name, _stdin_fd(path)) as session:
+            specs = session.specs_before(0)
+        reader = ItemReader(
+            specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name
+        )
         for item in reader.items_of(file.pieces()):
             found.take(item)
-            held += [item] if repaired is not None else []
-            if held and writer is None and isinstance(item, Tick) and found.header is not None:
-                writer = _new_writer(found.header, str(repaired))
+            if repaired is None:
+                continue
+            if writer is None and isinstance(item, Tick) and found.header is not None:
+                writer = _new_writer(found.header, repaired)
                 stack.callback(writer.close)
+            held.append(item)
             while held and writer is not None:
                 if not _copy(held.pop(0), writer):
                     found.leave_out()
@@ -124,13 +127,8 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     return found
 
 
-def _reader(path: str, *, builds: bool) -> ItemReader:
-    """A reader, which knows the layers even where the first head is damaged."""
-    name, fd = (STDIN, os.dup(0)) if path == "-" else (path, None)
-    specs = None
-    with contextlib.suppress(IohError), Session(name, fd) as found:
-        specs = found.specs_before(0)
-    return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
+def _stdin_fd(path: str) -> int | None:
+    return os.dup(0) if path == "-" else None
 
 
 def _new_writer(header: Header, path: str) -> SessionWriter:
@@ -139,20 +137,20 @@ def _new_writer(header: Header, path: str) -> SessionWriter:
         note=to_text(header.note),
         cycle_s=header.cycle_s,
         part=header.part,
-        marks_note=False,  # its mark is among those that are copied
+        marks_note=False,  # the copied marks include it
         addresses=[to_text(address) for address in header.addresses],
     )
 
 
 def _copy(item: Item, writer: SessionWriter) -> bool:
-    """Write one item; False for a sample that no recording can hold."""
+    """Write one item; False if no recording can hold the sample."""
     if isinstance(item, Tick):
         try:
             is_written = writer.write(item.sample)
-        except ValueError:  # made-up increments may lead beyond 64 bits
+        except ValueError:  # forged increments may lead beyond 64 bits
             return False
         if not is_written:
-            raise OSError(28, writer.paused_why)
+            raise OSError(errno.ENOSPC, writer.paused_why)
     elif isinstance(item, Mark):
         writer.mark(to_text(item.text), item.time_unix_s)
     elif isinstance(item, Gap):

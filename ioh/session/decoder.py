@@ -1,15 +1,15 @@
-"""Records of samples, turned back into Samples."""
+"""Decode records into Samples."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch
+from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.sample import (
@@ -18,6 +18,7 @@ from ioh.model.sample import (
     LayerSample,
     OpTotals,
     Sample,
+    Table,
     Unavailable,
     Value,
 )
@@ -41,10 +42,10 @@ from ioh.session.records import (
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Numbers that lie together: of an op, a row, the host, or what else a layer has.
+    """Adjacent numbers: of an op, a row, the host, or the rest of a layer.
 
-    The first ``nils`` of them may be unknown, and the first ``floats`` no integers: formulas rely
-    on that.  ``built``: what was made of the numbers as they are.
+    Only the first ``nils`` may be None, only the first ``floats`` may be floats: formulas rely on
+    that.  ``built`` is the object made of the present numbers.
     """
 
     begin: int
@@ -69,13 +70,13 @@ class _Block:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """What a mapping of a Sample is built of: ops of a layer or of a part, or rows of a table."""
+    """The blocks of one mapping in a Sample: ops of a layer or part, or rows of a table."""
 
     blocks: dict[Any, _Block] = field(default_factory=dict)
     shown: dict[Any, Any] | None = None
 
     def mapping(self, values: list[Value]) -> dict[Any, Any]:
-        """The mapping as it now is; what was returned never changes."""
+        """The present mapping; mappings returned before never change."""
         if self.shown is None:
             self.shown = {
                 key: block.build(values) if block.built is None else block.built
@@ -86,21 +87,21 @@ class _Group:
 
 @dataclass(slots=True, eq=False)
 class _Layer:
-    """A layer's shape, and where its numbers lie: those of its ops, of its parts' ops, the rest."""
+    """A layer's shape, and the places of its numbers: its ops', its parts' ops', the rest."""
 
     shape: LayerShape
     names: list[list[str]]  # of parts, metrics, lost, gauge_hists
-    work: int  # to look at all of it, see WorkBudget
+    work: int  # for the sample's user, see WorkBudget
     groups: list[_Group] = field(default_factory=list)
-    rest: int = 0  # where the rest begins
+    rest: int = 0  # the place where the rest begins
 
     def sample(
-        self, values: list[Value], tables: dict[str, Any], after_us: int, *, with_parts: bool
+        self, values: list[Any], rows: dict[str, Table], calls: Calls, us: int, *, with_parts: bool
     ) -> LayerSample | Unavailable:
         shape, (parts, metrics, lost, gauges) = self.shape, self.names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
-        own, *others = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
+        own, *shown = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
         rest: Any = values[self.rest : self.rest + rest_of(shape)]
         counts = rest[len(metrics) :]
         hists = range(len(lost), len(counts), LATENCY_BUCKETS)
@@ -108,21 +109,22 @@ class _Layer:
             source=to_text(shape.source),
             ops=own,
             metrics=dict(zip(metrics, rest, strict=False)),
-            tables=tables,
-            parts=dict(zip(parts, others, strict=False)),
+            tables=rows,
+            parts=dict(zip(parts, shown, strict=False)),
             lost=dict(zip(lost, counts, strict=False)),
             gauge_hists={
                 name: tuple(counts[at : at + LATENCY_BUCKETS])
                 for name, at in zip(gauges, hists, strict=True)
             },
             notes=tuple(map(to_text, shape.notes)),
-            read_after_us=after_us,
+            read_after_us=us,
+            calls=calls,
         )
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Table(_Group):
-    """The rows of a table; each has so many ``columns``."""
+    """The rows of a table."""
 
     layer: int
     spec: TableSpec
@@ -130,21 +132,21 @@ class _Table(_Group):
     row_work: int
 
 
-_MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # kept of client and server
-# What is made of a block takes as much memory as so many more numbers, and so much work.
+_MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # of client and server
+# An object built of a block costs as much memory as 64 more numbers, and so much work.
 _BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
-# Rows without a counter are shown and judged whether they changed or not.
+# Rows without a counter are shown and judged even if they did not change.
 _ROW_WORK, _GAUGES_WORK = 1, 8
 
 
 class ReadCalls:
-    """Calls as far as they have been read, by their layer's position."""
+    """The newest calls, by their layer's position."""
 
     def __init__(self) -> None:
         self._kept: dict[int, deque[CallBatch]] = {}
 
     def take(self, record: SampleRecord, mono_ns: int) -> None:
-        """Take over what came since the sample before; RecordError where that makes no sense."""
+        """Add a record's calls; RecordError if they are invalid."""
         for each in record.calls:
             kept = self._kept.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
             batch = CallBatch(
@@ -157,33 +159,26 @@ class ReadCalls:
                 or max(peers, default=-1) >= len(batch.peers)
                 or (kept and batch.mono_ns <= kept[-1].mono_ns)
             ):
-                refuse("calls that are none")
+                refuse("invalid calls")
             kept.append(batch)
         if self.numbers > _MAX_CALL_NUMBERS:
             refuse("more calls than ioh keeps")
 
     @property
     def numbers(self) -> int:
-        """How many there are of all calls."""
+        """How many numbers all calls have."""
         return sum(len(batch.numbers) for kept in self._kept.values() for batch in kept)
 
-    def onto(
-        self, layers: dict[str, LayerSample | Unavailable], *, wanted: bool
-    ) -> dict[str, LayerSample | Unavailable]:
-        """Layers with their calls; as they are where those are not wanted."""
-        names = list(layers)
-        for at, kept in self._kept.items() if wanted else ():
-            layer = layers[names[at]] if at < len(names) else None
-            if isinstance(layer, LayerSample):
-                layers[names[at]] = replace(layer, calls=tuple(kept))
-        return layers
+    def of(self, layer: int) -> Calls:
+        """The calls of the layer at a position."""
+        return tuple(self._kept.get(layer, ()))
 
 
 class Decoder:
-    """Turns the plain bytes of one WHOLE record, and of the DELTAs after it, into Samples.
+    """Decodes one WHOLE record and the DELTAs after it into Samples.
 
-    All numbers stand in one list.  On the way to a sample that is asked for lie up to a hundred
-    others, so that nothing is built of them before somebody asks.
+    All numbers are in one list.  Up to a hundred samples precede the requested one, so objects are
+    built only when a sample is requested.
     """
 
     def __init__(
@@ -199,21 +194,21 @@ class Decoder:
         self.tables: list[_Table] = []
         self._rows: list[tuple[_Table, tuple[str, ...]] | None] = []  # by number; None: removed
         self.values: list[Value] = []
-        # Blocks do not know their group: the two would be garbage that only a collection finds.
+        # Beside their groups: a reference from block to group would be a cycle.
         self._blocks: list[tuple[_Block, _Group]] = []
         self._begins: list[int] = []  # of blocks
         self._changed: set[int] = set()  # places
         self._fresh_blocks = self._fresh_numbers = 0  # since the last sample was built
-        self.work = 0  # to look at that, see WorkBudget
+        self.work = 0  # for the user of the last sample, see WorkBudget
         self._place(_Group(), HOST_NUMBERS, HOST_NUMBERS, HOST_NUMBERS)
 
     def _place(
         self, group: _Group, size: int, nils: int, floats: int, op: OpShape | None = None
     ) -> _Block:
-        """Put numbers, all 0, behind all others."""
+        """Append a block of zeros to the numbers."""
         block = _Block(len(self.values), size, nils, floats, op)
         if block.begin + size > MAX_CELLS:
-            refuse("more numbers than any sample has")
+            refuse("more numbers than a sample may have")
         self.values += [0] * size
         self._blocks.append((block, group))
         self._begins.append(block.begin)
@@ -223,13 +218,13 @@ class Decoder:
 
     @property
     def moment(self) -> tuple[bytes, int, float]:
-        """Of the last record: its host, the host's clock in ns, and the unix time."""
+        """The last record's host, monotonic clock in ns, and unix time."""
         return self.start.hostname, self.mono_ns, self._time_unix_s
 
     def take(self, record: SampleRecord, time_unix_s: float) -> int:
-        """Take over a record's changes; returns how many numbers it begins with.
+        """Apply a record's changes; return how many numbers it added.
 
-        After a RecordError nothing here is of use.
+        After a RecordError the decoder is useless.
         """
         before = len(self.values)
         for at, shape in record.layers:
@@ -257,13 +252,12 @@ class Decoder:
     def _take_layer(self, at: int, shape: LayerShape) -> None:
         name = to_text(shape.name)
         known = list(self.layers)
-        if known[at : at + 1] != [name] and (at != len(known) or name not in self.specs):
-            refuse(f"no layer {at}, or one without its description")
-        if at == len(known) and name in self.layers:
-            refuse("a layer that comes twice")
+        is_new = at == len(known) and name in self.specs and name not in self.layers
+        if not is_new and known[at : at + 1] != [name]:
+            refuse(f"no layer {at}, or one that comes twice or is not in the head")
         others = [layer.shape for other, layer in self.layers.items() if other != name]
         if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
-            refuse("more ops than any sample has")
+            refuse("more ops than a sample may have")
         parts = [part for part, _ in shape.parts]
         lists = (parts, shape.metrics, shape.lost, shape.gauge_hists)
         work = sum(map(len, owners_of(shape))) + len(shape.metrics) + len(shape.lost)
@@ -275,23 +269,23 @@ class Decoder:
                 group.blocks[to_text(op.name)] = self._place(group, size, OP_NUMBERS, 0, op)
             layer.groups.append(group)
             if len(group.blocks) != len(ops):
-                refuse("a layer that names something twice")
+                refuse("a layer has an op twice")
         if any(len(set(each)) != len(each) for each in layer.names):
-            refuse("a layer that names something twice")
+            refuse("a layer has a name twice")
         metrics = len(shape.metrics)
         layer.rest = self._place(_Group(), rest_of(shape), metrics, metrics).begin
         self.layers[name] = layer
 
     def _begin_tables(self, start: Start) -> None:
-        """Tables must be those of the specs: sinks rely on them."""
+        """Begin the tables, which must be in the specs: sinks rely on that."""
         if len(set(start.tables)) != len(start.tables):
-            refuse("a table that comes twice")
+            refuse("a table comes twice")
         names = list(self.layers)
         for at, raw in start.tables:
             spec = self.specs[names[at]] if at < len(names) else None
             found = [each for each in spec.tables if each.name == to_text(raw)] if spec else []
             if not found:
-                refuse("a table that is not its layer's")
+                refuse("a table that is not in the head")
             table = found[0]
             is_counted = any(column.kind == "counter" for column in table.columns)
             work = _ROW_WORK if is_counted else _GAUGES_WORK
@@ -301,7 +295,7 @@ class Decoder:
     def _add_row(self, at: int, key: tuple[str, ...]) -> None:
         table = self.tables[at] if at < len(self.tables) else None
         if table is None or len(key) != len(table.spec.keys) or key in table.blocks:
-            refuse("a row that fits no table, or comes twice")
+            refuse("a row does not match its table, or comes twice")
         size = table.columns
         table.blocks[key] = self._place(table, size, size, size)
         table.shown = None
@@ -311,7 +305,7 @@ class Decoder:
         values, at = self.values, -1
         places, set_places = places_of(record.gaps), places_of(record.set_gaps)
         if len(places) != len(record.incs) or len(set_places) != len(record.sets):
-            refuse("as many gaps as changes are needed")
+            refuse("not as many gaps as changes")
         try:
             for at, inc in zip(places, record.incs, strict=True):
                 values[at] += inc  # type: ignore[operator]
@@ -324,15 +318,15 @@ class Decoder:
         self._changed.update(places, set_places)
 
     def _check(self, at: int, value: float | None) -> None:
-        """Refuse what is no integer where one must be."""
+        """Refuse None or a float where an integer is required."""
         block, _ = self._blocks[bisect_right(self._begins, at) - 1]
         if at - block.begin >= (block.nils if value is None else block.floats):
-            refuse("a count that is no integer")
+            refuse("a count is not an integer")
         if at < HOST_NUMBERS and value is not None and not isfinite(value):
-            refuse("a host's number that is none")
+            refuse("a host's number is not finite")
 
     def sample(self) -> Sample:
-        """The sample as it now is; what was returned never changes."""
+        """Build the present sample; samples returned before never change."""
         end = 0
         for at in sorted(self._changed):
             if at >= end:
@@ -353,8 +347,14 @@ class Decoder:
             tables[table.layer][table.spec.name] = table.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
         layers = {
-            name: layer.sample(values, of, us * READ_STEP_US, with_parts=self._with_parts)
-            for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
+            name: layer.sample(
+                values,
+                tables[at],
+                self._calls.of(at) if self._with_tables else (),
+                after[at] * READ_STEP_US,
+                with_parts=self._with_parts,
+            )
+            for at, (name, layer) in enumerate(self.layers.items())
         }
         return Sample(
             time_unix_s=self._time_unix_s,
@@ -362,7 +362,7 @@ class Decoder:
             hostname=to_text(self.start.hostname),
             kernel=to_text(self.start.kernel),
             host=HostSample(*values[: len(HOST_FIELDS)]),
-            layers=self._calls.onto(layers, wanted=self._with_tables),
+            layers=layers,
             specs={name: self.specs[name] for name in self.layers},
             self_cpu_ns_total=values[len(HOST_FIELDS)],
             bpf_ns_total=values[len(HOST_FIELDS) + 1],
@@ -371,10 +371,10 @@ class Decoder:
 
 
 def owners_of(shape: LayerShape) -> list[list[OpShape]]:
-    """The ops of a layer, and of each of its parts."""
+    """The ops of a layer, then of each of its parts."""
     return [shape.ops, *(ops for _, ops in shape.parts)]
 
 
 def rest_of(shape: LayerShape) -> int:
-    """How many numbers of a layer are of no op."""
+    """How many numbers of a layer do not belong to an op."""
     return len(shape.metrics) + len(shape.lost) + len(shape.gauge_hists) * LATENCY_BUCKETS

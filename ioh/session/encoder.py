@@ -1,4 +1,4 @@
-"""Samples as records: whole, or as changes since the sample before."""
+"""Encode Samples as records: whole, or as changes since the previous sample."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import compress
 from operator import ne
 
 from ioh.model.calls import KEPT_BATCHES
-from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
+from ioh.model.hist import FINE_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.sample import READ_STEP_US, LayerSample, OpTotals, Sample, Table, Unavailable, Value
 from ioh.session.records import (
     HOST_FIELDS,
@@ -29,13 +29,13 @@ from ioh.session.records import (
     to_bytes,
 )
 
-# Of all rows; those beyond stay out of the recording.
+# Of all rows; rows beyond are not recorded.
 _MAX_ROW_CHARACTERS = 1 << 19
 _MAX_ROW_CELLS = MAX_CELLS // 8
 _MIN_INC, _MAX_INC = -(1 << 63), (1 << 64) - 1
-# Shorter chunks are looked through number by number: equal ones may differ in type.
+# Shorter chunks are compared number by number: equal numbers may differ in type.
 _LONG_CHUNK = 64
-# The same however many they are, so that it changes nothing from sample to sample.
+# Without their number, so that the note stays the same from sample to sample.
 LEFT_OUT = b"more devices or mounts than a recording holds: the others are in the totals only"
 Chunk = Sequence[Value]
 Flat = tuple[LayerShape, list[Chunk]]
@@ -43,16 +43,17 @@ Flat = tuple[LayerShape, list[Chunk]]
 
 @dataclass(slots=True)
 class _Room:
-    """How much of parts one sample may hold; what is beyond stays out of the recording."""
+    """How much of parts one sample may still hold; the rest is not recorded."""
 
     ops: int = MAX_ALL_OPS // 2
     cells: int = MAX_CELLS // 2
 
 
 def _flatten(name: str, layer: LayerSample | Unavailable, room: _Room) -> Flat:
-    """The shape of a layer's sample, and its numbers in that order.
+    """Split a layer's sample into its shape and its numbers.
 
-    Where the room is used up, parts are without histograms, then left out, which a note says.
+    When the room is used up, parts lose their histograms first; then they are left out, with a
+    note.
     """
     if isinstance(layer, Unavailable):
         reason, hint = to_bytes(layer.reason), to_bytes(layer.hint)
@@ -67,9 +68,7 @@ def _flatten(name: str, layer: LayerSample | Unavailable, room: _Room) -> Flat:
     if len(parts) < len(layer.parts):
         notes.append(LEFT_OUT)
     chunks += tuple(layer.metrics.values()), tuple(layer.lost.values())
-    for counts in layer.gauge_hists.values():
-        _check_size(counts, LATENCY_BUCKETS)
-        chunks.append(counts)
+    chunks += layer.gauge_hists.values()
     shape = LayerShape(
         name=to_bytes(name),
         source=to_bytes(layer.source),
@@ -84,7 +83,7 @@ def _flatten(name: str, layer: LayerSample | Unavailable, room: _Room) -> Flat:
 
 
 def _flatten_ops(ops: Mapping[str, OpTotals], chunks: list[Chunk], room: _Room) -> list[OpShape]:
-    """Shapes of ops; their numbers are added to ``chunks``."""
+    """Return the shapes of ops, and append their numbers to ``chunks``."""
     shapes = []
     room.ops -= len(ops)
     for name, op in ops.items():
@@ -102,12 +101,11 @@ def _flatten_ops(ops: Mapping[str, OpTotals], chunks: list[Chunk], room: _Room) 
 def _add_hist(
     hist: LatencyHist | SizeLatencyHist | None, buckets: int, chunks: list[Chunk], room: _Room
 ) -> int:
-    """What OpShape says of a histogram, whose counts are added to ``chunks``."""
+    """Return OpShape's code for a histogram, and append its counts to ``chunks``."""
     if hist is None:
         return 0
     if not hist.counts:
         return 1
-    _check_size(hist.counts, buckets)
     if room.cells < buckets:
         return 0
     room.cells -= buckets
@@ -115,15 +113,9 @@ def _add_hist(
     return 2
 
 
-def _check_size(counts: Sequence[int], buckets: int) -> None:
-    if len(counts) != buckets:
-        msg = f"a histogram of {len(counts)} buckets"
-        raise ValueError(msg)
-
-
 @dataclass(slots=True)
 class _Block:
-    """Numbers that lie together, as a reader knows them; of a row, which one it is."""
+    """Adjacent numbers, as a reader knows them; ``row``: the row's number, if it is one."""
 
     begin: int
     numbers: Chunk
@@ -131,7 +123,7 @@ class _Block:
 
 
 def _tables_of(sample: Sample) -> tuple[list[tuple[int, bytes]], list[Table]]:
-    """Every table that its layer's spec describes, by the layer's position and name; their rows."""
+    """The tables in their layers' specs: [layer's position, name], and their rows."""
     names: list[tuple[int, bytes]] = []
     tables: list[Table] = []
     for at, (layer_name, layer) in enumerate(sample.layers.items()):
@@ -144,9 +136,9 @@ def _tables_of(sample: Sample) -> tuple[list[tuple[int, bytes]], list[Table]]:
 
 
 class Encoder:
-    """Turns Samples into the plain bytes of WHOLE and DELTA records.
+    """Encodes Samples as the plain bytes of WHOLE and DELTA records.
 
-    It knows what a reader of the records so far knows.  Where a record did not get out, or encode()
+    It keeps the state of a reader of the records so far.  If a record was not written, or encode()
     raised, the next one must be whole.
     """
 
@@ -154,25 +146,24 @@ class Encoder:
         self._begin(None)
 
     def _begin(self, start: Start | None) -> None:
-        """Begin with what a reader knows before a whole sample: a host's numbers, all 0."""
+        """Reset to a reader's state before a whole sample: the host's numbers, all 0."""
         self._start = start
         self._mono_ns = 0
-        self._size = self._live = 0  # numbers, and those of what is still there
+        self._size = self._live = 0  # numbers, and those still in use
         self._layers: list[tuple[LayerShape, list[_Block]]] = []
         self._host = self._place(HOST_NUMBERS)
         tables = start.tables if start is not None else ()
         self._tables: list[dict[tuple[str, ...], _Block]] = [{} for _ in tables]
-        self._rows = 0  # those removed included
+        self._rows = 0  # including removed ones
         self._room = _MAX_ROW_CHARACTERS
-        self._incs: dict[int, int] = {}  # what changed, by place
+        self._incs: dict[int, int] = {}  # changes, by place
         self._sets: dict[int, Value] = {}
         self._newest_calls_ns: dict[int, int] = {}  # by layer's position
 
     def encode(self, sample: Sample, *, whole: bool = False) -> tuple[bytes, bool]:
-        """The next sample; True where the record needs no other one.
+        """Encode the next sample; return its record, and whether it is whole.
 
-        Raises ValueError for bugs in the source: an integer beyond 64 bits, a histogram of another
-        size, a text that is no Unicode.
+        Raises ValueError for bugs in the source: an integer beyond 64 bits, or invalid Unicode.
         """
         room = _Room()
         flat = [_flatten(name, layer, room) for name, layer in sample.layers.items()]
@@ -185,7 +176,7 @@ class Encoder:
             and [shape.name for shape, _ in flat] == [shape.name for shape, _ in self._layers]
         ):
             record = self._take(sample, flat, tables)
-            # Most of the numbers may be of what is no longer there, or there are too many.
+            # Otherwise make it whole: most numbers are unused, or there are too many.
             most = min(MAX_CELLS, 2 * self._live + MAX_CELLS // 64)
             if self._size <= most and self._rows <= 2 * MAX_ROWS:
                 return encode_sample(record), False
@@ -201,7 +192,7 @@ class Encoder:
         return block
 
     def _take(self, sample: Sample, flat: list[Flat], tables: list[Table]) -> SampleRecord:
-        """The record that gives a reader this sample."""
+        """Make the record that leads a reader to this sample."""
         incs, sets = self._incs, self._sets
         incs.clear()
         sets.clear()
@@ -221,7 +212,7 @@ class Encoder:
         return record
 
     def _change(self, block: _Block, newer: Chunk) -> None:
-        """Note what changed of numbers that lie together."""
+        """Note the changes in a block."""
         older, block.numbers = block.numbers, newer
         if older is newer:
             return
@@ -252,7 +243,7 @@ class Encoder:
         return new
 
     def _remove(self, tables: list[Table]) -> list[int]:
-        """Forget rows that are no longer there; their numbers."""
+        """Forget the rows that are gone; return their numbers."""
         removed = []
         for known, table in zip(self._tables, tables, strict=True):
             for key, block in list(known.items()):
@@ -283,7 +274,7 @@ class Encoder:
         return added
 
     def _take_calls(self, sample: Sample) -> list[CallRecord]:
-        """The calls that a reader lacks."""
+        """The calls that a reader does not have yet."""
         calls = []
         for at, layer in enumerate(sample.layers.values()):
             for batch in layer.calls[-KEPT_BATCHES:] if isinstance(layer, LayerSample) else ():

@@ -1,4 +1,4 @@
-"""Where the samples, marks and gaps of a file lie, found without reading all of it."""
+"""Find the samples, marks and gaps of a file without reading all of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ioh.session.stream import MAX_FIRST_OFFSET_BYTES
 Read = Callable[[int, int], bytes]  # offset, length: fewer bytes at the end of the file
 _STEP_BYTES = 1 << 16
 SCAN_BYTES = 1 << 18
-# Much more than a writer leaves behind its last index.
+# Far more than a writer writes after its last index.
 _MAX_TAIL_BYTES = 16 << 20
 _MAX_FALSE_INDEXES = 1000
-# Bounds of one look: of all indexes, unpacked (with what finding one costs), and of records behind
+# Bounds for opening: all indexes, unpacked (plus the cost of finding each), and the records after
 # the last one.
 _MAX_INDEX_BYTES, _INDEX_COST_BYTES = 16 << 20, 1 << 10
 _MAX_FRAMES = 1 << 18
@@ -36,10 +36,10 @@ NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 @dataclass(slots=True)
 class Places:
-    """The table of contents of a session, as far as the file has been looked at: ``scanned_bytes``.
+    """The table of contents of a session, up to ``scanned_bytes``.
 
-    ``entries`` of the kinds NOTED, by offset.  ``is_ended``: the recording ended in order;
-    ``has_others``: another one follows in the same file.
+    ``entries`` are of the kinds NOTED, by offset.  ``is_ended``: the recording was closed
+    properly; ``has_others``: another one follows in the same file.
     """
 
     entries: list[IndexEntry] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Places:
     has_others: bool = False
 
     def take(self, frame: Frame) -> None:
-        """Note a record."""
+        """Add a record."""
         kind, number = frame.kind, frame.number
         self.scanned_bytes = frame.end
         self.has_others = self.has_others or number < self.ticks
@@ -64,16 +64,16 @@ class Places:
             self.entries.append(entry)
 
     def forget(self, before: int) -> int:
-        """Forget what lies before an offset; the number of the first sample from there on."""
+        """Drop the entries before an offset; return the number of the first sample after it."""
         self.entries = [entry for entry in self.entries if entry.offset >= before]
         return self.entries[0].number
 
 
 def read_places(read: Read, size_bytes: int) -> Places:
-    """The table of contents from the index records, the last part by looking.
+    """Read the table of contents from the index records, and scan what follows the last one.
 
-    Where an index record is damaged, or another file's, the whole file is looked at instead;
-    nothing of a file without an index that does not begin as a recording does.
+    If an index record is damaged, or from another file, scan the whole file instead.  A file
+    without an index that does not begin like a recording is not scanned.
     """
     last = _last_index_frame(read, size_bytes)
     begin_bytes = min(size_bytes, MAX_FIRST_OFFSET_BYTES)
@@ -85,13 +85,13 @@ def read_places(read: Read, size_bytes: int) -> Places:
 
 
 def look_on(places: Places, read: Read) -> None:
-    """Take in what lies behind ``scanned_bytes``, whole records only."""
+    """Add the whole records after ``scanned_bytes``."""
     for frame in _frames(read, places.scanned_bytes):
         places.take(frame)
 
 
 def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: float) -> int:
-    """Number of the last sample not later than a time, from a whole record to an offset."""
+    """Find the last sample not later than a time, between a whole sample and an offset."""
     found = begin.number
     for frame in _frames(read, begin.offset, end_bytes):
         if frame.kind in SAMPLE_KINDS:
@@ -102,7 +102,7 @@ def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: 
 
 
 def frame_at(read: Read, offset: int) -> Frame | None:
-    """The record that begins there; None where none does."""
+    """Read the record at an offset; None if there is none."""
     raw = read(offset, HEAD_BYTES)
     head = frame_head(raw, 0, offset) if len(raw) == HEAD_BYTES else None
     if head is None:
@@ -114,7 +114,7 @@ def frame_at(read: Read, offset: int) -> Frame | None:
 
 
 def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
-    """Records between two offsets, _MAX_FRAMES at most."""
+    """Yield the records between two offsets, _MAX_FRAMES at most."""
     scanner, at, left = FrameScanner(begin), begin, _MAX_FRAMES
     while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
         scanner.feed(piece)
@@ -128,7 +128,7 @@ def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
 
 
 def _from_index(read: Read, last: Frame) -> Places | None:
-    """What the chain of index records says that ends there; None where one is damaged."""
+    """Follow the chain of index records back from the last one; None if one is damaged."""
     left, room = _MAX_INDEX_BYTES, MAX_ENTRIES
     spans: list[list[IndexEntry]] = []
     frame: Frame | None = last
@@ -143,7 +143,7 @@ def _from_index(read: Read, last: Frame) -> Places | None:
         offsets = [index.previous, *(entry.offset for entry in index.entries), frame.offset]
         is_rising = all(a < b for a, b in pairwise(offsets))
         if index.offset != frame.offset or not is_rising or min(left, room) < 0:
-            return None  # it counts from where its own recording begins, behind another one
+            return None  # e.g. its offsets count from the start of a concatenated recording
         spans.append(index.entries)
         if index.previous < 0:
             entries = list(chain(*reversed(spans)))

@@ -1,11 +1,11 @@
-"""Makes one file of several hosts' recordings, one behind the other; see recorded_file.py."""
+"""Join several hosts' recordings in one file, one after the other; see recorded_file.py."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.rights.files import remove
@@ -18,40 +18,37 @@ from ioh.session.records import encode_plain, to_bytes, to_text
 
 
 class Joining(contextlib.ExitStack):
-    """Recordings about to be joined, by the name of their host; a context manager."""
+    """The recordings to join, by host name; a context manager."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sessions: dict[str, Session] = {}
 
     def add(self, path: str, name: str = "") -> None:
-        """Add a recording, every host of it where it holds several, under ``name`` if given.
+        """Add a recording, or all hosts of a joined one, under ``name`` if given.
 
-        Raises IohError where it is no recording, is not at its end yet, or its host is there
-        already.
+        Raises IohError if it is not a recording, is still growing, or its host was added before.
         """
         for each in [f"{path}#{host}" for host in hosts_of(path)] or [path]:
             session = self.enter_context(Session(each))
             own = name or each[len(path) + 1 :] or to_text(session.header.hostname)
-            if session.is_growing:
-                cause = f"{printable(path)} is still being recorded"
-                raise IohError(cause, "Join it when it has ended", ExitCode.USAGE)
+            cause = f"{printable(path)} is still being recorded"
+            refuse_if(session.is_growing, cause, "Join it when it has ended")
             if own in self.sessions:
                 first, shown = printable(self.sessions[own].path), printable(path)
                 cause = f"{first} and {shown} are both of host {printable(own)}"
-                hint = f"Make one of them: cat {first} {shown} | ioh verify - --repair NEW"
+                hint = f"Merge them first: cat {first} {shown} | ioh verify - --repair NEW"
                 raise IohError(cause, hint, ExitCode.USAGE)
             self.sessions[own] = session
 
     def write(self, names: Iterable[str]) -> FileOutput:
-        """Write all of them into a new file, of the first name that is free; returns it closed.
+        """Write all into a new file with the first free name; return it closed.
 
-        What is made of it when that fails is removed.  Raises IohError where it cannot be made or
-        written, there are too many hosts, or a recording changed meanwhile.
+        On failure the file is removed.  Raises IohError if it cannot be created or written, there
+        are too many hosts, or a recording changed while it was read.
         """
-        if len(self.sessions) > MAX_HOSTS:
-            cause = f"{len(self.sessions)} hosts"
-            raise IohError(cause, f"Join {MAX_HOSTS} at most", ExitCode.USAGE)
+        count = len(self.sessions)
+        refuse_if(count > MAX_HOSTS, f"{count} hosts", f"Join {MAX_HOSTS} at most")
         output = first_free(names, FileOutput)
         try:
             self._write(output)

@@ -1,7 +1,7 @@
-"""How ``ioh mark`` reaches a running recording: a socket that only its own user may use.
+"""The socket by which ``ioh mark`` reaches a running recording of the same user.
 
-The address is in Linux's abstract name space: nothing is left behind by a crash, and no directory
-must exist.  Such names have no permissions, so both sides look at who is at the other end.
+Its address is in Linux's abstract namespace: a crash leaves nothing behind, and no directory is
+needed.  Such addresses have no permissions, so both sides check the peer's user.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def _peer_uid(connection: socket.socket) -> int:
 
 
 def trusted_uids() -> frozenset[int]:
-    """Root, and this process's user unless it is only the one that root became."""
+    """Root, and this process's user unless root switched to it."""
     return frozenset({0} if is_service() else {0, os.geteuid()})
 
 
 def recording_uids() -> frozenset[int]:
-    """Who may be recording for this user; for root that is whoever ioh becomes, too."""
+    """The users whose recordings this user may mark; for root also those ioh switches to."""
     uid = os.geteuid()
     if uid:
         return frozenset({0, uid})
@@ -50,10 +50,10 @@ def recording_uids() -> frozenset[int]:
 
 
 class MarkServer:
-    """Takes marks for a recording in a thread of its own.
+    """Accepts marks for a recording in its own thread.
 
-    ``on_mark`` gets the text in that thread, and says whether it is written already; ``has_begun``
-    whether there is anything to mark yet; ``paused_why`` why nothing is written at present.
+    ``on_mark`` gets the text in that thread, and returns whether it is written; ``has_begun``
+    returns whether a sample was recorded; ``paused_why`` why nothing is written at present.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class MarkServer:
         self._has_begun, self._paused_why = has_begun, paused_why
         self._trusted = trusted_uids()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Not to be guessed: nobody can take the address before us.
+        # Random: nobody can guess the address and take it first.
         self._socket.bind(f"\0{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._socket.listen(64)
         self._thread = threading.Thread(target=self._serve, name="ioh marks", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more marks."""
+        """Stop accepting marks."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(_TIMEOUT_S)
@@ -102,31 +102,31 @@ class MarkServer:
                 answer["waits"] = "" if self._on_mark(text) else self._paused_why()
             except (OSError, IohError) as error:
                 cause = error.cause if isinstance(error, IohError) else error.strerror
-                answer.update(ok=False, why=cause or "it cannot be written")
+                answer.update(ok=False, why=cause or "the mark cannot be written")
         connection.send(json.dumps(answer).encode())
 
 
 def _too_late(request: dict[str, object]) -> str:
-    """Why a mark would stand at the wrong time: its sender has given up and reported that."""
+    """Why to refuse a mark whose sender has given up: it would be at the wrong time."""
     until_mono_s = request.get("until_mono_s")
     is_late = isinstance(until_mono_s, float) and time.monotonic() > until_mono_s
-    return "it comes too late" if is_late else ""
+    return "it came too late" if is_late else ""
 
 
 def why_not(text: str) -> str:
-    """Why a text cannot be a mark; "" where it can."""
+    """Why a text cannot be a mark; "" if it can."""
     size_bytes = len(to_bytes(text))
     if size_bytes > MAX_TEXT_BYTES:
-        return f"its text has {size_bytes:,} bytes, and {MAX_TEXT_BYTES:,} is the most"
-    return "" if text.strip() else "it has no text"
+        return f"its text has {size_bytes:,} bytes; the limit is {MAX_TEXT_BYTES:,}"
+    return "" if text.strip() else "its text is empty"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningRecording:
-    """A recording under way on this machine that this user may mark.
+    """A running recording on this machine that this user may mark.
 
-    ``has_begun``: its first sample is taken; until then there is nothing to mark.  One that is
-    stopped does not answer, and ``file`` is "".
+    ``has_begun``: it has a sample; before that there is nothing to mark.  A stopped process does
+    not answer, and its ``file`` is "".
     """
 
     address: str
@@ -139,9 +139,9 @@ class RunningRecording:
 def _ask(
     addresses: Iterable[str], request: dict[str, object], deadline: float
 ) -> dict[str, dict[str, object] | None]:
-    """What those who listen answer to a request, all asked at once, until ``deadline``.
+    """Send a request to all addresses at the same time, and collect the answers by ``deadline``.
 
-    None for one that does not answer in time; one that has ended is left out.
+    None means no answer in time; recordings that have ended are left out.
     """
     answers: dict[str, dict[str, object] | None] = {}
     asked: dict[str, socket.socket] = {}
@@ -149,7 +149,7 @@ def _ask(
         for address in addresses:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(connection)
-            # How long connect() stands in line behind others, which no timeout of Python's tells.
+            # How long connect() waits in the queue, which Python's timeouts do not limit.
             wait_us = max(1, int((deadline - time.monotonic()) * 1e6))
             wait = _TIMEVAL.pack(*divmod(wait_us, 1_000_000))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
@@ -173,7 +173,7 @@ def _ask(
 
 
 def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
-    """Every recording that this user may mark; ``deadline`` on the monotonic clock, for answers."""
+    """Find the recordings that this user may mark; ``deadline`` is by the monotonic clock."""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         pids = {match[1]: int(match[2]) for line in file if (match := _NAME.search(line.strip()))}
     found = []
@@ -187,9 +187,9 @@ def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
 def send_mark(
     recording: RunningRecording, text: str, deadline: float | None = None
 ) -> tuple[str, str]:
-    """Mark a recording; ``deadline`` on the monotonic clock, for its answer.
+    """Mark a recording; ``deadline`` is by the monotonic clock.
 
-    Returns why it is not done, "" where it is; and why it is not written yet, "" where it is.
+    Returns why it failed, or ""; and why the mark is not written yet, or "".
     """
     deadline = deadline or _soon()
     request = {"mark": text, "until_mono_s": deadline}

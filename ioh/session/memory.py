@@ -1,4 +1,4 @@
-"""A recording that stays in memory and within its bounds: what a live screen goes back in."""
+"""A recording in memory, of limited size: the live screen's history."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _NAME = "live"
 
 
 class _Halves(Output):
-    """Two files in memory, the older of which is dropped; offsets count what was dropped, too."""
+    """Two files in memory, the older of which is dropped; offsets include what was dropped."""
 
     def __init__(self) -> None:
         super().__init__(-1, _NAME)
-        # Held while reading, and while a half is dropped, which must not be under a reader.
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a half must not be dropped while it is read
         self._halves: list[tuple[int, SeekableOutput]] = []  # and where each begins
         self.turn_over()
 
     def turn_over(self) -> None:
-        """Drop the older half and begin another one; OSError where none can be made."""
+        """Drop the older half and begin another one; OSError if none can be created."""
         newer = SeekableOutput(os.memfd_create("ioh-history"), _NAME)
         with self._lock:
             dropped, kept = self._halves[:-1], self._halves[-1:]
@@ -41,13 +40,13 @@ class _Halves(Output):
         return self._halves[-1][0]
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data`` into the newer half, or nothing; OSError where that failed."""
+        """Write all of ``data`` into the newer half, or nothing; OSError if that fails."""
         begin, half = self._halves[-1]
         half.write(data)
         self.size_bytes = begin + half.size_bytes
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset on, of one half; none where that is dropped."""
+        """Read bytes of one half from an offset on; none if it was dropped."""
         with self._lock:
             for begin, half in reversed(self._halves):
                 if offset >= begin:
@@ -55,7 +54,7 @@ class _Halves(Output):
         return b""
 
     def close(self) -> None:
-        """Give all of the memory back."""
+        """Free the memory."""
         with self._lock:
             for _, half in self._halves:
                 half.close()
@@ -63,11 +62,11 @@ class _Halves(Output):
 
 
 class MemoryRecording(Recording):
-    """Takes Samples as a SessionWriter does, and is read as a Session is, in the same process.
+    """Accepts Samples like a SessionWriter, and is read like a Session, in the same process.
 
-    Samples keep their numbers: when the older half is dropped, since ``max_bytes`` are full but for
-    the last tick of each half, ``first_tick`` grows and len() does not shrink.  One thread may
-    write and another one read.
+    When the newer half is full, the older one is dropped.  Both hold ``max_bytes``, plus the last
+    tick of each.  Samples keep their numbers: ``first_tick`` grows, len() does not shrink.  One
+    thread may write while another one reads.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -77,26 +76,26 @@ class MemoryRecording(Recording):
         super().__init__(_NAME)
 
     def close(self) -> None:
-        """Give all of the memory back."""
+        """Free the memory."""
         self._halves.close()
 
     def read(self, offset: int, length: int) -> bytes:
-        """As of any Recording."""
+        """Read as any Recording does."""
         return self._halves.read(offset, length)
 
     @property
     def size_bytes(self) -> int:
-        """What is held."""
+        """Bytes held."""
         return self._halves.size_bytes - self.begin_bytes
 
     def write(self, sample: Sample) -> bool:
-        """Take one sample; False when there is no memory for it.
+        """Append a sample; False if there is no memory for it.
 
-        Raises OSError where a new half cannot be made, ValueError as SessionWriter.write().
+        Raises OSError if a new half cannot be created, ValueError as SessionWriter.write().
         """
         halves = self._halves
         if halves.size_bytes - halves.newer_begin >= self._half_bytes:
-            # Known before it is so: a reader does not look for what is gone.
+            # Before the half is dropped, so that no reader looks for it.
             self.begin_bytes = halves.newer_begin
             self.first_tick = self._places.forget(self.begin_bytes)
             halves.turn_over()
@@ -106,7 +105,7 @@ class MemoryRecording(Recording):
         return is_written
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples from one on, to the newest; ends early when they are dropped meanwhile."""
+        """Yield samples to the newest; end early if they are dropped during the iteration."""
         for item in super().ticks(from_tick, is_brief=is_brief) if len(self) else ():
             if item.tick < self.first_tick:
                 return

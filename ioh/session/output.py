@@ -1,4 +1,4 @@
-"""Where a recording's bytes go: a new file that nobody else may read, or a pipe."""
+"""Where a recording is written: a new file that only its owner may read, or a pipe."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ioh.rights.files import create, remove
 Name = TypeVar("Name")
 Made = TypeVar("Made")
 
-# What passes when somebody makes room.
+# Errors that pass when somebody frees space.
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class NoRoomError(IohError):
-    """A file cannot be made for want of space, which may pass."""
+    """A file cannot be created because the disk is full, which may pass."""
 
 
 class NameTakenError(IohError):
-    """A recording is never written over another file."""
+    """The file exists; a recording never overwrites one."""
 
 
 class LostFileError(OSError):
-    """The file under way is not what was written any more: somebody else was at it."""
+    """Somebody else changed or removed the file being written."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.ESTALE, reason)
 
 
 def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
-    """What ``make`` makes of the first name that is not taken; NameTakenError where all are."""
+    """Call ``make`` with each name until one is free; NameTakenError if none is."""
     cause = "no name is left for the recording"
     taken = NameTakenError(cause)
     for name in names:
@@ -48,18 +48,18 @@ def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
 
 
 class Output:
-    """Where whole batches of records go: the caller's descriptor, only to be written on."""
+    """Writes batches of records to the caller's descriptor, which stays open."""
 
     def __init__(self, fd: int, name: str = "-") -> None:
         self._fd, self.name = fd, name
         self.size_bytes = 0  # written so far
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``, or nothing of it where that is possible.
+        """Write all of ``data``, or none of it where that is possible.
 
-        Raises OSError where it did not get there: FULL_ERRNOS may pass, other failures of a file
-        are a reason for another one, and BrokenPipeError is that the reader went away.  Raises
-        IohError where nothing more can be written: what is half in a pipe cannot be taken back.
+        Raises OSError if it was not written: FULL_ERRNOS may pass, after other failures a new file
+        may help, BrokenPipeError means that the reader is gone.  Raises IohError if nothing more
+        can be written: a partial write to a pipe cannot be undone.
         """
         try:
             self._write_all(data)
@@ -76,16 +76,16 @@ class Output:
         self.size_bytes += len(data)
 
     def close(self) -> None:
-        """Nothing more will be written."""
+        """Release what the output owns."""
 
 
 class SeekableOutput(Output):
-    """An empty file's descriptor, its own now; what cannot be written whole is cut off again."""
+    """Owns an empty file's descriptor; truncates the file after a partial write."""
 
-    _is_ragged = False  # part of a batch may lie behind the last whole one
+    _is_ragged = False  # a partial batch may follow the last whole one
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; on failure cut the file back to the last whole batch."""
+        """Write all of ``data``; on failure truncate the file to the last whole batch."""
         try:
             self._write_all(data)
         except OSError:
@@ -97,30 +97,30 @@ class SeekableOutput(Output):
             raise
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset on, of a descriptor that can be read, too."""
+        """Read bytes from an offset on; the descriptor must be readable."""
         return os.pread(self._fd, length, offset)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Close the file, which releases its lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class FileOutput(SeekableOutput):
-    """A new file: mode 0600, never one that exists, never through a symbolic link, locked.
+    """A new, locked file of mode 0600; never an existing one or a symbolic link.
 
-    The lock is held until close() or the end of the process, so that a reader who follows the file
-    can see whether a recording is in progress or was killed.  Before each write it looks whether
-    the file is still there, and as it was left.  ``option`` is where the user can say another path.
-    Raises NameTakenError, NoRoomError or another IohError.
+    The lock is held until close() or the end of the process: it shows readers whether a recording
+    is in progress or was killed.  Before each write the file is checked for changes by others.
+    ``option`` is the command's option for the path.  Raises NameTakenError, NoRoomError or another
+    IohError.
     """
 
     def __init__(self, path: str, *, option: str = "-o") -> None:
         try:
             fd = create(path)
         except FileExistsError:
-            cause = f"{printable(path)} exists, and a recording is never written over"
+            cause = f"{printable(path)} exists, and ioh does not overwrite files"
             hint = f"Give another name with {option}"
             raise NameTakenError(cause, hint, ExitCode.USAGE) from None
         except (OSError, ValueError) as error:
@@ -134,35 +134,36 @@ class FileOutput(SeekableOutput):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: bytes) -> None:
-        """As of any file; LostFileError where it was deleted, replaced or changed."""
+        """Write as any file does; LostFileError if it was deleted, replaced or changed."""
         if reason := self._lost_why():
             raise LostFileError(reason)
         super().write(data)
 
     def close(self) -> None:
-        """Give the lock back; a file that nothing was written into is not left behind."""
+        """Close the file, and remove it if it is empty."""
         with contextlib.suppress(OSError):
             if self._fd >= 0 and not self.size_bytes and not self._lost_why():
                 remove(self.name)
         super().close()
 
     def _lost_why(self) -> str:
-        """What somebody else did to the file; "" where it is as it was left.
+        """What somebody else did to the file; "" if nothing.
 
-        A file that was only moved is whole and grows on, unless it is one that NFS keeps under such
-        a name until it is closed, since it was deleted.
+        A file that was only moved is fine and keeps growing, unless NFS renamed it to .nfs* because
+        it was deleted while open.
         """
         now = os.fstat(self._fd)
         if now.st_nlink == 0:
             return "it was deleted"
         if now.st_size != self.size_bytes and not self._is_ragged:
-            return "it was cut off" if now.st_size < self.size_bytes else "others write to it"
+            is_shorter = now.st_size < self.size_bytes
+            return "it was truncated" if is_shorter else "another process writes to it"
         try:
             there = os.stat(self.name, follow_symlinks=False)  # noqa: PTH116
         except FileNotFoundError:
             moved_to = os.path.basename(os.readlink(f"/proc/self/fd/{self._fd}"))  # noqa: PTH115, PTH119
             return "it was deleted" if moved_to.startswith(".nfs") else ""
-        except OSError:  # out of reach since root was given away
+        except OSError:  # out of reach after root was given up
             return ""
         is_same = (there.st_dev, there.st_ino) == (now.st_dev, now.st_ino)
-        return "" if is_same else "another file took its name"
+        return "" if is_same else "another file has its name"

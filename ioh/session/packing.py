@@ -1,4 +1,4 @@
-"""Compression of payloads: each by itself, or as pieces of one stream; bounded on the way out."""
+"""Compress payloads, each by itself or as pieces of one stream; unpack them within bounds."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import zstandard
 from ioh.session.frame import MAX_PLAIN_BYTES
 from ioh.session.records import RecordError, refuse
 
-# How far back a stream may refer: some hundred busy ticks.
+# How far back a stream may refer: about a hundred busy ticks.
 _WINDOW_LOG = 18
-# A block of zstd may stand for 128 KiB and takes at least 4 bytes: so much can come of a piece.
+# A zstd block takes at least 4 bytes and unpacks to at most 128 KiB: this bounds each step.
 _PIECE_BYTES = 64
 
 
-# zstd's level, and how far back it looks, as a power of two.  A file is written once and kept:
-# 5.5 MB for each compressor.  What stays in memory takes 1.2 MB; 3 MB would make it 0 to 1.4 %
-# smaller, 5.5 MB another 4 %.
+# zstd's level and window, as a power of two.  A file is written once and kept: 5.5 MB of memory
+# for each compressor.  The history in memory gets 1.2 MB; 3 MB would make it 0 to 1.4 % smaller,
+# 5.5 MB another 4 %.
 FOR_FILE, FOR_MEMORY = (16, _WINDOW_LOG), (9, 17)
 
 
 class Packer:
-    """Compresses payloads; one each writer, since a compressor holds state."""
+    """Compresses payloads; it holds state, so each writer needs its own."""
 
     def __init__(self, effort: tuple[int, int] = FOR_FILE) -> None:
         level, window_log = effort
         parameters = zstandard.ZstdCompressionParameters.from_level(
-            # As if for so small a source: the level's own tables for one of any size take 16 MB.
+            # Claim a small source: for an unknown size the level's tables take 16 MB.
             level,
             source_size=1 << window_log,
             window_log=window_log,
@@ -35,9 +35,9 @@ class Packer:
         self._stream = self._zstd.compressobj()
 
     def pack(self, plain: bytes, *, begins: bool = True) -> bytes:
-        """A payload: the first piece of a new zstd frame, or the next one of the last begun.
+        """Compress a payload: the first piece of a new zstd frame, or the next piece of the last.
 
-        Raises ValueError where it is more than a reader would take.
+        Raises ValueError if it is larger than readers accept.
         """
         if len(plain) > MAX_PLAIN_BYTES:
             msg = f"a record of {len(plain)} bytes"
@@ -58,16 +58,16 @@ class Unpacker:
     def unpack(
         self, payload: bytes, *, begins: bool = True, most_bytes: int = MAX_PLAIN_BYTES
     ) -> bytes:
-        """A payload before compression.
+        """Unpack a payload.
 
-        Raises RecordError where it is damaged, or larger than ``most_bytes``, which is known before
-        much more is unpacked; nothing can be read until a new zstd frame begins.
+        Raises RecordError if it is damaged, or as soon as it exceeds ``most_bytes``; after that
+        nothing can be read until a new zstd frame begins.
         """
         stream, self._stream = self._stream, None
         if begins:
             stream = self._zstd.decompressobj()
         if stream is None:
-            refuse("a piece of a stream that began elsewhere")
+            refuse("a delta without the sample before it")
         plain = bytearray()
         try:
             for at in range(0, len(payload), _PIECE_BYTES):

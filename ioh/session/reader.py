@@ -1,4 +1,4 @@
-"""A session in a file: open it, know its time range, jump anywhere, follow it as it grows."""
+"""Open a recording in a file: its time range, any sample in it, and what is appended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from ioh.model.closing import Closing
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import refuse_if
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
@@ -36,16 +36,16 @@ from ioh.session.stream import BEGIN_BYTES, Item, ItemReader, Tick, no_recording
 
 _CHUNK_BYTES = 1 << 16
 _MAX_MOMENT_BYTES = 2 * MAX_TEXT_BYTES  # of a mark or a gap, before compression
-_MAX_STRETCH_BYTES = 16 << 20  # more than there is from one whole sample to the next
-_MAX_HEADS = 50  # looked at: as many as that are not damaged in one place
+_MAX_STRETCH_BYTES = 16 << 20  # more than a writer leaves between two whole samples
+_MAX_HEADS = 50  # tried: damage in one place does not hit so many
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A mark or a gap on the time line; ``tick`` is the number of the first sample behind it.
+    """A mark or a gap; ``tick`` is the number of the first sample after it.
 
-    ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap.
+    ``text`` is as recorded: call printable() on it.  ``until_unix_s`` is of gaps only.
     """
 
     time_unix_s: float
@@ -55,12 +55,13 @@ class Moment:
 
 
 class Recording(Closing):
-    """Samples by their numbers; a context manager.  Only what is asked for is read.
+    """Samples by number, read on demand; a context manager.
 
-    ``first_tick`` is the number of the first sample that is there, ``begin_bytes`` where that is.
+    ``first_tick`` is the number of the first sample held, ``begin_bytes`` its offset.
     """
 
     first_tick = begin_bytes = 0
+    _started_unix_s = 0.0  # while there is no sample
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -68,7 +69,7 @@ class Recording(Closing):
         self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset of the recording on: fewer at its end, none where they are gone."""
+        """Read bytes from an offset on: fewer at the end, none if they were dropped."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -76,10 +77,38 @@ class Recording(Closing):
         return self._places.ticks
 
     def refresh(self) -> int:
-        """Look for what was appended since; returns the number of samples now known."""
+        """Read what was appended; return the number of samples now known."""
         if not self._places.is_ended:
             look_on(self._places, self.read)
         return len(self)
+
+    @property
+    def start_unix_s(self) -> float:
+        """Time of the first sample."""
+        whole = self._entries(Kind.WHOLE)
+        return whole[0].time_unix_s if whole else self._started_unix_s
+
+    @property
+    def end_unix_s(self) -> float:
+        """Time of the last sample known, or of an earlier one if the clock was set back."""
+        if not len(self):
+            return self.start_unix_s
+        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last sample before the first that is later than a time; at least 0.
+
+        After the clock was set back, samples count as of the time before, until it is reached.
+        """
+        whole = self._entries(Kind.WHOLE)
+        times = list(accumulate((entry.time_unix_s for entry in whole), max))
+        behind = bisect_right(times, time_unix_s)
+        if behind == 0:
+            return 0
+        # The first record of that time; later ones may share it, after the clock was set back.
+        begin = whole[bisect_left(times, times[behind - 1])]
+        end = whole[behind].offset if behind < len(whole) else sys.maxsize
+        return last_tick_until(self.read, begin, end, time_unix_s)
 
     def items(
         self,
@@ -90,11 +119,11 @@ class Recording(Closing):
         awaits_more: Callable[[int], bool] = lambda _: False,
         most_bytes: int = sys.maxsize,
     ) -> Iterator[Item]:
-        """Everything from a sample on, in order, to the end of the file.
+        """Yield everything from a sample on, in order, to the end of the file.
 
-        Without tables it is much faster; without parts, single devices and mounts are left out.
-        ``awaits_more`` is asked at the present end of the file, with its offset: False ends it.
-        ``most_bytes``: look no further than this from where the sample must be.
+        Skipping tables is much faster; ``with_parts=False`` leaves out single devices and mounts.
+        ``awaits_more`` is called at the end of the file, with its offset: False ends the iteration.
+        ``most_bytes`` limits how far to read from the whole sample at or before ``from_tick``.
         """
         at = self.begin_bytes
         for entry in self._entries(Kind.WHOLE):
@@ -121,17 +150,17 @@ class Recording(Closing):
                 return
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples from one on; brief ones, without tables and parts, are read much faster."""
+        """Yield samples from one on; brief ones lack tables and parts, and are much faster."""
         items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
         return (item for item in items if isinstance(item, Tick))
 
     def specs_before(self, offset: int) -> dict[str, LayerSpec] | None:
-        """What is known of the layers before an offset, or else anywhere."""
+        """The layers' specs before an offset, or else from anywhere in the file."""
         head = self._head_before(offset)
         return {spec.name: spec for spec in head.specs} if head is not None else None
 
     def sample_at(self, tick: int) -> Sample | None:
-        """One sample by its number; None where it is lost or not there (yet)."""
+        """Read one sample by number; None if it is lost, dropped or not recorded yet."""
         if not self.first_tick <= tick < len(self):
             return None
         items = self.items(tick, most_bytes=_MAX_STRETCH_BYTES)
@@ -148,9 +177,9 @@ class Recording(Closing):
         return frame.payload
 
     def _head_before(self, offset: int) -> Head | None:
-        """The last head before an offset, or where that is damaged or gone one that is not.
+        """The last head before an offset, or the nearest one that is neither damaged nor dropped.
 
-        One that is repeated is not decoded again: who derives from samples plans once for a
+        A repeated head is not decoded again: code that derives from samples plans once for each
         LayerSpec.
         """
         entries = self._entries(Kind.HEAD)
@@ -165,87 +194,56 @@ class Recording(Closing):
 
 
 class Session(RecordedFile, Recording):
-    """A recorded session in a file that allows seeking.
+    """A recorded session in a seekable file, opened for reading.
 
-    Nothing is ever written.  ``path`` and ``fd`` as of a RecordedFile.  Raises IohError where it
-    is no recording, or one that this ioh cannot read.
+    ``path`` and ``fd`` are as for RecordedFile.  Raises IohError if it is not a recording, or one
+    that this ioh cannot read.
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
         RecordedFile.__init__(self, path, fd)
         Recording.__init__(self, path)
-        try:
-            if not self.seeks:
-                cause = f"{printable(path)} allows no seeking"
-                raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            cause = f"{printable(path)} is not seekable"
+            refuse_if(not self.seeks, cause, "Read it as a stream: ioh replay -")
             self._places = read_places(self.read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self.read(0, BEGIN_BYTES))  # noqa: TRY301
-            self.header = head.header
-            if self._places.has_others:
-                cause = f"{printable(path)} holds several recordings, one behind the other"
-                hint = f"Make one of them: ioh verify {shlex.quote(printable(path))} --repair NEW"
-                raise IohError(cause, hint, ExitCode.USAGE)  # noqa: TRY301
-        except BaseException:
-            self.close()
-            raise
+                raise no_recording(path, self.read(0, BEGIN_BYTES))
+            self.header, self._started_unix_s = head.header, head.header.started_unix_s
+            cause = f"{printable(path)} holds several recordings, one after the other"
+            hint = f"Merge them: ioh verify {shlex.quote(printable(path))} --repair NEW"
+            refuse_if(self._places.has_others, cause, hint)
+            stack.pop_all()
 
     @property
     def is_ended(self) -> bool:
-        """Whether the recording ended in order, so that nothing more will come."""
+        """Whether the recording was closed properly: nothing more will be appended."""
         return self._places.is_ended
 
     @property
     def is_growing(self) -> bool:
-        """Whether somebody is still recording into this file."""
+        """Whether another process is recording into this file."""
         return not self.is_ended and self.is_locked
 
-    @property
-    def start_unix_s(self) -> float:
-        """Time of the first sample."""
-        whole = self._entries(Kind.WHOLE)
-        return whole[0].time_unix_s if whole else self.header.started_unix_s
-
-    @property
-    def end_unix_s(self) -> float:
-        """Time of the last sample known, or of an earlier one where the clock was set back."""
-        if not len(self):
-            return self.start_unix_s
-        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
-
     def marks(self) -> list[Moment]:
-        """Every mark, in the order in which it was made."""
+        """All marks, in the order of recording."""
         return [
             Moment(mark.time_unix_s, to_text(mark.text), entry.number)
             for entry, mark in self._records(Kind.MARK, Mark)
         ]
 
     def gaps(self) -> list[Moment]:
-        """Every span of time that could not be recorded, with its reason."""
+        """All gaps: spans of time that could not be recorded, with the reason."""
         return [
             Moment(gap.from_unix_s, to_text(gap.reason), entry.number, gap.to_unix_s)
             for entry, gap in self._records(Kind.GAP, Gap)
         ]
 
-    def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last sample before the first that is later than a time; 0 for any earlier.
-
-        Where the clock was set back, samples behind that count as being of the time it was then.
-        """
-        whole = self._entries(Kind.WHOLE)
-        times = list(accumulate((entry.time_unix_s for entry in whole), max))
-        behind = bisect_right(times, time_unix_s)
-        if behind == 0:
-            return 0
-        # The first record of that time: before those that a clock set back gave none of their own.
-        begin = whole[bisect_left(times, times[behind - 1])]
-        end = whole[behind].offset if behind < len(whole) else self.size_bytes
-        return last_tick_until(self.read, begin, end, time_unix_s)
-
     def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
-        """Marks or gaps with what points at them, without those that are damaged."""
-        unpacker = Unpacker()  # one for all: to make it takes longer than to use it
+        """Yield undamaged marks or gaps with their index entries."""
+        unpacker = Unpacker()  # one for all: creating it takes longer than using it
         for entry in self._entries(kind):
             with contextlib.suppress(RecordError):
                 plain = unpacker.unpack(self._payload(entry), most_bytes=_MAX_MOMENT_BYTES)

@@ -1,4 +1,4 @@
-"""The bytes of one recording: in a file of its own, or in one that holds several hosts'."""
+"""The bytes of one recording: a whole file, or one host's part of a joined file."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from ioh.session.packing import Unpacker
 from ioh.session.records import RecordError, decode_plain, to_text
 from ioh.session.rotated_files import part_of_name
 
-STDIN = "stdin"  # what errors call it
+STDIN = "stdin"  # its name in error messages
 _PIECE_BYTES = 1 << 18
 MAX_HOST_BYTES = 255
-_MAX_LIST_BYTES = 4096  # of the record, and before compression
+_MAX_LIST_BYTES = 4096  # of the record, and of its unpacked payload
 _Name = Annotated[bytes, Meta(max_length=MAX_HOST_BYTES)]
 _Size = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class HostList(Struct, array_like=True):
-    """Each host's name and the bytes of its recording, in the order in which they lie."""
+    """Each host's name and the size of its recording, in the order of the file."""
 
     hosts: Annotated[list[tuple[_Name, _Size]], Meta(max_length=MAX_HOSTS)]
 
 
-Member = tuple[int, int]  # one host's recording: where it begins, and its bytes
+Member = tuple[int, int]  # one host's recording: its offset and its size in bytes
 
 
 def split_name(path: str) -> tuple[str, str]:
-    """``both.ioh#db01``: the file, and the host asked for; "" for none."""
+    """Split ``both.ioh#db01`` into file and host; the host is "" if none is given."""
     if "#" not in path or os.path.lexists(path):
         return path, ""
     marks = [at for at, letter in enumerate(path) if letter == "#"]
@@ -50,24 +50,24 @@ def split_name(path: str) -> tuple[str, str]:
 
 
 def hosts_of(path: str) -> tuple[str, ...]:
-    """The hosts of a file that holds several, as they come; () of anything else."""
+    """The hosts of a joined file, in its order; () of anything else."""
     try:
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return ()
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             return tuple(_members_in(file.fileno()))
-    except (OSError, ValueError):  # said when it is read
+    except (OSError, ValueError):  # reported when it is read
         return ()
 
 
 def _members_in(fd: int) -> dict[str, Member]:
-    """The hosts of a joined file, as they come; of any other, and of a pipe, none."""
+    """The hosts of a joined file, in its order; none of other files and pipes."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         return {}
     size_bytes, found = os.fstat(fd).st_size, _list_at(fd, 0)
     if found is not None:
         sizes, at = found
-    else:  # the list at the end leads to the begin, too
+    else:  # use the copy of the list at the end
         begin = max(0, size_bytes - _MAX_LIST_BYTES)
         at_list = os.pread(fd, _MAX_LIST_BYTES, begin).rfind(MARKER + bytes([Kind.JOINED]))
         found = _list_at(fd, begin + at_list) if at_list >= 0 else None
@@ -82,7 +82,7 @@ def _members_in(fd: int) -> dict[str, Member]:
 
 
 def _list_at(fd: int, offset: int) -> tuple[list[tuple[bytes, int]], int] | None:
-    """The list that begins there, and where it ends."""
+    """Decode the list at an offset; return it and where it ends."""
     frame = frame_at(lambda at, length: os.pread(fd, length, at), offset)
     if frame is None or frame.kind != Kind.JOINED:
         return None
@@ -94,24 +94,24 @@ def _list_at(fd: int, offset: int) -> tuple[list[tuple[bytes, int]], int] | None
 
 
 def _member_of(found: dict[str, Member], host: str, path: str) -> Member | None:
-    """The host asked for; None where the file is of one alone, and none was asked for.
+    """The requested host's part; None if the file is of one host, and none was requested.
 
-    Raises IohError where the host is not in the file, or the file has several.
+    Raises IohError if the host is not in the file, or the file has several and none was requested.
     """
     names, shown = ", ".join(map(printable, found)), printable(path)
     if host in found or not (found or host):
         return found.get(host)
     if host:
         cause = f"no host {printable(host)} in {shown}"
-        raise IohError(cause, f"Its hosts: {names}" if names else "It is of one host: leave #… out")
-    cause = f"{shown} is of several hosts: {names}"
+        raise IohError(cause, f"Its hosts: {names}" if names else "It has one host: leave #… out")
+    cause = f"{shown} has several hosts: {names}"
     hint = f"Give one: {shlex.quote(f'{shown}#{printable(next(iter(found)))}')}"
     raise IohError(cause, hint, ExitCode.USAGE)
 
 
 def _not_there(path: str) -> IohError:
     if path == "-":
-        cause, hint = "this reads files only, no pipe", "Save it to a file first"
+        cause, hint = "this command reads files only, not a pipe", "Save it to a file first"
         return IohError(cause, hint, ExitCode.USAGE)
     cause, hint = f"no recording {printable(path)}", "Make one with: ioh record"
     folder, base = os.path.split(path)
@@ -126,7 +126,7 @@ def _not_there(path: str) -> IohError:
 
 
 def _open(path: str) -> int:
-    """A descriptor for reading only; IohError where it cannot be opened, or is a directory."""
+    """Open for reading only; IohError if that fails, or it is a directory."""
     shown = printable(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -134,7 +134,7 @@ def _open(path: str) -> int:
         raise _not_there(path) from error
     except OSError as error:
         cause = f"cannot open {shown}: {error.strerror}"
-        hint = "It belongs to whoever recorded it" if isinstance(error, PermissionError) else ""
+        hint = "Only its owner may read it" if isinstance(error, PermissionError) else ""
         raise IohError(cause, hint) from None
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         os.close(fd)
@@ -144,16 +144,16 @@ def _open(path: str) -> int:
 
 
 def unreadable(path: str, error: OSError) -> IohError:
-    """What to raise where reading fails."""
+    """The error to raise if reading fails."""
     cause = f"cannot read {printable(path)}: {error.strerror}"
-    return IohError(cause, "See what the kernel says of it with: dmesg")
+    return IohError(cause, "See the kernel's messages: dmesg")
 
 
 class RecordedFile(Closing):
-    """The bytes of one recording, which are read only; a context manager.
+    """Reads the bytes of one recording; a context manager.
 
-    ``path`` may be ``FILE#HOST`` of a file that holds several hosts; ``fd`` belongs to it from now
-    on.  Raises IohError where the file cannot be opened or read, or it is not clear what is meant.
+    ``path`` may be ``FILE#HOST`` of a joined file.  Takes ownership of ``fd``.  Raises IohError if
+    the file cannot be opened or read, or the host must be given, or is not in it.
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
@@ -176,17 +176,17 @@ class RecordedFile(Closing):
 
     @property
     def seeks(self) -> bool:
-        """Whether read() can be used; of a pipe, only pieces()."""
+        """Whether read() works; a pipe has pieces() only."""
         return stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     @property
     def size_bytes(self) -> int:
-        """How large the recording is now."""
+        """The recording's present size."""
         return os.fstat(self._fd).st_size if self._member is None else self._member[1]
 
     @property
     def is_locked(self) -> bool:
-        """Whether somebody is still recording into this file."""
+        """Whether another process is recording into this file."""
         if self._member is not None:
             return False
         try:
@@ -197,7 +197,7 @@ class RecordedFile(Closing):
         return False
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset of the recording on: fewer at its end; IohError where it fails."""
+        """Read bytes from an offset of the recording on: fewer at its end; IohError on failure."""
         if self._member is not None:
             begin, size_bytes = self._member
             length = max(0, min(length, size_bytes - offset))
@@ -208,7 +208,7 @@ class RecordedFile(Closing):
             raise unreadable(self.path, error) from error
 
     def pieces(self) -> Iterator[bytes]:
-        """All bytes, in order; IohError where reading fails."""
+        """Yield all bytes in order; IohError if reading fails."""
         left = sys.maxsize
         try:
             if self._member is not None:

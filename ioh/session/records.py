@@ -1,4 +1,4 @@
-"""What records hold: typed and bounded on the way in.  docs/format.md describes them."""
+"""The contents of records, with their types and limits.  docs/format.md describes them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ioh.model.hist import (
     UNITS_PER_US,
 )
 from ioh.model.metric import LayerSpec, MetricSpec
+from ioh.model.printable import printable
 from ioh.model.sample import HostSample, OpTotals, Value
 from ioh.session.frame import Kind
 
@@ -34,14 +35,14 @@ MAX_LAYERS = 32
 MAX_OPS = 256
 MAX_PARTS = 1024
 MAX_ROWS = 20_000
-MAX_CELLS = 1 << 21  # numbers of a whole sample, those of rows and of what has gone included
+MAX_CELLS = 1 << 21  # numbers of a whole sample and its deltas, including rows and removed ones
 MAX_ALL_OPS = 1 << 13  # of all layers and parts
 MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
 MAX_ADDRESSES = 256  # of the host
 MAX_ENTRIES = 1 << 16  # of an index
-MAX_AGO_NS = 1 << 62  # between a sample and calls in it
-# Of a layer's description.
+MAX_AGO_NS = 1 << 62  # between a sample and its calls
+# Of a layer's spec.
 _MAX_SPEC_NAME = 256
 _MAX_SPEC_HELP = 4096
 _MAX_SPEC_MEMBERS = 1024  # of all groups
@@ -61,19 +62,19 @@ _Row = tuple[_At, Annotated[list[_Text], Meta(max_length=16)]]
 
 
 class RecordError(Exception):
-    """A record that holds something else than its kind says."""
+    """An invalid record."""
 
 
 def refuse(why: str) -> NoReturn:
-    """Say that a record is no use."""
+    """Raise a RecordError."""
     raise RecordError(why)
 
 
 class Header(Struct, kw_only=True):
-    """Where the recording comes from and what its numbers mean.
+    """Where the recording comes from, and what its numbers mean.
 
-    ``fine_edges`` are in 1/``units_per_us`` µs, upper edges inside; ``cycle_s`` is the period asked
-    for; by ``addresses``, the host's own, another host's mounts are known to be of this one.
+    ``fine_edges`` are inclusive upper edges in 1/``units_per_us`` µs; ``cycle_s`` is the requested
+    interval.  ``addresses`` are the host's own: they identify other hosts' mounts of this one.
     """
 
     format_version: int
@@ -94,7 +95,7 @@ class Header(Struct, kw_only=True):
 
 
 def our_edges() -> dict[str, list[int]]:
-    """The bucket edges of this ioh, as a header has them."""
+    """The bucket edges of this ioh, as the fields of a header."""
     return {
         "fine_edges": [int(edge * UNITS_PER_US) for edge in FINE_EDGES_US],
         "size_edges_bytes": list(SIZE_EDGES_BYTES),
@@ -103,14 +104,14 @@ def our_edges() -> dict[str, list[int]]:
 
 
 class Head(Struct, array_like=True):
-    """The header, and the specs of all layers that samples name up to the next head."""
+    """The header, and the specs of all layers in samples up to the next head."""
 
     header: Header
     specs: Annotated[list[LayerSpec], Meta(max_length=MAX_LAYERS)]
 
 
 class OpShape(Struct, array_like=True, frozen=True):
-    """An op's name, and whether it has histograms: 0 none, 1 all zero (``()``), 2 counted."""
+    """An op's name and histograms: 0 none, 1 all zero (``()``), 2 with counts."""
 
     name: _Text
     latency: Annotated[int, Meta(ge=0, le=2)]
@@ -118,7 +119,7 @@ class OpShape(Struct, array_like=True, frozen=True):
 
 
 def hist_sizes(op: OpShape) -> tuple[int, int]:
-    """How many numbers an op's histograms have: of latency, and of size and latency."""
+    """The number of counts in an op's histograms: latency, and size × latency."""
     return FINE_BUCKETS * (op.latency == 2), SIZE_LAT_CELLS * (op.size_lat == 2)
 
 
@@ -126,7 +127,7 @@ _Ops = Annotated[list[OpShape], Meta(max_length=MAX_OPS)]
 
 
 class LayerShape(Struct, array_like=True):
-    """Everything of a layer but its numbers; ``reason`` only where it is not available."""
+    """All of a layer but its numbers; ``reason`` only if the layer is not available."""
 
     name: _Text
     source: _Text
@@ -142,7 +143,7 @@ class LayerShape(Struct, array_like=True):
 
 
 class Start(Struct, array_like=True):
-    """What only a whole sample has; ``tables`` by their layer's position and their name."""
+    """What only a whole sample has; ``tables`` are [layer's position, name]."""
 
     hostname: _Text
     kernel: _Text
@@ -150,7 +151,7 @@ class Start(Struct, array_like=True):
 
 
 class CallRecord(Struct, array_like=True, frozen=True):
-    """A batch of a layer's calls, as in CallBatch; ``after_ns`` since the sample's ``mono_ns``."""
+    """A CallBatch of a layer; ``after_ns`` counts from the sample's ``mono_ns``."""
 
     layer: Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
     after_ns: Annotated[int, Meta(ge=-MAX_AGO_NS, le=MAX_AGO_NS)]
@@ -162,10 +163,10 @@ class CallRecord(Struct, array_like=True, frozen=True):
 
 
 class SampleRecord(Struct, array_like=True):
-    """A sample as changes since the one before; a whole one, since nothing.
+    """A sample as changes since the previous one; a whole sample, since nothing.
 
-    See docs/format.md for the fields.  ``mono_ns`` since the sample before; ``read_after`` in
-    READ_STEP_US.
+    See docs/format.md for the fields.  ``mono_ns`` counts from the previous sample; ``read_after``
+    is in READ_STEP_US.
     """
 
     mono_ns: int
@@ -189,7 +190,7 @@ class Mark(Struct, array_like=True):
 
 
 class Gap(Struct, array_like=True):
-    """Time that was not recorded, and why."""
+    """A span of time that was not recorded, and why."""
 
     from_unix_s: float
     to_unix_s: float
@@ -200,7 +201,7 @@ MOMENTS: dict[int, type[Mark | Gap]] = {Kind.MARK: Mark, Kind.GAP: Gap}
 
 
 class IndexEntry(Struct, array_like=True, frozen=True):
-    """A head, a whole sample, a mark or a gap: where it lies, and its frame's number and time."""
+    """The offset of a head, a whole sample, a mark or a gap; its frame's number and time."""
 
     offset: Annotated[int, Meta(ge=0)]
     kind: int
@@ -217,7 +218,7 @@ class Index(Struct, array_like=True):
 
 
 class End(Struct, array_like=True):
-    """An orderly end."""
+    """The end of a recording that was closed properly."""
 
     ticks: int
     time_unix_s: float
@@ -225,14 +226,14 @@ class End(Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[object, msgspec.msgpack.Decoder[object]] = {}
-# msgspec leaves its notes on a type unfinished while it makes them: another thread that decodes by
-# them meanwhile (two hosts that answer at once) crashes.
+# msgspec's description of a type is incomplete while it is built: a thread that decodes by it then
+# (two hosts that answer at the same time) crashes.
 _one_makes = threading.Lock()
 _T = TypeVar("_T")
 
 
 def encode_plain(record: object) -> bytes:
-    """A record before compression; ValueError for an integer beyond 64 bits, or no Unicode."""
+    """Encode a record; ValueError for an integer beyond 64 bits, or invalid Unicode."""
     try:
         return _encoder.encode(record)
     except OverflowError as error:
@@ -240,13 +241,13 @@ def encode_plain(record: object) -> bytes:
 
 
 def encode_sample(record: SampleRecord) -> bytes:
-    """As encode_plain(); the calls are left out where there are none."""
+    """As encode_plain(), without ``calls`` if there are none."""
     fields = msgspec.structs.astuple(record)
     return encode_plain(fields if record.calls else fields[:-1])
 
 
 def decode_plain(plain: bytes, kind: type[_T]) -> _T:
-    """A record, all of it of the types and lengths that it must be; RecordError where it is not."""
+    """Decode a record and check all types and limits; RecordError if one is violated."""
     decoder = _decoders.get(kind)
     if decoder is None:
         with _one_makes:
@@ -261,7 +262,7 @@ def decode_plain(plain: bytes, kind: type[_T]) -> _T:
 
 
 def to_bytes(text: str) -> bytes:
-    """A name as stored: UTF-8, stray surrogates included, cut to MAX_NAME_BYTES."""
+    """Encode a name as UTF-8, including stray surrogates, cut to MAX_NAME_BYTES."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= MAX_NAME_BYTES:
         return data
@@ -270,7 +271,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def to_text(data: bytes) -> str:
-    """The name that to_bytes() stored; what it cannot have stored is escaped."""
+    """The reverse of to_bytes(); other bytes are escaped."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -278,7 +279,7 @@ def to_text(data: bytes) -> str:
 
 
 def gaps_of(places: Iterable[int]) -> list[int]:
-    """How many places are passed over before each of these, which rise."""
+    """How many places are skipped before each of these ascending places."""
     found, after = [], 0
     for place in places:
         found.append(place - after)
@@ -292,9 +293,9 @@ def places_of(gaps: Sequence[int]) -> list[int]:
 
 
 def decode_head(plain: bytes) -> Head:
-    """The header and specs of a HEAD record.
+    """Decode a HEAD record.
 
-    Raises RecordError where it is none, IohError for a newer format, or other bucket edges.
+    Raises RecordError if it is invalid, IohError for a newer format, or other bucket edges.
     """
     head = decode_plain(plain, Head)
     version, edges = head.header.format_version, our_edges()
@@ -302,18 +303,15 @@ def decode_head(plain: bytes) -> Head:
         cause = f"the recording has format {version}, this ioh reads up to {FORMAT_VERSION}"
         raise IohError(cause, "Update ioh")
     if any(getattr(head.header, name) != edges[name] for name in edges):
-        cause = "the recording counts in other histogram buckets than this ioh"
-        raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
+        cause = "the recording uses other histogram buckets than this ioh"
+        raise IohError(cause, f"Read it with ioh {printable(head.header.ioh_version[:32])}")
     for spec in head.specs:
         _check_spec(spec)
     return head
 
 
 def _check_spec(spec: LayerSpec) -> None:
-    """Names short and different, ratios between columns that exist, numbers finite.
-
-    Raises RecordError where the description is of no use.
-    """
+    """Raise RecordError unless names are short and distinct, ratios use existing columns, etc."""
     lists = [[spec.name], spec.ops, tuple(spec.groups), *spec.groups.values(), spec.lost]
     lists += [[each.name for each in of] for of in (spec.metrics, spec.gauge_hists, spec.tables)]
     for table in spec.tables:
@@ -321,24 +319,24 @@ def _check_spec(spec: LayerSpec) -> None:
         _check_metrics(table.columns, table=True)
         derived = {column.derived_name for column in table.columns}
         if not derived.issuperset(table.sort_by) or not table.columns:
-            refuse("a layer's description with a table ranked by a column that it lacks")
+            refuse("a layer's table is sorted by a column that it lacks")
         if len(table.keys) > 16 or len(table.columns) > 64:
-            refuse("a layer's description with a table that is too wide")
+            refuse("a layer's table is too wide")
     _check_metrics(spec.metrics, table=False)
     if sum(map(len, spec.groups.values())) > _MAX_SPEC_MEMBERS:
-        refuse("a layer's description with groups of too many operations")
+        refuse("a layer's groups have too many operations")
     for names in lists:
         _check_names(names)
     is_short = max(len(spec.title), len(spec.part)) <= _MAX_SPEC_NAME
     if not is_short or not -(1 << 31) < spec.rank < 1 << 31:
-        refuse("a layer's description with a title that is too long")
+        refuse("a layer's title is too long, or its rank too large")
 
 
 def _check_names(names: Sequence[str]) -> None:
     if len(names) > MAX_OPS or len(set(names)) != len(names):
-        refuse("a layer's description with names that are too many, or twice there")
+        refuse("a layer has too many names, or one of them twice")
     if any(not name or len(name) > _MAX_SPEC_NAME or not name.isprintable() for name in names):
-        refuse("a layer's description with a name that is none")
+        refuse("a layer has an empty, long or unprintable name")
 
 
 def _check_metrics(metrics: Sequence[MetricSpec], *, table: bool) -> None:
@@ -346,8 +344,8 @@ def _check_metrics(metrics: Sequence[MetricSpec], *, table: bool) -> None:
     for metric in metrics:
         parts = {metric.numerator, metric.denominator or metric.numerator}
         if table and metric.kind == "ratio" and not parts <= stored:
-            refuse("a layer's description with a ratio of columns that are none")
+            refuse("a layer's ratio uses columns that do not exist")
         if len(metric.help) > _MAX_SPEC_HELP or len(metric.title) > _MAX_SPEC_NAME:
-            refuse("a layer's description with a help text that is too long")
+            refuse("a layer's help text is too long")
         if not math.isfinite(metric.scale):
-            refuse("a layer's description with a scale that is no number")
+            refuse("a layer's scale is not a finite number")

@@ -1,4 +1,4 @@
-"""What recordings are called, and what an endless one of the same name has left before."""
+"""Names of recordings and of their parts, and the parts left by an earlier recording."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ioh.model.printable import printable
 from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput, NameTakenError
 
-MAX_NAMES = 99  # tried for one second
+MAX_NAMES = 99  # for recordings started in the same second
 
 
 def default_names(hostname: str, now_unix_s: float) -> Iterator[str]:
-    """``ioh-<host>-<local date and time>.ioh``; where that is taken ``…-2.ioh``, ``…-3.ioh``."""
+    """``ioh-<host>-<local date and time>.ioh``, then ``…-2.ioh``, ``…-3.ioh`` if that is taken."""
     host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
     stem = f"ioh-{host}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_unix_s))}"
     yield f"{stem}.ioh"
@@ -28,21 +28,21 @@ def default_names(hostname: str, now_unix_s: float) -> Iterator[str]:
 
 
 def part_name(path: str, part: int) -> str:
-    """The name of one file of an endless recording: ``x.ioh`` gives ``x-0001.ioh``."""
+    """The file name of a part: ``x.ioh`` gives ``x-0001.ioh``."""
     stem, extension = os.path.splitext(path)  # noqa: PTH122
     return f"{stem}-{part:04}{extension}"
 
 
 def parts_of(path: str, *, is_numbered: bool = False) -> Callable[[int], FileOutput]:
-    """What makes the file of each part; the first has the plain name unless that is numbered, too.
+    """Return a function that creates a part's file; the first is numbered only on request.
 
-    Raises as FileOutput does.
+    It raises as FileOutput does.
     """
     return lambda part: FileOutput(part_name(path, part) if is_numbered or part > 1 else path)
 
 
 def part_of_name(name: str, path: str) -> int | None:
-    """Which file of an endless recording into ``path`` is called so; None: it is none of them."""
+    """The number of the part of ``path`` that has this name; None if it is not one."""
     stem, extension = map(re.escape, os.path.splitext(path))  # noqa: PTH122
     found = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
     return int(found[1]) if found else None
@@ -50,19 +50,19 @@ def part_of_name(name: str, path: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class EarlierFiles:
-    """Recordings of one name, the oldest first, and the highest number any file has, 0 for none."""
+    """The parts of one name, the oldest first, and the highest number of any file, or 0."""
 
     names: tuple[str, ...] = ()
     last: int = 0
 
 
 def earlier_files(path: str) -> EarlierFiles:
-    """What is there of an endless recording into ``path``.
+    """Find the parts of an earlier recording into ``path``.
 
-    Raises NameTakenError where somebody is recording into one of them.
+    Raises NameTakenError if one of them is being recorded.
     """
     folder, base = os.path.split(path)
-    with contextlib.suppress(OSError):  # said when the new one cannot be made there
+    with contextlib.suppress(OSError):  # reported when the new file cannot be created
         names = os.listdir(folder or ".")  # noqa: PTH208
         found = sorted(
             (part, name) for name in names if (part := part_of_name(name, base)) is not None
@@ -74,7 +74,7 @@ def earlier_files(path: str) -> EarlierFiles:
 
 
 def _is_recording(path: str) -> bool:
-    """Whether it is one that has ended, if only by being killed before its first record."""
+    """Whether a file is a recording that has ended, or was killed before its first record."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -85,7 +85,7 @@ def _is_recording(path: str) -> bool:
             return False
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        cause = f"somebody is recording into {printable(path)}"
+        cause = f"another process is recording into {printable(path)}"
         raise NameTakenError(cause, "Give another name with -o", ExitCode.USAGE) from None
     except OSError:  # some network file systems have no locks
         return True

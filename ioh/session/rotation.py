@@ -1,4 +1,4 @@
-"""An endless recording: one file after another, the oldest removed again."""
+"""Record into one file after another, and remove the oldest ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
@@ -19,28 +18,16 @@ from ioh.session.rotated_files import EarlierFiles
 from ioh.session.writer import SessionWriter
 
 NOTHING_EARLIER = EarlierFiles()
-MARK_S = 0.5  # who marks waits no longer
-_TRIES = 100  # names of later parts that may be taken
-
-
-@dataclass(eq=False, slots=True)
-class _ComingMark:
-    """A mark that waits for the sample it is to be at."""
-
-    text: str
-    time_unix_s: float
-    mono_ns: int
-    is_made: threading.Event = field(default_factory=threading.Event)
-    is_written: bool = False
+MARK_S = 0.5  # how long a mark waits for its sample
+_TRIES = 100  # names of later parts that may exist already
 
 
 class Recorder(SessionWriter):
-    """A tap for Samples that starts a new file whenever one has become too large or has failed.
+    """Writes Samples, and starts a new file when one has become too large or has failed.
 
-    Any live view may hand its Samples to write().  ``make_output`` makes the file of a part,
-    counted from 1; None for ``max_bytes`` is one file, and for ``keep`` all parts.  Numbers go on
-    behind ``earlier`` ones of the name, and ``keep`` counts those.  ``left_why``: why the file
-    before the present one was left early, printable; "" where it was not.
+    ``make_output`` creates the file of a part, counted from 1.  ``max_bytes`` None: a single file;
+    ``keep`` None: keep all parts.  Numbers continue after the ``earlier`` parts of the name, which
+    ``keep`` includes.  ``left_why``: why the previous file failed, printable; "" if it did not.
     """
 
     def __init__(  # noqa: PLR0913
@@ -59,10 +46,11 @@ class Recorder(SessionWriter):
         self._names = list(earlier.names)
         self._earlier, self._part = earlier.last, earlier.last
         self._left_bytes = 0  # in the parts before this one
-        self._coming: list[_ComingMark] = []
+        self._newest: Sample | None = None
         self.left_why = ""
         output = self._next_output()
         super().__init__(output, note=note, cycle_s=cycle_s, part=self._part, addresses=addresses)
+        self._arrived = threading.Condition(self._lock)
 
     @property
     def name(self) -> str:
@@ -75,10 +63,10 @@ class Recorder(SessionWriter):
         return self._left_bytes + self.output.size_bytes
 
     def write(self, sample: Sample) -> bool:
-        """Record one sample; False where it is lost for want of space.
+        """Record one sample; False if it is lost because there is no space.
 
-        Raises BrokenPipeError where the reader went away, OSError where a file failed before it
-        held anything, IohError where the next part's file cannot be made either.
+        Raises BrokenPipeError if the reader is gone, OSError if a file failed before it held
+        anything, IohError if the next part's file cannot be created either.
         """
         with self._lock:
             if self._max_bytes and self.output.size_bytes >= self._max_bytes:
@@ -86,28 +74,31 @@ class Recorder(SessionWriter):
                     self._go_on_in(self._next_output())
                     self.left_why = ""
             try:
-                return self._write(sample)
+                is_written = self._write(sample)
             except OSError as error:
-                return self._leave(error) and self._write(sample)
+                is_written = self._leave(error) and self._write(sample)
+            self._newest = sample
+            self._arrived.notify_all()
+            return is_written
 
     def _write(self, sample: Sample) -> bool:
         before = self.paused_why
         is_written = super().write(sample)
-        # What is due to be removed may be the very room that is needed: nothing is lost yet.
+        # Removing the oldest part, if that is due, may free the space: no sample is lost yet.
         if not is_written and self._forget_oldest():
             self.paused_why = before
             is_written = super().write(sample)
         if is_written:
             self._forget_oldest()
-        self._mark(sample)
         return is_written
 
     def _leave(self, error: OSError) -> bool:
-        """Begin the next part, since the present one failed; False where there is no room."""
+        """Begin the next part after a failure of the present one; False if there is no space."""
         is_lost = isinstance(error, LostFileError)
         if isinstance(error, BrokenPipeError) or not (self.ticks or is_lost):
             raise error
-        why = f"cannot go on in {printable(self.name)}: {printable(error.strerror or str(error))}"
+        reason = printable(error.strerror or str(error))
+        why = f"cannot continue in {printable(self.name)}: {reason}"
         try:
             following = self._next_output()
         except NoRoomError as refused:
@@ -124,18 +115,15 @@ class Recorder(SessionWriter):
     def _go_on_in(self, following: Output, *, is_lost: bool = False) -> None:
         try:
             self._end()
-        except OSError as error:  # an end that is missing is no reason to stop
+        except OSError as error:  # continue without the end record
             is_lost = is_lost or isinstance(error, LostFileError)
-        if is_lost:  # what has its name now is not ours to be removed
+        if is_lost:  # whatever has its name now is not ours to remove
             self._names.remove(self.name)
         self._left_bytes += self.output.size_bytes
         self._begin(following, self._part)
 
     def mark(self, text: str, time_unix_s: float | None = None) -> bool:
-        """Put a named moment on the time line; False where it waits for the next sample.
-
-        Raises what write() does.
-        """
+        """Record a mark; False if it waits for the next sample.  Raises as write()."""
         when = time.time() if time_unix_s is None else time_unix_s
         with self._lock:
             if self._closed:
@@ -148,31 +136,23 @@ class Recorder(SessionWriter):
                 return super().mark(text, when)
 
     def mark_at_sample(self, text: str, ask: Callable[[], None]) -> bool:
-        """Mark a sample that is taken now, so that an interval begins there and another one ends.
+        """Mark a sample that is taken now, so that one interval ends there and the next begins.
 
-        ``ask`` asks for it; write() gets it in another thread.  Where none comes for MARK_S the
-        mark stands between two.  Returns what mark() does.
+        ``ask`` requests the sample; write() gets it in another thread.  If none comes within
+        MARK_S, the mark falls between two samples.  Returns as mark().
         """
-        made = _ComingMark(text, time.time(), time.monotonic_ns())
-        with self._lock:
-            self._coming.append(made)
-        ask()
-        made.is_made.wait(MARK_S)
-        with self._lock:
-            if made in self._coming:
-                self._coming.remove(made)
-                return self.mark(text, made.time_unix_s)
-            return made.is_written
+        now, mono_ns = time.time(), time.monotonic_ns()
 
-    def _mark(self, sample: Sample) -> None:
-        """Make the marks that were waiting for it."""
-        for made in [made for made in self._coming if made.mono_ns <= sample.mono_ns]:
-            self._coming.remove(made)
-            made.is_written = self.mark(made.text, sample.time_unix_s)
-            made.is_made.set()
+        def newer() -> Sample | None:
+            return self._newest if self._newest and self._newest.mono_ns >= mono_ns else None
+
+        ask()
+        with self._arrived:
+            sample = self._arrived.wait_for(newer, MARK_S)
+            return self.mark(text, now if sample is None else sample.time_unix_s)
 
     def close(self) -> None:
-        """End the recording in order; OSError where that fails though there is room."""
+        """Close the recording properly; OSError if that fails, unless a size limit is reached."""
         try:
             super().close()
         except OSError as error:
@@ -180,7 +160,7 @@ class Recorder(SessionWriter):
                 raise
 
     def _next_output(self) -> Output:
-        """The next part's; later ones than the first step over names that are taken."""
+        """Create the next part's file; after the first part, skip names that exist."""
 
         def make(part: int) -> Output:
             output = self._make_output(part)
@@ -198,10 +178,10 @@ class Recorder(SessionWriter):
             return first_free(parts, make)
 
     def _forget_oldest(self, but: int = 0) -> bool:
-        """Remove parts that are not kept, ``but`` so many more; whether there were any."""
+        """Remove the parts beyond ``keep - but``; return whether there were any."""
         found = False
         while self._keep is not None and len(self._names) > max(1, self._keep - but):
             found = True
-            with contextlib.suppress(OSError):  # somebody moved it away: theirs now
+            with contextlib.suppress(OSError):  # somebody moved or removed it
                 remove_file(self._names.pop(0))
         return found

@@ -1,4 +1,4 @@
-"""Bytes of a session, fed in order, as what they hold: samples, marks, gaps and damage."""
+"""Decode a session's bytes, fed in order, into samples, marks, gaps and damage."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from ioh.session.records import (
 )
 
 _FORMAT_1 = b"\xf6iohH"
-BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
-# How far into a stream its first record must come, so that a large file of anything is refused
-# soon.
+BEGIN_BYTES = len(_FORMAT_1)  # what no_recording() needs of a file
+# Where the first record must come, so that a large file of another kind is refused soon.
 MAX_FIRST_OFFSET_BYTES = 1 << 20
-# Far more than a writer leaves between two whole samples; what needs more is no recording of ioh.
+# Far more than ioh writes between two whole samples.
 MAX_DELTAS = 1000
-_RECORD_WORK = 1400  # of a mark, gap or head beside its bytes; the smallest mark earns 1536
-_BAD_RECORD_WORK = 1 << 18  # to find that a record with a good checksum is no use
+_RECORD_WORK = 1400  # of a mark, gap or head, plus its bytes; the smallest mark earns 1536
+_BAD_RECORD_WORK = 1 << 18  # of an invalid record with a good checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that is whole and yet no use; ``why`` may hold anything: printable() it."""
+    """A whole but invalid record; ``why`` may hold anything: call printable() on it."""
 
     offset: int
     kind: int
@@ -55,7 +54,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class LostTicks:
-    """Samples that cannot be read, before the next one that can, or at the end."""
+    """Unreadable samples before the next readable one, or at the end."""
 
     count: int
 
@@ -64,21 +63,20 @@ Item = Header | Tick | Mark | Gap | End | Damage | BadRecord | LostTicks
 
 
 def no_recording(name: str, begin: bytes) -> IohError:
-    """What to raise for a file that begins so and is no recording."""
+    """The error to raise for a file that is not a recording, by its first bytes."""
     shown = printable(name)
     if begin.startswith(_FORMAT_1):
-        cause = f"{shown} has format 1, of before the first release, and ioh no longer reads it"
+        cause = f"{shown} has format 1, from before the first release, which ioh no longer reads"
         return IohError(cause, "Record again, or read it with the ioh that wrote it")
     cause = f"{shown} is not a recording of ioh" + ("" if begin else " (empty)")
-    return IohError(cause, "ioh record makes one")
+    return IohError(cause, "Make one with: ioh record")
 
 
 class WorkBudget:
-    """What reading may cost: a share of each byte's, which no recording of ioh comes near.
+    """Limits the work of reading, in proportion to the bytes fed; no recording of ioh comes near.
 
-    Of records: bytes before compression, _RECORD_WORK more where they are no samples, and 8 numbers
-    that a layer or a row begins with.  Of samples: Decoder.work, about 0.2 µs each for whoever
-    looks at them.
+    A record costs its unpacked bytes, plus _RECORD_WORK if it is not a sample; 8 numbers that a
+    layer or a row begins with cost 1.  A sample costs Decoder.work, each about 0.2 µs for its user.
     """
 
     _AT_ONCE, _PER_BYTE = 8 << 20, 32
@@ -88,32 +86,25 @@ class WorkBudget:
         self._left, self._left_for_samples = self._AT_ONCE, self._SAMPLES_AT_ONCE
 
     def earn(self, fed_bytes: int) -> None:
-        """So many bytes were read."""
+        """Add the allowance of bytes that were read."""
         self._left += self._PER_BYTE * fed_bytes
         self._left_for_samples += self._SAMPLES_PER_BYTE * fed_bytes
 
-    def spend(self, work: int) -> None:
-        """Count work that was done, or is about to be; IohError where it is too much."""
+    def spend(self, work: int = 0, *, on_sample: int = 0) -> None:
+        """Subtract work on records, or on a sample to be returned; IohError if it is too much."""
         self._left -= work
-        self._check()
-
-    def spend_on_sample(self, work: int) -> None:
-        """As spend(), on a sample that is about to be given to whoever looks at it."""
-        self._left_for_samples -= work
-        self._check()
-
-    def _check(self) -> None:
+        self._left_for_samples -= on_sample
         if min(self._left, self._left_for_samples) < 0:
-            cause = "the recording costs more to read than any that ioh writes: it is cut off there"
+            cause = "the recording costs more to read than any that ioh writes: stopped there"
             raise IohError(cause, "ioh did not write it like this: ask where it comes from")
 
 
 class ItemReader:
-    """Turns a session's bytes into items; works on pipes, since it never looks back.
+    """Decodes a session's bytes into items, without seeking, so that pipes work, too.
 
-    ``offset`` is where the first byte fed lies; ``specs`` are known already, from elsewhere in the
-    file (None demands a head first).  Samples before ``from_tick`` are decoded, but not built.
-    ``joins``: the files of an endless recording may come one behind the other, as cat does it.
+    ``offset`` is that of the first byte fed; ``specs`` come from elsewhere in the file (None: a
+    head must come first).  Samples before ``from_tick`` are decoded, but not returned.  ``joins``
+    accepts the parts of a recording one after the other, as cat writes them.
     """
 
     def __init__(  # noqa: PLR0913
@@ -134,28 +125,28 @@ class ItemReader:
         self._specs = specs  # None: no head came yet
         self._decoder: Decoder | None = None  # None: only a whole sample helps
         self._from_tick = from_tick
-        self._begin = b""  # the first bytes, while they may be those of anything
+        self._begin = b""  # the first bytes
         self.fed_bytes = 0
         self._head: bytes | None = None  # the payload of the last one
         self.header: Header | None = None
         self._last = -1  # the last sample decoded
         self._deltas = 0  # since the last whole one
-        # Of this file, the sample that must come next; None: any may.
+        # The number that the next sample of this file must have; None: any.
         self._next = 0 if offset == 0 else None
-        self._seen = 0  # so many samples are known to have been there
-        self._ticks_before = 0  # of the files before this one
-        self._joint: tuple[bytes, int, float] | None = None  # the sample that it must begin with
+        self._seen = 0  # how many samples the file has held so far, readable or not
+        self._ticks_before = 0  # in the files before this one
+        self._joint: tuple[bytes, int, float] | None = None  # the sample that this file must repeat
         self.ended = False
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self._begin += piece[: BEGIN_BYTES - len(self._begin)]
         self.fed_bytes += len(piece)
         self._budget.earn(len(piece))
         self._scanner.feed(piece)
 
     def items(self, *, at_end: bool = False) -> Iterator[Item]:
-        """The items that are whole by now; IohError where this is no recording for this ioh."""
+        """Yield the items that are complete; IohError if this ioh cannot read the recording."""
         for event in self._scanner.events(at_end=at_end):
             if isinstance(event, Damage):
                 yield event
@@ -172,7 +163,7 @@ class ItemReader:
             raise no_recording(self._name, self._begin)
 
     def items_of(self, pieces: Iterable[bytes]) -> Iterator[Item]:
-        """The items of all that comes in pieces, or to the end of the recording; as items()."""
+        """Yield the items of all pieces, or to the end of the recording; raises as items()."""
         for piece in pieces:
             self.feed(piece)
             yield from self.items()
@@ -181,7 +172,7 @@ class ItemReader:
         yield from self.items(at_end=True)
 
     def _lost(self, until: int) -> Iterator[LostTicks]:
-        """Samples before this one that were there, but cannot be read."""
+        """Report the unreadable samples before this one."""
         if self._next is not None and until > self._next:
             yield LostTicks(until - self._next)
             self._next = until
@@ -191,8 +182,7 @@ class ItemReader:
         if kind == Kind.HEAD:
             yield from self._take_head(frame)
         elif kind == Kind.JOINED and self._specs is None:
-            what = f"{printable(self._name)} is of several hosts"
-            cause = f"{what}, and those are read from files only"
+            cause = f"{printable(self._name)} has several hosts, which can be read from files only"
             raise IohError(cause, "Give the file by its name")
         self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
         if self._specs is None:
@@ -219,7 +209,7 @@ class ItemReader:
         if self._joins and self.header is not None and self.header != head.header:
             is_next_file = True
         if is_next_file:
-            yield from self._lost(self._seen - 1)  # it begins with the last one once more
+            yield from self._lost(self._seen - 1)  # the next file repeats the last sample
             self._begin_file()
         if self.header is None and self._next is not None:
             yield head.header
@@ -229,7 +219,7 @@ class ItemReader:
             self._decoder, self._specs = None, specs
 
     def _begin_file(self) -> None:
-        """Begin another file: all counts start again, but for the samples already given."""
+        """Begin another file: all counts but that of the returned samples start again."""
         self._ticks_before += max(0, self._seen - 1)
         self._joint = self._decoder.moment if self._decoder is not None else None
         self._decoder = None
@@ -237,14 +227,14 @@ class ItemReader:
         self.ended = False
 
     def _check_joint(self, decoder: Decoder) -> None:
-        """See that the sample is the one that the file before ended with.
+        """Raise IohError unless the sample is the one that the previous file ended with.
 
-        If not, the files' totals have nothing to do with each other: IohError.
+        Otherwise the files' totals are unrelated.
         """
         joint, self._joint = self._joint, None
         if joint is not None and joint != decoder.moment:
-            cause = f"{printable(self._name)} goes on with another recording"
-            raise IohError(cause, "Give it the files of one recording, each once and in order")
+            cause = f"{printable(self._name)} continues with a different recording"
+            raise IohError(cause, "Give the files of one recording, each once and in order")
 
     def _take_sample(self, frame: Frame, specs: Mapping[str, LayerSpec]) -> Iterator[Item]:
         decoder, tick, is_whole = self._decoder, frame.number, frame.kind == Kind.WHOLE
@@ -260,16 +250,16 @@ class ItemReader:
         if record.start is not None:
             decoder = Decoder(record.start, specs, **self._with)
         if decoder is None or is_whole != (record.start is not None):
-            refuse("a whole sample that is none")
+            refuse("a sample of the wrong kind")
         self._budget.spend(decoder.take(record, frame.time_unix_s) // 8)
         self._decoder, self._last = decoder, tick
         if tick == 0:
             self._check_joint(decoder)
         if self._next is not None and tick < self._next:
-            return  # given before
+            return  # returned before
         yield from self._lost(tick)
         self._next, self._joint = tick + 1, None
         if tick >= self._from_tick:
             sample = decoder.sample()
-            self._budget.spend_on_sample(decoder.work)
+            self._budget.spend(on_sample=decoder.work)
             yield Tick(self._ticks_before + tick, sample)

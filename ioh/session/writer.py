@@ -1,4 +1,4 @@
-"""Writes one session: samples, marks and gaps as records, one write for each tick."""
+"""Write a session: samples, marks and gaps as records, with one write() per tick."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from ioh.session.records import (
     to_bytes,
 )
 
-# A whole sample comes after so many others or so many bytes of them, for which a reader on its way
-# to a sample takes 30 ms; later where it is itself so large that it would be most of the recording.
+# When the next whole sample is due.  Readers need 30 ms for that many deltas on the way to a
+# sample.  It comes later if it is so large that it would be most of the recording.
 MAX_DELTA_TICKS = 110
 MAX_DELTA_BYTES = 64 << 10
 DELTAS_TO_WHOLE = 2
-# Index and head are repeated before the second whole sample, and before every fourth one after it.
+# An index and the head again come before the second whole sample, and before every fourth after it.
 INDEX_WHOLES = 4
 _KINDS = {Head: Kind.HEAD, Mark: Kind.MARK, Gap: Kind.GAP, Index: Kind.INDEX}
 
 
 @dataclass(slots=True, kw_only=True)
 class _Contents(Places):
-    """What a reader of one output finds there, and records that are about to be written.
+    """What one output holds, and the records to be written next.
 
     ``entries`` are those since the last index; ``data`` is not written yet.
     """
@@ -59,7 +59,7 @@ class _Contents(Places):
     data: bytearray = field(default_factory=bytearray)
 
     def draft(self) -> _Contents:
-        """The same, to be added to: it holds when that gets there."""
+        """Copy this, to be added to; the copy counts once its ``data`` is written."""
         return replace(self, entries=self.entries.copy(), data=bytearray())
 
     def add(self, kind: Kind, time_unix_s: float, payload: bytes) -> None:
@@ -68,11 +68,11 @@ class _Contents(Places):
         self.take(Frame(self.scanned_bytes, kind, self.ticks, time_unix_s, payload))
 
     def add_plain(self, time_unix_s: float, record: Head | Mark | Gap | Index) -> None:
-        """Add a record that is no sample."""
+        """Add a record other than a sample."""
         self.add(_KINDS[type(record)], time_unix_s, self.packer.pack(encode_plain(record)))
 
     def add_sample(self, sample: Sample, before: Sequence[Mark | Gap], *, whole: bool) -> None:
-        """Add a sample, and before it whatever a reader needs for it."""
+        """Add a sample, and first the index and head if they are due."""
         now, specs = sample.time_unix_s, {**self.specs, **sample.specs}
         most_bytes = max(MAX_DELTA_BYTES, DELTAS_TO_WHOLE * self.whole_bytes)
         is_due = self.delta_ticks >= MAX_DELTA_TICKS or self.delta_bytes >= most_bytes
@@ -91,7 +91,7 @@ class _Contents(Places):
             self.delta_ticks += 1
 
     def _add_heads(self, sample: Sample, specs: dict[str, LayerSpec]) -> None:
-        """Before a whole sample: the index where it is due, the head with it or where it is new."""
+        """Before a whole sample, add the index if due; the head with it, or if it is new."""
         wholes = sum(entry.kind == Kind.WHOLE for entry in self.entries)
         is_due = wholes >= INDEX_WHOLES or (wholes > 0 and self.last_index < 0)
         if is_due:
@@ -114,7 +114,7 @@ class _Contents(Places):
         self.last_index, self.entries = begin, []
 
     def add_end(self) -> None:
-        """Add what a session ends with in order."""
+        """Add the last records of a session: head if only one was written, index and end."""
         if self.heads == 1:
             self._add_head(self.last_unix_s, self.specs)
         self._add_index()
@@ -122,12 +122,11 @@ class _Contents(Places):
 
 
 class SessionWriter:
-    """One session into one output, which is its own from now on; a tap takes Samples by write().
+    """Writes one session into one output, which it owns.
 
-    Safe to call from several threads (marks come from another one).  Where the output is full, what
-    was written stays, nothing is raised, and ``paused_why`` says so until a later sample fits; the
-    gap is then part of the recording.  ``part`` counts the files of an endless recording, from 1;
-    ``effort`` is the Packer's.
+    Thread-safe: marks come from another thread.  If the output is full, nothing is raised and what
+    was written stays.  ``paused_why`` is set until a later sample fits; the gap is then recorded.
+    ``part`` is the number of the file, from 1; ``effort`` is the Packer's.
     """
 
     def __init__(  # noqa: PLR0913
@@ -153,14 +152,13 @@ class SessionWriter:
         )
         self._marks_note = marks_note and bool(note)
         self._stream, self._packer = Packer(effort), Packer(FOR_MEMORY)
-        self._waiting: list[Mark] = []
-        self._gap: Gap | None = None
-        self._last: Sample | None = None  # written, into whatever output
+        self._waiting: list[Mark | Gap] = []  # for the next sample
+        self._last: Sample | None = None  # written, to this output or an earlier one
         self._closed = False
         self._begin(output, part)
 
     def _begin(self, output: Output, part: int) -> None:
-        """Write what comes next into an output that is empty."""
+        """Continue in an empty output."""
         self.output, self._header.part = output, part
         self._contents = _Contents(
             header=self._header, encoder=Encoder(), stream=self._stream, packer=self._packer
@@ -173,40 +171,38 @@ class SessionWriter:
         return self._contents.ticks
 
     def write(self, sample: Sample) -> bool:
-        """Write one sample, and what has gathered with it.
+        """Write one sample, and the marks and gaps that wait for it.
 
-        False when the output is full: the sample is lost, later ones are tried.  Raises OSError
-        where it failed otherwise, as a pipe whose reader went away does, and ValueError for a
-        sample that cannot be encoded, which is a bug in its source.
+        False if the output is full: the sample is lost, later ones are tried.  Raises OSError for
+        other failures, e.g. a pipe without a reader, and ValueError for a sample that cannot be
+        encoded, which is a bug in its source.
         """
         with self._lock:
-            contents, gap, last = self._contents.draft(), self._gap, self._last
-            before: list[Mark | Gap] = [*self._waiting]
+            contents, last = self._contents.draft(), self._last
+            before, gaps = self._waiting.copy(), list[Gap]()
             if last is None and self._marks_note:
                 before.insert(0, Mark(sample.time_unix_s, self._header.note))
-            whole, self._whole_next = self._whole_next, True  # should it not get there
-            if gap is None and self.paused_why and last is not None:
+            whole, self._whole_next = self._whole_next, True  # in case writing fails
+            if self.paused_why and last is not None:
                 why = to_bytes(self.paused_why)[:MAX_TEXT_BYTES]
-                gap = Gap(last.time_unix_s, sample.time_unix_s, why)
+                gaps = [Gap(last.time_unix_s, sample.time_unix_s, why)]
             if last is not None and not contents.ticks:
-                # A later part begins with it: else the interval would be in neither file.
+                # A later part repeats it: otherwise neither file would hold the interval.
                 contents.add_sample(last, before, whole=True)
-                before, whole = [], gap is not None
-            if gap is not None:
-                before.insert(0, gap)
-            contents.add_sample(sample, before, whole=whole)
+                before, whole = [], bool(gaps)
+            contents.add_sample(sample, [*gaps, *before], whole=whole)
             self.paused_why = self._put(contents)
             if self.paused_why:
                 return False
             self._waiting.clear()
-            self._gap, self._last, self._whole_next = None, sample, False
+            self._last, self._whole_next = sample, False
             return True
 
     def mark(self, text: str, time_unix_s: float | None = None) -> bool:
-        """Put a named moment on the time line; now, unless a time is given.
+        """Record a mark, by default at the present time.
 
-        False when it will only be written with the next sample that fits.  Raises OSError where the
-        output failed otherwise than by being full.
+        False if it waits for the next sample that fits.  Raises OSError if writing fails for
+        another reason than a full output.
         """
         when = time.time() if time_unix_s is None else time_unix_s
         mark = Mark(when, to_bytes(text)[:MAX_TEXT_BYTES])
@@ -221,24 +217,25 @@ class SessionWriter:
             return False
 
     def gap(self, gap: Gap) -> None:
-        """Record, before the next sample, that time was not recorded."""
+        """Record a gap before the next sample."""
         with self._lock:
-            self._gap, self._whole_next = gap, True
+            self._waiting.append(gap)
+            self._whole_next = True
 
     def begin_anew(self) -> None:
-        """See that nothing before the next sample is needed to read it."""
+        """Make the next sample readable without anything before it."""
         with self._lock:
             self._contents.heads, self._whole_next = 0, True
 
     def close(self) -> None:
-        """End the session in order; where the output is full, without a last index."""
+        """Close the session properly; if the output is full, without a last index."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._end()
 
     def _end(self) -> None:
-        """Write what a session ends with, and close its output."""
+        """Write the last records, and close the output."""
         contents = self._contents.draft()
         try:
             if contents.ticks:
@@ -248,7 +245,7 @@ class SessionWriter:
             self.output.close()
 
     def _put(self, contents: _Contents) -> str:
-        """Write what was added; why the output is full, "" where it is not."""
+        """Write what was added; return why the output is full, or ""."""
         try:
             self.output.write(bytes(contents.data))
         except OSError as error:

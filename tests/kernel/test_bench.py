@@ -234,7 +234,7 @@ def test_a_device_in_use_is_never_written_to(bench: Bench, volume: Volume) -> No
     token = f"{volume.loop.name}:ext4"
     status, stderr = bench.end("-r", volume.device, "-t", "write", "--destroy-data", token)
     assert status == 1
-    assert "it is mounted, or a volume, array or swap holds it" in stderr
+    assert "it is mounted, or a volume, array or swap uses it" in stderr
 
 
 def test_a_device_with_a_signature_takes_its_name(bench: Bench, loop: Loop) -> None:
@@ -242,7 +242,7 @@ def test_a_device_with_a_signature_takes_its_name(bench: Bench, loop: Loop) -> N
     arguments = ["-r", loop.path, "-t", "write", "-l", "8", "-u", "1", "-s", "1", "-m", "64"]
     for token, said in (
         ([], "this would destroy"),
-        (["--destroy-data", loop.name], "carries ext4"),
+        (["--destroy-data", loop.name], "contains ext4"),
     ):
         status, stderr = bench.end(*arguments, *token)
         assert status == 2

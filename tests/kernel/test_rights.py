@@ -277,7 +277,7 @@ def test_the_screen_of_a_checkout_of_roots(checkout: Path, elsewhere: Path) -> N
         shown.press("\x10")
         shown.wait_for("command: ")
         shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
-        shown.wait_for("since the current directory cannot be written")
+        shown.wait_for("because the current directory is not writable")
         shown.press("R", "q")
         assert shown.wait() == 0
         assert LEFT in shown.shown

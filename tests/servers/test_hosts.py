@@ -121,7 +121,7 @@ def test_a_connection_that_is_silent_is_lost_and_comes_back(sshd: Sshd) -> None:
         ioh.wait_until(are_here)
         sshd.send(signal.SIGSTOP)
         (lost,) = ioh.wait_until(are_lost)[-1:]
-        assert all("nothing comes" in host["why"] for host in lost["hosts"])
+        assert all("no data" in host["why"] for host in lost["hosts"])
         sshd.send(signal.SIGCONT)
         ioh.wait_until(are_here)
     wait_for_no_far_ends()
@@ -199,7 +199,7 @@ def test_a_host_without_ioh_is_given_one(
 
     without = far("text", "--host", "db01", "-t", "1")
     assert without.returncode == ExitCode.UNAVAILABLE
-    assert "Put it there: ioh deploy db01" in without.stderr
+    assert "Run: ioh deploy db01" in without.stderr
     asks = far("deploy", "db01")
     assert (asks.returncode, asks.stdout) == (ExitCode.USAGE, "")
     assert not cache.exists()

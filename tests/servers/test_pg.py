@@ -275,5 +275,5 @@ def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.Mo
 def test_what_is_no_dsn_is_told_without_it() -> None:
     done = ioh_ended("text", "--pg", f"host=x {PASSWORD}")
     assert done.returncode == 2
-    assert done.stderr.startswith("ioh: --pg is no connection string of PostgreSQL. Examples:")
+    assert done.stderr.startswith("ioh: --pg is not a connection string of PostgreSQL. Examples:")
     assert PASSWORD not in done.stderr

@@ -65,5 +65,5 @@ def test_json_that_lacks_a_field_is_one_line(without: str) -> None:
     commit = json.loads(json.dumps(read_json(RECORDED)[0]))
     commit.pop(without, None)
     commit.get("write", {}).pop(without, None)
-    with pytest.raises(IohError, match="lacks what ioh reads"):
+    with pytest.raises(IohError, match="lacks a field that ioh reads"):
         figures_of([commit])

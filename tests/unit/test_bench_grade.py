@@ -62,7 +62,7 @@ def scaled(factor: float) -> Measured:
         (1.9, "C-", ""),
         (2.0, "D", ""),
         (0.95, "A+", ""),
-        (0.8, "?", "with 32 users it is faster than with 16: something cached"),
+        (0.8, "?", "with 32 users it is faster than with 16: a cache was used"),
     ],
 )
 def test_scaling_is_1_where_more_users_got_nothing_more(
@@ -112,7 +112,7 @@ def test_the_class_follows_from_what_was_measured(
     )
     assert class_of(conditions) == expected
     if not expected:
-        with pytest.raises(IohError, match="class of storage is not known"):
+        with pytest.raises(IohError, match="class of storage is unknown"):
             chosen_class(TODAY, "", conditions)
     assert chosen_class(CLASSIC, "", conditions) == "any"
     assert chosen_class(TODAY, "hdd", conditions) == "hdd"
@@ -123,10 +123,10 @@ def test_the_class_follows_from_what_was_measured(
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("scale = [0.05,", "scale = [0.5,", "scale must be seven rising"),
-        ("ms = [2, 4,", "ms = [4, 4,", "ms must be seven rising"),
+        ("scale = [0.05,", "scale = [0.5,", "scale must be seven ascending"),
+        ("ms = [2, 4,", "ms = [4, 4,", "ms must be seven ascending"),
         ("scale_by = 8", "scale_by = 0", "scale_by must be above 0"),
-        ("read_1m_1u", "read_2m_1u", "needs just these cells"),
+        ("read_1m_1u", "read_2m_1u", "must have exactly these cells"),
         ("title =", "titles =", "unknown field|required field"),
         ("[classes", "[[classes", "Unclosed|Expected"),
     ],
@@ -168,13 +168,13 @@ def test_no_name_becomes_a_formula() -> None:
         ("", "lacks the columns"),
         ("system,name\n", "lacks the columns"),
         ("system,name,users,bs,lat,p95_00,p99_00\n", "has no lines"),
-        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8X,1,2,3\n", "line 2: .*no size"),
-        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8K,1,nan,3\n", "line 2: .*no number"),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8X,1,2,3\n", "line 2: .*not a size"),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8K,1,nan,3\n", "line 2: .*not a number"),
         (
             "system,name,users,bs,lat,p95_00,p99_00,us50\na,randread,16,8K,1,2,3,nan\n",
             "line 2: .*histogram",
         ),
-        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1\n", "line 2: .*no size"),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1\n", "line 2: .*not a size"),
     ],
 )
 def test_a_wrong_csv_is_one_line(tmp_path: Path, text: str, why: str) -> None:

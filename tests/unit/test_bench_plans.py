@@ -70,7 +70,7 @@ def test_the_card_takes_less_than_three_minutes() -> None:
     ("text", "said"),
     [
         ("", "missing required field `summary`"),
-        ("size = ", "is no TOML"),
+        ("size = ", "not a TOML file"),
         (HEAD, "missing required field `test`"),
         (HEAD + "test = []", "the plan has 0 tests"),
         (HEAD + '[[test]]\nkind = "randread"', "missing required field `block` (test 1)"),
@@ -79,11 +79,11 @@ def test_the_card_takes_less_than_three_minutes() -> None:
             "invalid enum value 'odd' (kind of test 1)",
         ),
         (HEAD + TEST + "odd = 3", "unknown field `odd`"),
-        (HEAD + '[[test]]\nkind = "randread"\nblock = "8q"', '"8q" is no size such as 8k'),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8q"', '"8q" is not a size such as 8k'),
         (HEAD + TEST + "users = 0", "users must be 1 to 4096"),
         (HEAD + TEST + 'sync = "sync"', "tests that write"),
         (HEAD + TEST + 'label = "a b"', "label must be"),
-        (HEAD + '[[test]]\nkind = "files"\nblock = "4k"', "files goes with kind files"),
+        (HEAD + '[[test]]\nkind = "files"\nblock = "4k"', "kind files needs files"),
         (HEAD + '[[test]]\nkind = "write"\nblock = "8k"\nmix_read_pct = 5', "mix_read_pct is for"),
         (HEAD + TEST + 'depth = 4\nengine = "psync"', "psync has no depth"),
         (
@@ -177,7 +177,7 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
         (["/tmp", "-u", "0"], "must be a number above 0"),
         (["/tmp", "-u", "1_0"], "must be a number above 0"),
         (["/tmp", "-u", "\u0663"], "must be a number above 0"),
-        (["/tmp", "-l", "8q"], "is no size"),
+        (["/tmp", "-l", "8q"], "is not a size"),
     ],
 )
 def test_wrong_arguments_are_one_line(

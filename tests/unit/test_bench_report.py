@@ -60,7 +60,7 @@ def test_a_comparison_states_change_spread_and_other_conditions() -> None:
     ]  # fmt: skip
     other = replace(a.tests[1].spec, run_s=30.0)
     tests = (a.tests[0], replace(a.tests[1], spec=other))
-    assert "randread-8k-32u               is another test in B: run_s 10.0 and 30.0" in list(
+    assert "randread-8k-32u               is a different test in B: run_s 10.0 and 30.0" in list(
         comparison_text(a, replace(a, tests=tests))
     )
     assert sum("is not the storage" in line for line in lines) == 2

@@ -32,5 +32,5 @@ def test_results_of_a_later_ioh_are_refused(tmp_path: Path) -> None:
     save(results(), str(tmp_path))
     file = tmp_path / FILE_NAME
     file.write_text(file.read_text().replace('"version": 1', '"version": 9'))
-    with pytest.raises(IohError, match="has version 9, and this ioh reads 1"):
+    with pytest.raises(IohError, match="has version 9, this ioh reads 1"):
         load(str(tmp_path))

@@ -99,7 +99,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
     ),
     "cached, and no rule says why": (
         {"layers": (below(50 * MB),)},
-        "bytes", "50 % of what fio has read never reached the device",
+        "bytes", "50 % of the bytes read by fio never reached the device",
     ),
     "cached, while others read": (
         {"layers": (below(100 * MB),), "own_read_bytes": 1000, "findings": CACHING},
@@ -111,26 +111,27 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
     ),
     "others read": (
         {"layers": (below(150 * MB),), "others": {"tar[7]": 50 * MB}},
-        "others", "others moved 47.7 MB on the same device",
+        "others", "other programs moved 47.7 MB on the same device",
     ),
     "others write": (
-        {"layers": (below(100 * MB), below(30 * MB, "write"))}, "others", "others moved 28.6 MB",
+        {"layers": (below(100 * MB), below(30 * MB, "write"))},
+        "others", "other programs moved 28.6 MB",
     ),
     "limited": (
-        limited(10**7), "io_limit", "control group /x limits it: 10,000,000 read bytes a second",
+        limited(10**7), "io_limit", "control group /x limits fio: 10,000,000 read bytes a second",
     ),
     "cut": (
         cut_at_64k(4096),
-        "fragmentation", "max_sectors_kb of sda cuts each read of 1 MB into 16.0 requests",
+        "fragmentation", "max_sectors_kb of sda splits each read of 1 MB into 16.0 requests",
     ),
     "faster than SATA": (
         {"fio": {"read": figures(7000 * MB)}, "layers": (below(7000 * MB),)},
-        "link", "700 MB/s is more than a SATA link carries",
+        "link", "700 MB/s is more than a SATA link can carry",
     ),
     **{
         f"faster than the network of {kind}": (
             {**over_nfs(2000 * MB), "file_system": kind},
-            "link", "200 MB/s is more than the network carries",
+            "link", "200 MB/s is more than the network can carry",
         )
         for kind in ("nfs", "nfs4")
     },
@@ -145,10 +146,10 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
     ),
     "from memory, and the disks idle": (
         {"layers": (), "watched": frozenset({"block"})},
-        "bytes", "100 % of what fio has read never reached the device",
+        "bytes", "100 % of the bytes read by fio never reached the device",
     ),
     "in memory": ({"file_system": "tmpfs"}, "unwatched", "the files are in memory"),
-    "nothing measured": ({"layers": ()}, "unwatched", "nothing reached a device"),
+    "nothing measured": ({"layers": ()}, "unwatched", "no I/O reached a device"),
 }  # fmt: skip
 
 

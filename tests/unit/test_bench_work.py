@@ -80,7 +80,7 @@ def test_a_directory_of_others_is_never_removed(tmp_path: Path) -> None:
 
 def test_room_is_looked_at_before(tmp_path: Path) -> None:
     need = need_of([msgspec.structs.replace(SPEC, size_bytes=1 << 60)])
-    with pytest.raises(IohError, match=r"has room for [0-9,]+ MiB, and the tests need"):
+    with pytest.raises(IohError, match=r"has [0-9,]+ MiB free, and the tests need"):
         WorkFolder(str(tmp_path)).check(need, direct=False)
 
 
@@ -129,7 +129,7 @@ def test_lines_have_fios_figures_and_why_not() -> None:
     assert told[1] == "  | tar\\x0a[7]"
 
 
-@pytest.mark.parametrize(("iops", "said"), [(1000.0, "1.0 under way"), (500.0, "held up")])
+@pytest.mark.parametrize(("iops", "said"), [(1000.0, "1.0 in flight"), (500.0, "delayed")])
 def test_littles_law_is_checked(iops: float, said: str) -> None:
     assert said in table.little(a_run(iops), 1)
 
@@ -143,7 +143,7 @@ def seen(rates: list[float], host: HostStats | None = None) -> Seen:
             host=host, start=at,
         )
     )  # fmt: skip
-    return Seen(made[0], made, (), 0.0)
+    return Seen(made[0], made, ())
 
 
 NOTHING: list[str] = []

@@ -134,7 +134,7 @@ def test_a_set_up_that_fails_is_said_and_not_used(
 ) -> None:
     set_launcher(home.parent / "root", 3)
     err = why_not("db01", capfd)
-    assert err.splitlines()[-1].startswith("ioh: db01: the set-up ended with status 3. Mend")
+    assert err.splitlines()[-1].startswith("ioh: db01: the set-up ended with status 3. Fix")
     assert "current" not in left(home)
 
 
@@ -142,7 +142,7 @@ def test_no_room_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (home / ".cache").write_text("in the way")
     err = why_not("db01", capfd)
     assert "mkdir" in err
-    assert "Mend that there" in err
+    assert "Fix that there" in err
 
 
 def test_an_unknown_host(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -159,7 +159,7 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     [
         ("refused", "Permission denied (publickey). Try: ssh -o BatchMode=yes refused true", 1),
         ("nowhere", "Could not resolve hostname nowhere", 1),
-        ("bare", "ioh is not on the PATH of bare. Put it there: ioh deploy bare;", 3),
+        ("bare", "ioh is not on the PATH of bare. Run: ioh deploy bare;", 3),
         ("hostile", "the stream is not a recording of ioh", 1),
     ],
 )
@@ -190,10 +190,10 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["--host", "-oProxyCommand=x"], "expected one argument"),
-        (["--host=-oProxyCommand=x"], '"-oProxyCommand=x" is not the name of a host'),
-        (["--host", "a b"], '"a b" is not the name of a host'),
-        (["--host", "a\x1b"], '"a\\x1b" is not the name of a host'),
-        (["--host", ""], '"" is not the name of a host'),
+        (["--host=-oProxyCommand=x"], '"-oProxyCommand=x" is not a host name'),
+        (["--host", "a b"], '"a b" is not a host name'),
+        (["--host", "a\x1b"], '"a\\x1b" is not a host name'),
+        (["--host", ""], '"" is not a host name'),
         ([*hosts("a", "b", "a")], "--host a is given twice"),
         ([*hosts(*"abcdefghi")], "9 hosts are too many. Give at most 8"),
         ([*hosts("a"), "x.ioh"], "a recording and --host exclude each other"),
@@ -222,7 +222,7 @@ def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> No
     told = capfd.readouterr()
     assert "==== old ====  clock " in told.out
     assert "nfs between hosts" not in told.out
-    assert told.err.count("which does not tell its addresses: it is in no pair") == 1
+    assert told.err.count("which does not report its addresses: no pairs with it") == 1
 
 
 @pytest.mark.parametrize("command", ["replay", "record", "serve"])

@@ -85,7 +85,7 @@ def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "mark", fail)
         said = recorder.mark("run 2")
-    assert said == "marked on the screen alone: [Errno 28] No space left on device"
+    assert said == "marked on the screen only: [Errno 28] No space left on device"
     recorder.close()
     gone = tmp_path / "gone"
     gone.mkdir()

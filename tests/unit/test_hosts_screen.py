@@ -75,7 +75,7 @@ def test_a_lost_hosts_gap_is_a_gap_and_the_other_goes_on() -> None:
     own, other = feed.feeds
     assert [own.extent.last, other.extent.last] == [5, 4]
     assert [tick for tick, _ in other.walk(1, 9)] == [1, 2, 4]
-    assert [each.host for each in news if each.status.startswith("nothing has come")] == [0, 1]
+    assert [each.host for each in news if each.status.startswith("no data from")] == [0, 1]
     assert other.visit(3) is None
     assert other.visit(4) is not None
     (gap,) = other.moments()

@@ -140,7 +140,7 @@ def test_other_commands_want_one_host(
     both = two_in_one(tmp_path)
     again = [f"{both}#db01"] if command == "compare" else []
     assert main([command, both, *again]) != ExitCode.OK
-    assert f"is of several hosts: db01, nfs01. Give one: '{both}#db01'" in capfd.readouterr().err
+    assert f"has several hosts: db01, nfs01. Give one: '{both}#db01'" in capfd.readouterr().err
     assert main([command, f"{both}#db01", *again]) == ExitCode.OK
     assert main([command, f"{both}#db02", *again]) != ExitCode.OK
     assert "no host db02" in capfd.readouterr().err
@@ -165,7 +165,7 @@ def test_a_mark_behind_the_last_interval_is_told(
 
 def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
     both = two_in_one(tmp_path)
-    with pytest.raises(IohError, match="of several hosts"):
+    with pytest.raises(IohError, match="has several hosts"):
         samples_of(Path(both).read_bytes())
 
 

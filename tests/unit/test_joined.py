@@ -145,8 +145,8 @@ def test_a_file_of_them_is_refused_with_what_to_do(
     out, err = capfd.readouterr()
     assert out == ""
     assert err == (
-        f"ioh: {together} holds several recordings, one behind the other. "
-        f"Make one of them: ioh verify {together} --repair NEW\n"
+        f"ioh: {together} holds several recordings, one after the other. "
+        f"Merge them: ioh verify {together} --repair NEW\n"
     )
     main(["verify", str(together), "--repair", str(whole)])
     capfd.readouterr()
@@ -168,7 +168,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None
     first, second, third = (tmp_path / f"r-000{part}.ioh" for part in (1, 2, 3))
     for pair in ((first, third), (second, first), (first, first)):
         data = b"".join(path.read_bytes() for path in pair)
-        with pytest.raises(IohError, match="goes on with another recording"):
+        with pytest.raises(IohError, match="continues with a different recording"):
             items(data, 4096)
 
 
@@ -190,5 +190,6 @@ def test_a_name_of_which_only_the_files_are_there_tells_them(
 def test_what_cannot_read_a_pipe_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "-"]) == 2
     assert (
-        capfd.readouterr().err == "ioh: this reads files only, no pipe. Save it to a file first\n"
+        capfd.readouterr().err
+        == "ioh: this command reads files only, not a pipe. Save it to a file first\n"
     )

@@ -36,9 +36,9 @@ def overwritten(path: Path) -> None:
 
 WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
     "deleted": (Path.unlink, "it was deleted"),
-    "truncated": (lambda path: os.truncate(path, 100), "it was cut off"),
-    "replaced": (replaced, "another file took its name"),
-    "overwritten": (overwritten, "others write to it"),
+    "truncated": (lambda path: os.truncate(path, 100), "it was truncated"),
+    "replaced": (replaced, "another file has its name"),
+    "overwritten": (overwritten, "another process writes to it"),
 }
 
 
@@ -70,7 +70,7 @@ def test_it_goes_on_in_another_file_at_once(way: str, tmp_path: Path) -> None:
     for sample in SAMPLES[3:]:
         assert recorder.write(sample)
     recorder.close()
-    why = f"cannot go on in {path}: {reason}"
+    why = f"cannot continue in {path}: {reason}"
     assert recorder.left_why == why
     assert recorder.name == str(tmp_path / "r-0002.ioh")
     # Not one interval is missing: the new file begins with the sample that ended the old one.
@@ -167,7 +167,7 @@ def test_where_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Pat
     with pytest.raises(IohError) as refused:
         recorder.write(SAMPLES[1])
     assert refused.value.cause == (
-        f"cannot go on in {tmp_path}/1.ioh: Read-only file system, "
+        f"cannot continue in {tmp_path}/1.ioh: Read-only file system, "
         "and cannot make 2.ioh: Read-only file system"
     )
 
@@ -207,7 +207,7 @@ def test_no_file_may_be_so_large(tmp_path: Path) -> None:
 
     process = start(tmp_path, "record", "-o", "a.ioh", "-t", "12", delay_s=0, preexec_fn=limit)
     assert said(process)[1:3] == [
-        "ioh: cannot go on in a.ioh: File too large",
+        "ioh: cannot continue in a.ioh: File too large",
         "ioh: recording into a-0002.ioh",
     ]
     told: list[object] = []
@@ -231,7 +231,7 @@ def test_the_user_hears_of_it(way: str, tmp_path: Path) -> None:
     await_size(tmp_path / "a-0002.ioh", 6000)
     assert said(process, signal.SIGTERM)[:3] == [
         "ioh: recording into a.ioh",
-        f"ioh: cannot go on in a.ioh: {reason}",
+        f"ioh: cannot continue in a.ioh: {reason}",
         "ioh: recording into a-0002.ioh",
     ]
 
@@ -246,7 +246,7 @@ def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
     (folder / "a.ioh").unlink()
     folder.rmdir()
     assert said(process, signal.SIGCONT, 1)[-1] == (
-        "ioh: cannot go on in gone/a.ioh: it was deleted, and cannot make gone/a-0002.ioh: "
+        "ioh: cannot continue in gone/a.ioh: it was deleted, and cannot make gone/a-0002.ioh: "
         "No such file or directory. Give another place with -o"
     )
 
@@ -304,7 +304,7 @@ def test_the_screen_s_recording_goes_on_too(
     second = part_name(str(path), 2)
     assert [line for line in lines if line] == [
         f"recording into {path}",
-        f"cannot go on in {path}: it was deleted; recording into {second}",
+        f"cannot continue in {path}: it was deleted; recording into {second}",
     ]
     recording.close()
     assert held(Path(second))[0] == SAMPLES[3:]
@@ -327,7 +327,7 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
             path.unlink()
             folder.rmdir()
         lines.append(recording.failure_line())
-    why = f"cannot go on in {path}: it was deleted, and cannot make {part_name(str(path), 2)}"
+    why = f"cannot continue in {path}: it was deleted, and cannot make {part_name(str(path), 2)}"
     assert [line for line in lines if line] == [
         f"recording ended: {why}: No such file or directory"
     ]

@@ -131,7 +131,7 @@ def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixtur
     before = bytes(memory.data)
     with serving(recorder.mark):
         assert main(["mark", text]) == ExitCode.USAGE
-        reason = "has no text" if not text.strip() else "1,024 is the most"
+        reason = "its text is empty" if not text.strip() else "the limit is 1,024"
         assert reason in said(capfd)
         (running,) = marks.running_recordings()
         why, _ = marks.send_mark(running, text)  # of another program

@@ -39,8 +39,8 @@ def test_of_marks_of_one_text_the_first_is_taken_and_told(
 ) -> None:
     assert main([*command, session_file, "--from", "start"]) == ExitCode.OK
     first, err = capfd.readouterr()
-    assert err.startswith('ioh: 2 marks "start": the first is taken (')
-    assert err.endswith('); the next is "start#2"\n')
+    assert err.startswith('ioh: 2 marks "start" (')
+    assert err.endswith('): using the first; the next is "start#2"\n')
     assert err.count("\n") == 1
     for number, is_first in (("1", True), ("2", False)):
         assert main([*command, session_file, "--from", f"start#{number}"]) == ExitCode.OK

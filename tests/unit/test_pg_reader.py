@@ -137,7 +137,7 @@ def test_a_slow_server_delays_no_tick(layer: Postgres, server: FakeServer) -> No
     assert len(server.asked) == asked, "it is still waited for"
 
 
-def test_a_server_that_went_silent_is_told() -> None:
+def test_a_server_that_went_silent_is_pg_error() -> None:
     now_s = [100.0]
     quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
     quiet._state = Reading(1, 100.0, {}, {}, {}, {}, ())
@@ -166,7 +166,7 @@ def test_a_fault_of_ours_ends_no_thread(layer: Postgres, server: FakeServer) -> 
     next_reading(layer)
 
 
-def test_a_view_that_is_refused_is_told(server: FakeServer) -> None:
+def test_a_view_that_is_refused_is_pg_error(server: FakeServer) -> None:
     server.fails = {"pg_stat_database": PgError("permission denied", "Ask", is_lost=False)}
     with Reader(LOGIN, lambda: None, server.open) as refused:
         refused.start()
@@ -264,7 +264,7 @@ class RefusalError(Exception):
                 "\tIs the server running locally?"
             ),
             "No such file or directory",
-            "Is it running",
+            "Check that it is running",
         ),
         ('FATAL:  database "x" does not exist', 'database "x" does not exist', "dbname="),
         (
@@ -277,7 +277,7 @@ class RefusalError(Exception):
     ],
 )
 def test_causes_are_one_line_with_a_next_step(text: str, cause: str, hint: str) -> None:
-    told = connection._told(RefusalError(text), is_lost=True)
+    told = connection._pg_error(RefusalError(text), is_lost=True)
     assert told.cause.startswith(cause)
     assert hint in told.hint
     assert told.cause.isprintable()

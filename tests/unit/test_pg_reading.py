@@ -147,7 +147,7 @@ def test_without_the_extension_statements_are_sampled() -> None:
     assert reading.tables["statement"] == {
         ("shop", "select * from t where a = ?"): (None, 4_000_000_000, None, None, None)
     }
-    assert any("statements, too" in note for note in reading.notes)
+    assert any("statements are sampled" in note for note in reading.notes)
     looks.look(60.0)  # what was seen after a pause is not taken for all of it
     assert looks.views.read(server).tables["wait"]["CPU",] == (8_000_000_000,)
 

@@ -132,7 +132,7 @@ def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
         (["--max-size", "1k"], "at least 64k"),
         (["--max-size", "big"], "such as 100M"),
         (["--max-size", "1M", "--keep", "0"], "1 or more"),
-        (["-o", "there.ioh"], "there.ioh exists, and a recording is never written over"),
+        (["-o", "there.ioh"], "there.ioh exists, and ioh does not overwrite files"),
         (["--layers", "nosuch"], "nosuch"),
     ],
 )

@@ -303,7 +303,7 @@ def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFix
     before = session_file.read_bytes()
     assert main(["verify", str(session_file), "--repair", str(session_file)]) == ExitCode.USAGE
     said = capfd.readouterr().err
-    assert "never written over" in said
+    assert "ioh does not overwrite files" in said
     assert "Give another name with --repair" in said
     assert session_file.read_bytes() == before
 

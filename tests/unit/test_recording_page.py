@@ -114,8 +114,8 @@ def test_the_command_writes_a_page(
 
 
 def test_without_findings_it_says_that_nobody_looked(session_file: Path, shown: Shown) -> None:
-    assert "Nobody looked" in shown("report", session_file, "--html", "--no-findings")
-    assert "Nobody looked" not in shown("report", session_file, "--html")
+    assert "Not searched" in shown("report", session_file, "--html", "--no-findings")
+    assert "Not searched" not in shown("report", session_file, "--html")
 
 
 def test_text_goes_to_a_file_too(session_file: Path, shown: Shown) -> None:
@@ -204,7 +204,7 @@ def test_no_recording_makes_a_page_that_is_too_large(name: str) -> None:
         remarks=[name] * 99,
         top=None,
     )
-    for left_out in ("And 1970 more, in the recording", "And more: ioh report", "And 90 more rows"):
+    for left_out in ("And 1970 more, in the recording", "More: ioh report", "And 90 more rows"):
         assert left_out in page
     assert len(page.encode()) < MOST_BYTES
 

@@ -98,7 +98,7 @@ def test_a_part_of_it(
         (["--from", "5", "--to", "2"], '"2" is not after "5"'),
         (["--from", "run 7", "--to", "15:44:50"], '"15:44:50" is not after "run 7"'),
         (["--from", "run"], '"run" matches several marks: "run 3 \\x1b[31m"'),
-        (["--from", "25:00"], "no time of day"),
+        (["--from", "25:00"], "not a time of day"),
         (["--from", "2012-99-99 10:00"], "month must be in 1..12"),
         (["--from", ""], "seconds, a clock time"),
         (["--speed", "0"], "above 0"),

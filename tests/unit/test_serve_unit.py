@@ -63,10 +63,10 @@ def test_nothing_is_installed_without_a_yes(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--listen", "9877"], "is no address"),
+        (["--listen", "9877"], "is not an address"),
         (["--web-config", "web.yml"], "no current directory"),
         (["--layers", "nothing"], "unknown layer"),
-        (["--comm", "a\nb"], "cannot stand in a unit"),
+        (["--comm", "a\nb"], "cannot be used in a unit"),
         (["--pg", "host=db password=tape"], "--pg may contain a password"),
         (["--pg=postgresql://ioh:tape@db/"], "--pg may contain a password"),
     ],
@@ -85,7 +85,7 @@ def test_an_ioh_in_a_home_or_of_a_user_is_no_service(
         unit.unit_text([])
     assert "--install" in told.value.hint
     tmp_path.chmod(0o777)
-    with pytest.raises(IohError, match="others than root can change"):
+    with pytest.raises(IohError, match="users other than root can change"):
         unit._refuse_others_than_root(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_whoever_can_change_a_directory_above_can_change_ioh(
         except IohError as error:
             told = error.cause
     assert told == (
-        refused_path and f"others than root can change {refused_path}, and would have BPF"
+        refused_path and f"users other than root can change {refused_path}, and gain BPF"
     )
 
 

@@ -129,8 +129,12 @@ def work_per_byte(data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[float, 
     """What reading these bytes costs, by both measures of WorkBudget."""
     plain: list[int] = []
     samples: list[int] = []
-    monkeypatch.setattr(WorkBudget, "spend", lambda _, work: plain.append(work))
-    monkeypatch.setattr(WorkBudget, "spend_on_sample", lambda _, work: samples.append(work))
+
+    def spend(_: WorkBudget, work: int = 0, *, on_sample: int = 0) -> None:
+        plain.append(work)
+        samples.append(on_sample)
+
+    monkeypatch.setattr(WorkBudget, "spend", spend)
     assert samples_of(data)
     return sum(plain) / len(data), sum(samples) / len(data)
 

@@ -208,7 +208,7 @@ def test_where_the_directory_cannot_be_written_it_says_where_it_goes(
     monkeypatch.setattr(os, "access", lambda *_: False)
     said = feed.toggle_recording()
     (path,) = elsewhere.iterdir()
-    assert said == f"recording into {path}, since the current directory cannot be written"
+    assert said == f"recording into {path}, because the current directory is not writable"
 
 
 def test_a_recording_that_cannot_begin_is_one_line(
@@ -314,7 +314,7 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         assert list(here.iterdir())
         monkeypatch.setattr(Recorder, "mark", fail)
         said = feed.set_mark("run 3", None)
-        assert said.startswith("marked on the screen alone: ")
+        assert said.startswith("marked on the screen only: ")
         assert said.isprintable()
         assert [moment.text for moment in feed.moments()] == ["run 3"]
 

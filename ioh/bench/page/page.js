@@ -13,7 +13,7 @@
     return whole ? sum(hist.slice(from, to)) / whole : 0;
   };
 
-  // A cell of the card: its histogram over the ribbon of letters, with lines for mean and p95.
+  // A cell of the card: its histogram above the ribbon of letters, with lines for mean and p95.
   const drawCell = (canvas, cell) => {
     const low = data.edges_ms[0] / 2, high = data.edges_ms[columns - 2] * 2;
     const edges = [low, ...data.edges_ms, high];
@@ -77,7 +77,7 @@
     const ms1 = data.edges_ms.findIndex((edge) => edge >= 1) + 1, ms10 = data.edges_ms.findIndex((edge) => edge >= 10) + 1;
     const known = points.flatMap((point) => [point.mean_ms, point.max_ms]).filter((value) => value > 0);
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...known))), high = 10 ** Math.ceil(Math.log10(Math.max(20, ...known)));
-    // The histogram of each test lies along its vertical, thick where many operations are.
+    // The histogram of each test lies along its vertical line: thicker for more operations.
     const hists = {
       id: "hists",
       beforeDatasetsDraw: ({ ctx, scales: { x, y } }) => {
