@@ -197,7 +197,7 @@ def _new_directory(output: str) -> Path:
         Path(name).mkdir(mode=0o700)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        cause = f"cannot make the directory {printable(name)}: {printable(reason)}"
+        cause = f"cannot create the directory {printable(name)}: {printable(reason)}"
         raise IohError(cause, "Give another one: -o DIRECTORY") from None
     return Path(name).absolute()
 

@@ -125,7 +125,7 @@ class FileOutput(SeekableOutput):
             raise NameTakenError(cause, hint, ExitCode.USAGE) from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            cause = f"cannot make {printable(path)}: {reason}"
+            cause = f"cannot create {printable(path)}: {reason}"
             is_full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
             kind = NoRoomError if is_full else IohError
             raise kind(cause, f"Give another place with {option}") from None

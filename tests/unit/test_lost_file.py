@@ -155,7 +155,7 @@ def test_a_disk_error_of_one_file_is_not_the_end(tmp_path: Path) -> None:
 def test_where_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Path) -> None:
     def make(part: int) -> Output:
         if part > 1:
-            cause = "cannot make 2.ioh: Read-only file system"
+            cause = "cannot create 2.ioh: Read-only file system"
             raise IohError(cause, "Give another place with -o")
         made.append(Failing(str(tmp_path / "1.ioh")))
         return made[0]
@@ -168,7 +168,7 @@ def test_where_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Pat
         recorder.write(SAMPLES[1])
     assert refused.value.cause == (
         f"cannot continue in {tmp_path}/1.ioh: Read-only file system, "
-        "and cannot make 2.ioh: Read-only file system"
+        "and cannot create 2.ioh: Read-only file system"
     )
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_is_lost_on_a_full_disk_is_waited_for(tmp_path: Path) -> Non
 
     def make(part: int) -> Output:
         if full[0]:
-            cause = "cannot make 2.ioh: No space left on device"
+            cause = "cannot create 2.ioh: No space left on device"
             raise NoRoomError(cause)
         return output_of(tmp_path)(part)
 
@@ -187,7 +187,7 @@ def test_a_file_that_is_lost_on_a_full_disk_is_waited_for(tmp_path: Path) -> Non
     full[0] = True
     assert not recorder.write(SAMPLES[1])
     assert recorder.paused_why.endswith(
-        "it was deleted, and cannot make 2.ioh: No space left on device"
+        "it was deleted, and cannot create 2.ioh: No space left on device"
     )
     full[0] = False
     assert recorder.write(SAMPLES[2])
@@ -246,7 +246,7 @@ def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
     (folder / "a.ioh").unlink()
     folder.rmdir()
     assert said(process, signal.SIGCONT, 1)[-1] == (
-        "ioh: cannot continue in gone/a.ioh: it was deleted, and cannot make gone/a-0002.ioh: "
+        "ioh: cannot continue in gone/a.ioh: it was deleted, and cannot create gone/a-0002.ioh: "
         "No such file or directory. Give another place with -o"
     )
 
@@ -327,7 +327,7 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
             path.unlink()
             folder.rmdir()
         lines.append(recording.failure_line())
-    why = f"cannot continue in {path}: it was deleted, and cannot make {part_name(str(path), 2)}"
+    why = f"cannot continue in {path}: it was deleted, and cannot create {part_name(str(path), 2)}"
     assert [line for line in lines if line] == [
         f"recording ended: {why}: No such file or directory"
     ]

@@ -142,7 +142,7 @@ class Disk:
 
     def make(self, part: int) -> Output:
         if not self.takes_files:
-            msg = "cannot make it"
+            msg = "cannot create it"
             raise NoRoomError(msg, "")
         disk = self
 

@@ -63,9 +63,9 @@ def test_nothing_is_ever_written_over(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_file_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(IohError, match=r"cannot make .*: No such file"):
+    with pytest.raises(IohError, match=r"cannot create .*: No such file"):
         FileOutput(str(tmp_path / "no" / "a.ioh"))
-    with pytest.raises(IohError, match="cannot make"):
+    with pytest.raises(IohError, match="cannot create"):
         FileOutput("nul\0byte")
 
 

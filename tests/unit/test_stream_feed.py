@@ -217,7 +217,7 @@ def test_a_recording_that_cannot_begin_is_one_line(
     monkeypatch.setattr(tempfile, "tempdir", str(here / "no\x1bthere"))
     monkeypatch.setattr(os, "access", lambda *_: False)
     said = feed.toggle_recording()
-    assert said.startswith("not recording: cannot make ")
+    assert said.startswith("not recording: cannot create ")
     assert said.isprintable()
     assert feed.recording.path == ""
 
