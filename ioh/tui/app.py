@@ -177,7 +177,7 @@ class IohApp(App[int]):
         view.take(news)
         if news.is_over and news.status:
             again = "Space plays it again, " if view.feed.can_play else ""
-            self.say(f"{news.status}: {again}left arrow goes back, q ends", lasts=True)
+            self.say(f"{news.status}: {again}left arrow goes back, q quits", lasts=True)
         if news.snapshot is not None:
             is_new = view.findings.is_new_critical(news.snapshot)
             if is_new and self.options.bell and view is self.view:

@@ -59,7 +59,7 @@ class Effects:
         terminal = self._app.terminal
         if terminal is not None and terminal.stand_still():
             return ""
-        return "no job control here: ioh cannot be suspended; q quits"
+        return "no job control here, so ioh cannot suspend; q quits"
 
     def _visit(self, moment: str) -> None:
         """Go to a finding's begin, and look at what was done then."""
@@ -72,7 +72,7 @@ class Effects:
     def _host(self, name: str) -> str:
         if self._app.look_at(name):
             return ""
-        return "there is no other host: ioh --host A --host B shows several"
+        return "no other host; ioh --host A --host B shows several"
 
     def _set_mark(self, text: str) -> str:
         """Now, or at the interval shown; what is measured then can be compared with later."""
@@ -93,7 +93,7 @@ class Effects:
             baseline.pin(shown)
             app.state = replace(app.state, screen="main", scroll=0)
             when = clock(shown.time_unix_s, utc=app.options.utc)
-            return f"{when} is pinned: A compares what is shown with it"
+            return f"{when} is pinned: press A to compare with it"
         if baseline.snapshot is None and mark is not None:
             app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
             baseline.ask(mark)
@@ -108,14 +108,14 @@ class Effects:
             if mark.time_unix_s == time_unix_s:
                 baseline.ask(mark)
                 return ""
-        return "that mark is not kept any more"
+        return "that mark is no longer kept"
 
     def take_baseline(self, found: Snapshot | None) -> None:
         """Compare with a mark's interval, which is there now."""
         if self._app.view.baseline.take(found):
             self._show_compared()
         else:
-            self._app.say("the interval of that mark is lost", "crit")
+            self._app.say("the mark's interval is lost", "crit")
 
     def _show_compared(self) -> None:
         self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
@@ -161,7 +161,7 @@ class Effects:
             return ""
         driver.use_mouse(on=not driver.has_mouse)
         if driver.has_mouse:
-            return "mouse on: clicks and the wheel are ioh's"
+            return "mouse on: ioh gets clicks and the wheel"
         return "mouse off: the terminal selects text"
 
 

@@ -59,7 +59,7 @@ def read() -> tuple[Preferences, str]:
             return _parsed(json.loads(raw)), ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
-    return Preferences(), f"{FILE_NAME} makes no sense and is not used; the next change replaces it"
+    return Preferences(), f"{FILE_NAME} is invalid and ignored; the next change replaces it"
 
 
 def _parsed(found: Mapping[str, object]) -> Preferences:
@@ -103,7 +103,7 @@ def save(before: Preferences, now: Preferences) -> str:
         _replace(path, json.dumps(written, indent=1) + "\n")
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return printable(f"the screen's settings are not kept: {FILE_NAME}: {reason}")
+        return printable(f"cannot save the screen's settings: {FILE_NAME}: {reason}")
     return ""
 
 

@@ -112,8 +112,8 @@ class TimeNavigation:
         if self._feed.mode == "live":
             cycle_s = _next(_CYCLES_S, self._feed.cycle_s, -by)
             if self._feed.set_cycle(cycle_s):
-                return f"one interval every {cycle_s:g} s"
-            return "what another ioh sends has that one's interval"
+                return f"interval: {cycle_s:g} s"
+            return "the ioh that sends the data sets the interval"
         self.speed = _next(_SPEEDS, self.speed, by)
         self._feed.set_speed(self.speed)
         return f"speed {self.speed:g}x"

@@ -82,7 +82,7 @@ def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("kind", ["hist", "heat"])
 @pytest.mark.parametrize(
-    ("pid", "way"), [("4121", "ioh --pid 4121 keeps them"), (OTHERS, "for each process")]
+    ("pid", "way"), [("4121", "ioh --pid 4121 measures them"), (OTHERS, "per process")]
 )
 def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     snapshot: Snapshot, kind: Panel, pid: str, way: str
@@ -92,7 +92,7 @@ def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     shown = narrowed(snapshot, narrow)
     points = [point_of(shown)] * 3
     text = " ".join(panel(PanelView(state, shown, points), 60, 10).text().split())
-    assert "latencies are not kept for each process" in text
+    assert "no percentiles or latencies per process" in text
     assert way in text
     assert OTHERS not in text
     assert "no operations" not in text

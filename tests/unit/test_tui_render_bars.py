@@ -243,7 +243,7 @@ def test_all_that_is_known_of_a_finding_is_on_its_screen() -> None:
         finding.wrong_if,
         finding.check,
         "confidence high",
-        "on now, critical, confidence high",
+        "active, critical, confidence high",
         "1 rule not evaluated",
     ):
         assert said in text

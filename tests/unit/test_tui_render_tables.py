@@ -277,7 +277,7 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
     specs = tuple(minute()[-1].specs.values())
     text = " ".join(render_help(specs, width).text().split())
     assert [key.label for key in KEYS if key.action != "layer" and key.label not in text] == []
-    assert "needs 2, 20, 100, 1,000" in text
+    assert "need 2, 20, 100, 1,000 operations" in text
     for metric in (metric for spec in specs for metric in spec.metrics):
         assert not metric.title or width < 80 or metric.help.split()[0] in text
 

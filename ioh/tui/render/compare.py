@@ -57,7 +57,7 @@ def render_compare(
     head = Line(" ").left("", label_width)
     for title, *_ in columns:
         head.right(title, _CELL, "head")
-    frame = ScreenFrame([line.add(": in each cell then, now and the change", "dim"), head])
+    frame = ScreenFrame([line.add(". Each cell: then, now, change", "dim"), head])
     for label, before, after in pairs:
         line = Line(" ").left(label, label_width)
         for column in columns:
@@ -76,9 +76,9 @@ def _add_marks(
     keys = [f"{mark.time_unix_s}" for mark in shown]
     if not shown:
         return
-    head = Line(" Marks", "head").add(": Enter compares with the one chosen", "dim")
+    head = Line(" Marks", "head").add(": Enter compares with the selected one", "dim")
     if len(marks) > _MAX_MARKS:
-        head.add(f"; {len(marks) - _MAX_MARKS} older ones are not listed", "dim")
+        head.add(f"; {len(marks) - _MAX_MARKS} older ones not listed", "dim")
     page.frame.lines += [Line(), head]
     chosen = chosen_in(keys, state)
     for at, (key, mark) in enumerate(zip(keys, shown, strict=True)):

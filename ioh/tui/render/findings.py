@@ -95,8 +95,8 @@ def render_findings(  # noqa: PLR0913
     lines = page.frame.lines
     if not now and begun_unix_s is not None:
         text = f"Something began at {clock(begun_unix_s, utc=utc)}. "
-        text += "The rules report it once it has lasted some seconds: "
-        text += "continue with the right arrow or Space."
+        text += "A rule reports it once it lasts some seconds: "
+        text += "press the right arrow or Space to continue."
         lines += wrapped(text, width, "accent")
     elif not now:
         lines.append(Line(" No findings in this interval.", "good"))
@@ -111,7 +111,7 @@ def render_findings(  # noqa: PLR0913
     if missing:
         is_open = chosen >= len(shown)
         text = f" {len(missing)} rule{'s' if len(missing) > 1 else ''} not evaluated"
-        line = Line(text + ("" if is_open else ": choose this line for the reasons"), "head")
+        line = Line(text + ("" if is_open else ": select this line for the reasons"), "head")
         is_marked = is_open and shown
         page.add(line.fitted(width).styled("sel") if is_marked else line, width, _MISSING)
         for rule in missing if is_open else ():
@@ -123,7 +123,7 @@ def render_findings(  # noqa: PLR0913
 def _line(finding: Finding, title: str, *, is_now: bool, is_open: bool) -> Line:
     """A finding's line; a click goes to its begin."""
     if is_open:
-        on = "on now, " if is_now else ""
+        on = "active, " if is_now else ""
         line = Line(title, "sel").add("   ").add("go there", "key")
         return line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
     line = Line(title, SEVERITY_STYLES[finding.severity] if is_now else "dim")

@@ -18,13 +18,13 @@ _RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
 _PAGE_KEYS = {
     "findings": (("Enter", "go there", "enter"),),
     "help": (("/", "search", "slash"),),
-    "compare": (("A", "pin what is shown now", "A"),),
+    "compare": (("A", "pin this interval", "A"),),
 }
 _PROMPTS = {
     "filter": ("filter", "Enter apply, Esc cancel"),
     "search": ("search", "Enter apply, Esc cancel"),
-    "mark": ("mark", "Enter set it, Esc cancel"),
-    "command": ("command", "arrow keys choose, Enter does it, Esc cancel"),
+    "mark": ("mark", "Enter set, Esc cancel"),
+    "command": ("command", "arrows select, Enter run, Esc cancel"),
 }
 
 

@@ -165,7 +165,7 @@ def lost(state: HostState) -> str:
     """``LOST 12 s``; "" of a host that is here."""
     if state.is_here:
         return ""
-    return "NOT HERE" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
+    return "NO DATA" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
 
 
 def _wrong(state: HostState) -> str:
@@ -174,8 +174,8 @@ def _wrong(state: HostState) -> str:
     if state.clock_is_good:
         return ""
     if state.offset_s is None or state.error_s is None:
-        return " clock not known"
-    return f" clock {state.offset_s * 1e3:+.0f} ms, to {state.error_s * 1e3:.0f} ms"
+        return " clock unknown"
+    return f" clock {state.offset_s * 1e3:+.0f} ms, error {state.error_s * 1e3:.0f} ms"
 
 
 def render_path(found: Sequence[Pair], width: int, height: int) -> ScreenFrame:

@@ -119,7 +119,7 @@ def render_layers(
 def _missing(count: int, width: int) -> str:
     """How many rows are missing, and what shows them, where the labels' heading would be."""
     text = f"+{count} row{'s' if count > 1 else ''}" if count else ""
-    said = f"{text} (taller)"
+    said = f"{text} hidden"
     return said if text and len(said) <= width else text
 
 

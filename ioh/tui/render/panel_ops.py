@@ -80,7 +80,7 @@ def _histogram(
     if len(known) < len(_main(layer)) and not any(hist.total for hist in known.values()):
         text = "no latencies by size from /proc" if layer.source == "proc" else ""
         if view.state.narrow is not None:
-            text = f"latencies by size are not kept for each {view.state.narrow.kind}"
+            text = f"no latencies by size per {view.state.narrow.kind}"
         return wrapped(safe_name(text or "no latencies by size"), columns + 1, "dim")[:height]
     kept, hidden = _busiest_sizes(known, height - 1)
     more = f"+{hidden}" if hidden else ""

@@ -150,11 +150,11 @@ def _why_missing(view: PanelView) -> str:
 
 def _not_kept(narrow: Narrow, width: int) -> list[Line]:
     """Why there is no histogram of one row, and how to get one."""
-    text = f"percentiles and latencies are not kept for each {narrow.kind}"
+    text = f"no percentiles or latencies per {narrow.kind}"
     lines = wrapped(text, width, "dim")
     if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
         option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
-        lines += wrapped(f"ioh {option} keeps them, also in a recording", width, "dim")
+        lines += wrapped(f"ioh {option} measures them, also in a recording", width, "dim")
     return lines
 
 

@@ -210,7 +210,7 @@ def render_heat_map(
     found = [counts for counts in shown if counts]
     used = [b for b, total in enumerate(map(sum, zip(*found, strict=True))) if total]
     if not used:
-        return [Line("no operations with a known latency in this time", "dim")]
+        return [Line("no known latencies in this period", "dim")]
     low, high = used[0], used[-1]
     step = -(-(high - low + 1) // max(1, height - 1))
     nothing = (0,) * (high + 1)
