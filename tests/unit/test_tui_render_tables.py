@@ -18,7 +18,7 @@ from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.findings import render_strip
 from ioh.tui.render.help import render_help
-from ioh.tui.render.layers import metric_title, render_facts, render_layers, visible_columns
+from ioh.tui.render.layers import render_facts, render_layers, visible_columns
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.top import (
     chosen_rows,
@@ -28,7 +28,7 @@ from ioh.tui.render.top import (
     shown_columns,
 )
 from ioh.tui.render.trends import length_text
-from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.rows import LayerRow, layer_rows, metric_title
 from ioh.tui.state import TableState, ViewState
 from tests.screens import FINDINGS, kinds, layer_of, minute
 

@@ -1,4 +1,4 @@
-"""The help screen: keys, columns, and for each layer what is counted and where to check it."""
+"""The help screen: keys, columns, and each layer's numbers and how to check them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
-from ioh.tui.render.layers import metric_title
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.top import column_title
+from ioh.tui.rows import metric_title
 
 COLUMNS_HELP = (
     ("MB/s", "completed throughput, in 1,000,000 bytes per second"),
@@ -59,13 +59,13 @@ _SIGNS_HELP = (
     ("·", "not searched for findings yet"),
 )
 _COLOURS = "blue: reads; orange: writes; warmer, fuller cells: more operations"
-_INDENT = 18  # of what entries mean
+_INDENT = 18  # of meanings
 
 
 def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> ScreenFrame:
-    """Everything a user can look up, as one long page; of it, what fits the words wanted."""
+    """The whole help as one page, or only the entries that match ``wanted``."""
     lines: list[Line] = []
-    headings: list[Line] = []  # which are added with the first of their entries that is wanted
+    headings: list[Line] = []  # added with the first matching entry below them
     for style, name, meaning, words in _entries(specs):
         if style == "title":
             headings = [Line(" ").add(name, style)]
@@ -82,7 +82,7 @@ def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> Scr
 
 def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
     indent = _INDENT
-    if width < 2 * indent and name:  # no room beside it
+    if width < 2 * indent and name:  # no room next to it
         yield Line("  ").add(name, style)
         name, indent = "", 4
     for part in textwrap.wrap(meaning, max(8, width - indent - 1)) or [""]:
@@ -91,7 +91,7 @@ def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
 
 
 def _entries(specs: Sequence[LayerSpec]) -> Iterator[tuple[str, str, str, str]]:
-    """A style, a name, its meaning, other words for it; a heading's is ``title`` or ``head``."""
+    """Style (a heading's is ``title`` or ``head``), name, meaning, other words to search for."""
     group = ""
     for key in KEYS:
         if key.group != group:
