@@ -1,4 +1,4 @@
-"""Keys that do more than change the view: record, save, copy, colours, the mouse, the end."""
+"""Actions that do more than change the view: record, save, copy, colours, mouse, quit."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _COPY_HEIGHT = 1000
 
 
 class Effects:
-    """What the application does beside drawing.
+    """The actions of the application.
 
     Shape:
-        ``actions`` by the names of keys.py; each returns what to say,
-        "" or None for nothing.
+        ``actions`` by the names in keys.py; each returns a message, "" or None for none.
     """
 
     def __init__(self, app: IohApp) -> None:
@@ -55,14 +54,14 @@ class Effects:
         }
 
     def _stand_still(self) -> str:
-        """Give the terminal back and stop, until a shell continues ioh."""
+        """Give the terminal back and stop until a shell continues ioh."""
         terminal = self._app.terminal
         if terminal is not None and terminal.stand_still():
             return ""
         return "no job control here, so ioh cannot suspend; q quits"
 
     def _visit(self, moment: str) -> None:
-        """Go to a finding's begin, and look at what was done then."""
+        """Go to a finding's begin, on its host."""
         self._app.state = replace(self._app.state, screen="main", scroll=0)
         since, _, host = moment.partition("@")
         if host:
@@ -75,7 +74,7 @@ class Effects:
         return "no other host; ioh --host A --host B shows several"
 
     def _set_mark(self, text: str) -> str:
-        """Now, or at the interval shown; what is measured then can be compared with later."""
+        """Set a mark now, or at the interval shown; pin that interval for comparisons."""
         view = self._app.view
         if view.shown is None or not text:
             return "a mark needs a text"
@@ -84,7 +83,7 @@ class Effects:
         return view.feed.set_mark(text, None if is_now else view.shown.time_unix_s)
 
     def _compare(self) -> str:
-        """Show what has changed since the interval pinned, or since a mark; else pin it."""
+        """Compare with the pinned interval or a mark; without either, pin this one."""
         app, baseline, shown = self._app, self._app.view.baseline, self._app.view.shown
         if shown is None:
             return ""
@@ -102,7 +101,7 @@ class Effects:
         return ""
 
     def _compare_with(self, time_unix_s: Argument) -> str:
-        """A mark chosen from the list."""
+        """Compare with a mark chosen from the list."""
         baseline = self._app.view.baseline
         for mark in baseline.marks():
             if mark.time_unix_s == time_unix_s:
@@ -111,7 +110,7 @@ class Effects:
         return "that mark is no longer kept"
 
     def take_baseline(self, found: Snapshot | None) -> None:
-        """Compare with a mark's interval, which is there now."""
+        """Compare with a mark's interval, which has arrived."""
         if self._app.view.baseline.take(found):
             self._show_compared()
         else:
@@ -121,7 +120,7 @@ class Effects:
         self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
 
     def _copy(self) -> str:
-        """Send the breakdown shown to the clipboard, as wide and as long as it takes."""
+        """Send the breakdown shown to the clipboard, with all columns and rows."""
         panel = self._app.panel_view()
         if panel is None:
             return ""
@@ -129,17 +128,17 @@ class Effects:
         if layer is None or not layer.spec.tables:
             return "no table to copy here"
         heading, titles, *rows = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text().split("\n")
-        if panel.is_ascii:  # rows hold names, which stay as they are
+        if panel.is_ascii:  # rows have names, which stay unchanged
             heading, titles = drawn_in_ascii(heading), drawn_in_ascii(titles)
         self._app.copy_to_clipboard("\n".join([heading, titles, *rows]))
-        # Nothing answers, and tmux may keep it to itself.
+        # There is no answer, and tmux may not pass it on.
         said = "sent to the terminal's clipboard (OSC 52)"
         if os.environ.get("TERM", "").startswith(("tmux", "screen")):
             said += "; in tmux: set -s set-clipboard on"
         return said
 
     def _save(self) -> str:
-        """Write the screen as a picture and as text, with all numbers below."""
+        """Write the screen as a picture, and as text with all numbers below."""
         app, shown = self._app, self._app.view.shown
         if shown is None:
             return "nothing to save yet"
@@ -166,12 +165,12 @@ class Effects:
 
 
 def writable_folder() -> str:
-    """The current directory, else the one for temporary files: root may have been given up."""
+    """The current directory, or the one for temporary files if it is not writable."""
     return "." if can_create_here() else tempfile.gettempdir()
 
 
 def write_new(name: str, text: str) -> str:
-    """Write a new file, readable by its owner alone; returns its path.
+    """Write a new file that only its owner can read, and return its path.
 
     Raises:
         OSError: It cannot be written.
@@ -192,6 +191,6 @@ def write_new(name: str, text: str) -> str:
 
 
 def stem_of(hostname: str, time_unix_s: float) -> str:
-    """``ioh-db01-20261121-144447``, in local time; as a recording is called."""
+    """``ioh-db01-20261121-144447``, in local time, like the names of recordings."""
     host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
     return f"ioh-{host}-" + time.strftime("%Y%m%d-%H%M%S", time.localtime(time_unix_s))

@@ -1,4 +1,4 @@
-"""Every key once: what it does, in words; the footer, the help and the palette read from here."""
+"""All keys and what they do; the footer, the help and the palette use this table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Key:
     """One action.
 
     Shape:
-        ``names`` as the terminal library calls the keys, the first one being shown as ``label``;
-        ``short`` for the footer, "" where it is not listed there; ``group`` for the help.
-        ``argument`` goes with the action; ``words`` are other names that people look for.
+        ``names`` are textual's; the first one is shown as ``label``; ``short`` is for the footer,
+        "" if not there; ``group`` is for the help; ``argument`` is the action's; ``words`` are
+        other words to search for.
     """
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Key:
     words: str = ""
 
 
-# One key a line reads as the table it is.
+# One key per line, as a table.
 # ruff: noqa: E501
 KEYS: tuple[Key, ...] = (
     *(
@@ -77,7 +77,7 @@ KEYS: tuple[Key, ...] = (
 
 
 def find_key(name: str) -> Key | None:
-    """What a key does; None for one that does nothing."""
+    """The key with a name, if it does anything."""
     return _BY_NAME.get(name)
 
 
