@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import ClassVar, TypeVar
 
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -86,8 +86,6 @@ class IohApp(App[int]):
         self.view.latest = self.view.shown = first
         self._effects = Effects(self)
         self._message, self._message_until_s = ("", ""), 0.0
-        self._page = 1
-        self._columns: tuple[str, ...] = ()
         self.error: BaseException | None = None
 
     # ---- life
@@ -150,11 +148,6 @@ class IohApp(App[int]):
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
         """Do not write textual's picture: the canvas writes everything."""
-
-    @property
-    def shown(self) -> Snapshot | None:
-        """The interval on the screen."""
-        return self.view.shown
 
     @property
     def preferences(self) -> Preferences:
@@ -233,11 +226,7 @@ class IohApp(App[int]):
         snapshot = self._narrowed()
         if snapshot is not None:
             self.state = with_valid_choice(self.state, snapshot)
-        data = self._data(snapshot)
-        frame = draw(self.state, data, *self.size)
-        self._page = page_length(self.state, data, frame)
-        self._columns = tuple(str(h.argument) for h in frame.hits if h.action == "sort")
-        return frame
+        return draw(self.state, self._data(snapshot), *self.size)
 
     def panel_view(self) -> PanelView | None:
         """The data of breakdowns and panels; None before the first interval."""
@@ -249,17 +238,16 @@ class IohApp(App[int]):
 
     def _seen_by(self, panel: PanelView) -> Context:
         """The context of an action."""
-        text, first = None, 0
-        if self.state.screen != "main":
-            data, (width, height) = self._data(panel.snapshot), self.size
-            text = page_of(self.state, data, width)
-            first = 0 if text is None else text.scrolled(self.state, body_height(data, height))
-        return Context(panel, self._layers(), self._page, self._columns, text, first)
+        data, frame = self._data(panel.snapshot), self._canvas.frame
+        text = page_of(self.state, data, self.size.width)
+        first = text.scrolled(self.state, body_height(data, self.size.height)) if text else 0
+        columns = tuple(str(hit.argument) for hit in frame.hits if hit.action == "sort")
+        page = page_length(self.state, data, frame)
+        return Context(panel, self._layers(), page, columns, text, first)
 
     def _narrowed(self) -> Snapshot | None:
-        if self.shown is None or self.state.narrow is None:
-            return self.shown
-        return narrowed(self.shown, self.state.narrow)
+        shown, narrow = self.view.shown, self.state.narrow
+        return shown if shown is None or narrow is None else narrowed(shown, narrow)
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
         tick = self.view.travel.tick
@@ -343,19 +331,14 @@ class IohApp(App[int]):
         else:
             self.do(hit.action, hit.argument)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Move down in the part under the mouse."""
-        self._turn("down", event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Move up in the part under the mouse."""
-        self._turn("up", event)
-
-    def _turn(self, action: str, event: events.MouseEvent) -> None:
+    @on(events.MouseScrollDown)
+    @on(events.MouseScrollUp)
+    def _turn(self, event: events.MouseEvent) -> None:
+        """Move in the part under the mouse."""
         hit = self._canvas.hit_at(event.screen_x, event.screen_y)
         if hit is not None and hit.action in _FOCUSES and not self.state.is_typing:
             self.state = replace(self.state, focus=_FOCUSES[hit.action])
-        self.do(action)
+        self.do("down" if isinstance(event, events.MouseScrollDown) else "up")
 
     def say(self, text: str, style: str = "", *, lasts: bool = False) -> None:
         """Show a message at the bottom for a while, or until the next key; not for ""."""

@@ -31,28 +31,23 @@ class Canvas(Widget):
         self.styles_by_name = styles
         self._ascii_only = ascii_only
         self._paint: Paint | None = None
-        self._frame = ScreenFrame()
+        self.frame = ScreenFrame()  # to show
         # The lines on the terminal, if known.
         self._written: dict[int, Line] = {}
         self._next = 0  # the line to write first: on a slow link all lines take turns
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def frame(self) -> ScreenFrame:
-        """The frame to show."""
-        return self._frame
-
-    @property
     def is_owed(self) -> bool:
         """Whether the last line, which has the messages, is not written yet."""
-        last = len(self._frame.lines) - 1
-        return self._timer is not None and self._written.get(last) != self._frame.lines[last]
+        last = len(self.frame.lines) - 1
+        return self._timer is not None and self._written.get(last) != self.frame.lines[last]
 
     def show(self, frame: ScreenFrame) -> None:
         """Show a frame."""
         if self._ascii_only:
             frame.lines = [_plain(line) for line in frame.lines]
-        self._frame = frame
+        self.frame = frame
         self.write()
 
     def forget(self) -> None:
@@ -71,7 +66,7 @@ class Canvas(Widget):
         pieces: list[str] = []
         is_whole = True
         for y in self._turn():
-            line, before = self._frame.lines[y], self._written.get(y)
+            line, before = self.frame.lines[y], self._written.get(y)
             if before is line or before == line:
                 continue
             if room <= 0:
@@ -92,7 +87,7 @@ class Canvas(Widget):
 
     def _turn(self) -> Iterator[int]:
         """Lines in the order to write them: first the prompt's, then from where it stopped."""
-        count = len(self._frame.lines)
+        count = len(self.frame.lines)
         if count:
             yield count - 1
             yield from ((self._next + at) % count for at in range(count))
@@ -118,7 +113,7 @@ class Canvas(Widget):
 
     def hit_at(self, x: int, y: int) -> Hit | None:
         """The clickable place there."""
-        found = (h for h in self._frame.hits if h.y == y and h.left <= x < h.right)
+        found = (h for h in self.frame.hits if h.y == y and h.left <= x < h.right)
         return next(found, None)
 
 

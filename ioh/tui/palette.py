@@ -55,10 +55,5 @@ def commands(text: str, layers: Sequence[str]) -> list[Command]:
     ]
     known += _WITHOUT_KEY
     fitting = [command for command in known if found(text, command.title, command.words)]
-    begin = text.casefold()
-
-    def rank(command: Command) -> tuple[bool, bool]:
-        is_begin = command.title.casefold().startswith(begin)
-        return not is_begin, not found(text, command.title)
-
-    return sorted(fitting, key=rank)
+    fitting.sort(key=lambda command: not found(text, command.title))
+    return sorted(fitting, key=lambda c: not c.title.casefold().startswith(text.casefold()))

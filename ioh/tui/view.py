@@ -94,7 +94,10 @@ class View:
         how = "ended" if self.is_over else "live" if is_live else "playing"
         # A disk is on itself: print the name once.
         only = [f"only {' '.join(dict.fromkeys(narrow.key))}"] if narrow else []
-        options = [self._options.filters_text] if self._options.filters_text else _told(self.shown)
+        options = [self._options.filters_text] if self._options.filters_text else []
+        if self.shown and not options:  # a recording has them only in the layers' notes
+            layers = self.shown.measured.values()
+            options = [*options_told(note for layer in layers for note in layer.notes)]
         return HeaderView(
             mode=self.feed.mode,
             shown=how if self.travel.is_following else "paused",
@@ -124,12 +127,6 @@ class View:
             passed_moment(moments, at - shown.interval_s, at),
             self.findings.looked_until_unix_s(),
         )
-
-
-def _told(shown: Snapshot | None) -> list[str]:
-    """The options in the layers' notes: a recording has them nowhere else."""
-    layers = shown.measured.values() if shown else ()
-    return list(options_told(note for layer in layers for note in layer.notes))
 
 
 class Baseline:

@@ -59,7 +59,7 @@ def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
         on.feed.say(News(status="compiling the probes: tcp"))
         await on.shows("1 app ", "compiling the probes: tcp")
         await on.push()
-        assert on.app.shown is later[0]
+        assert on.app.view.shown is later[0]
 
     stage(flow, FakeFeed(later), first=first)
 

@@ -33,23 +33,17 @@ _LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
 _MAX_LIMITED = 3
 
 
+def _fixed(value: float | None, unit: float, width: int, decimals: int) -> str:
+    return format_fixed(None if value is None else value / unit, width, decimals)
+
+
 def _ms(value_us: float | None) -> str:
-    return format_fixed(None if value_us is None else value_us / 1e3, 6, 3)
+    return _fixed(value_us, 1e3, 6, 3)
 
 
 def _rate(stats: OpStats) -> str:
     rate = stats.ops_per_s
     return format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1)
-
-
-def _megabytes(stats: OpStats) -> str:
-    rate = stats.bytes_per_s
-    return format_fixed(None if rate is None else rate / 1e6, 7, 3)
-
-
-def _kilobytes(stats: OpStats) -> str:
-    size = stats.avg_bytes
-    return format_fixed(None if size is None else size / 1024, 6, 1)
 
 
 def _slowest(stats: OpStats) -> str:
@@ -63,9 +57,9 @@ def _slowest(stats: OpStats) -> str:
 
 
 COLUMNS = (
-    Column("MB/s", 7, _megabytes, style="strong"),
+    Column("MB/s", 7, lambda s: _fixed(s.bytes_per_s, 1e6, 7, 3), style="strong"),
     Column("ops/s", 7, _rate),
-    Column("avg KB", 6, _kilobytes, rank=2),
+    Column("avg KB", 6, lambda s: _fixed(s.avg_bytes, 1024, 6, 1), rank=2),
     Column("avg ms", 6, lambda s: _ms(s.latency_us), style="strong"),
     Column("queue", 6, lambda s: _ms(s.queue_us), rank=5),
     Column("service", 7, lambda s: _ms(s.service_us), rank=5),

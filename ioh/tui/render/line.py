@@ -17,6 +17,9 @@ Click = tuple[int, int, str, str | int | float]
 SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
 
 
+GAP = 2  # columns between two frames side by side
+
+
 class Line:
     """Styled text that grows to the right.
 
@@ -193,16 +196,16 @@ def frame_of(line: Line, *hits: Click) -> ScreenFrame:
     return ScreenFrame([line], [Hit(0, *hit) for hit in hits])
 
 
-def beside(left: ScreenFrame, left_width: int, right: ScreenFrame, gap: int = 2) -> ScreenFrame:
-    """Two frames side by side, the right one beginning at ``left_width`` + ``gap``."""
+def beside(left: ScreenFrame, left_width: int, right: ScreenFrame) -> ScreenFrame:
+    """Two frames side by side, the right one ``GAP`` columns after ``left_width``."""
     made = ScreenFrame()
     for y in range(max(len(left.lines), len(right.lines))):
         line = left.lines[y].fitted(left_width) if y < len(left.lines) else Line()
-        line = Line().extend(line).to(left_width + gap)
+        line = Line().extend(line).to(left_width + GAP)
         if y < len(right.lines):
             line.extend(right.lines[y])
         made.add(line)
-    made.hits = [*left.hits, *(hit.moved(left_width + gap, 0) for hit in right.hits)]
+    made.hits = [*left.hits, *(hit.moved(left_width + GAP, 0) for hit in right.hits)]
     return made
 
 

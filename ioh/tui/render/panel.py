@@ -11,7 +11,7 @@ from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_n
 from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Line, ScreenFrame, beside
+from ioh.tui.render.line import GAP, Line, ScreenFrame, beside
 from ioh.tui.render.panels import PanelView, busiest, op_style
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
 from ioh.tui.render.trends import (
@@ -24,7 +24,6 @@ from ioh.tui.render.trends import (
     render_bars,
 )
 
-GAP = 2
 _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # columns of an op's letter or word
 _ALL, _PERCENTILE = 110, 90  # columns needed for the rate and for the percentile in a title
@@ -88,7 +87,7 @@ def content_of(
     made, width = ScreenFrame(), 0
     for piece, columns in pieces:
         if columns > 0:
-            made = beside(made, width, piece, GAP) if width else piece
+            made = beside(made, width, piece) if width else piece
             width += columns + (GAP if width else 0)
     return made
 

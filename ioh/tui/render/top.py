@@ -9,6 +9,8 @@ from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import TableRow
 from ioh.sinks.cells import (
+    UNKNOWN,
+    ZERO,
     cut_middle,
     display_width,
     format_scaled,
@@ -101,8 +103,8 @@ def render_top(  # noqa: PLR0913
 
     With the focus, the cursor is shown and rows scroll with it.
     """
-    columns = shown_columns(spec, width)
-    keys_width = max(4, width - sum(_width(column) + 1 for column in columns) - 1)
+    columns = [(column, _width(column)) for column in shown_columns(spec, width)]
+    keys_width = max(4, width - sum(each + 1 for _, each in columns) - 1)
     frame = ScreenFrame()
     head, hits = _heading(columns, table)
     frame.add(head.left(" ".join(spec.keys), keys_width, "head"), *hits)
@@ -116,21 +118,23 @@ def render_top(  # noqa: PLR0913
     first = max(cursor - room + 1, min(table.offset, cursor, len(shown) - room), 0)
     for at, row in enumerate(shown[first : first + height - 1], first):
         line = Line()
-        for column in columns:
+        for column, each in columns:
             text = cell_text(column, row.values.get(column.derived_name))
-            line.right(text, _width(column), "dim" if text in {".", "-"} else "").add(" ")
+            line.right(text, each, "dim" if text in {ZERO, UNKNOWN} else "").add(" ")
         line.left(key_text(row, keys_width), keys_width, "name")
         line = line.fitted(width)
         frame.add(line.styled("sel") if at == cursor else line, (0, width, "row", at))
     return frame
 
 
-def _heading(columns: Sequence[MetricSpec], table: TableState) -> tuple[Line, list[Click]]:
+def _heading(
+    columns: Sequence[tuple[MetricSpec, int]], table: TableState
+) -> tuple[Line, list[Click]]:
     """The headings of the numbers, and the clicks that sort."""
     line = Line()
     hits: list[Click] = []
-    for column in columns:
-        name, width = column.derived_name, _width(column)
+    for column, width in columns:
+        name = column.derived_name
         hits.append((line.width, line.width + width, "sort", name))
         if name == table.sort:
             # The mark is between the columns: a heading may fill its own.
