@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.line import Argument
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.panels import (
     PanelView,
@@ -17,7 +19,7 @@ from ioh.tui.render.panels import (
 )
 from ioh.tui.render.top import cursor_in
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
-from ioh.tui.state import Narrow, Prompt, Screen, ViewState
+from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,6 @@ class Context:
 
 
 MAX_TYPED = 80
-Argument = str | int | float
 
 
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
@@ -190,7 +191,7 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
 
 def _panel(state: ViewState, argument: Argument) -> ViewState:
     """Zoom in and show one panel: the overview has no choice of panels."""
-    if argument not in {"hist", "heat", "graph"}:
+    if argument not in get_args(Panel):
         return state
     return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.preferences import Preferences
 from ioh.tui.prefetch import Found
 from ioh.tui.render.header import LATE_INTERVALS
-from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
@@ -347,7 +347,7 @@ class IohApp(App[int]):
             self._message = (printable(text), style)
             self._message_until_s = inf if lasts else time.monotonic() + MESSAGE_S
 
-    def do(self, action: str, argument: str | float = "") -> None:
+    def do(self, action: str, argument: Argument = "") -> None:
         """Do one action of a key, the mouse or the palette."""
         self._message = ("", "")
         panel = self.panel_view()

@@ -77,15 +77,10 @@ class TerminalDriver(LinuxDriver):
         self._over, self._say_over = os.pipe()
 
     def _listen(self) -> None:
-        stop = self._on_stop if self._can_stop else signal.SIG_IGN
+        call = self._loop.call_soon_threadsafe
+        stop = (lambda *_: call(self.stand_still)) if self._can_stop else signal.SIG_IGN
         signal.signal(signal.SIGTSTP, stop)
-        signal.signal(signal.SIGCONT, self._on_continued)
-
-    def _on_stop(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self.stand_still)
-
-    def _on_continued(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._take_again)
+        signal.signal(signal.SIGCONT, lambda *_: call(self._take_again))
 
     @property
     def is_away(self) -> bool:

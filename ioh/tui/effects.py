@@ -18,13 +18,13 @@ from ioh.sinks.cells import clock
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
+from ioh.tui.render.line import Argument
 from ioh.tui.render.panels import breakdown, shown_layer
 from ioh.tui.theme import styles_for
 
 if TYPE_CHECKING:
     from ioh.tui.app import IohApp
 
-Argument = str | int | float
 _COPY_WIDTH = 200
 _COPY_HEIGHT = 1000
 

@@ -116,9 +116,5 @@ class Keyboard:
             return []
         # An unknown sequence comes late, as the keys of its characters.
         is_sequence = token[:1] == b"\x1b" and token[1:2] in b"[O"
-        return [e for e in (found if is_sequence else found + late) if not _is_size(e)]
-
-
-def _is_size(event: Message) -> bool:
-    """Whether it is a size: the terminal's own comes from the kernel."""
-    return isinstance(event, (events.Resize, messages.InBandWindowResize))
+        sizes = (events.Resize, messages.InBandWindowResize)  # the true size comes from the kernel
+        return [e for e in (found if is_sequence else found + late) if not isinstance(e, sizes)]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
-from ioh.tui.actions import Argument, Context, act, pasted, typed, with_valid_choice
+from ioh.tui.actions import Context, act, pasted, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
 from ioh.tui.render.top import shown_columns

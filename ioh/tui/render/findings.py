@@ -68,11 +68,6 @@ def _title(finding: Finding) -> str:
     return host + safe_name(finding.title)
 
 
-def _begin(finding: Finding) -> str | float:
-    """The argument of the action ``visit``."""
-    return f"{finding.since_unix_s}@{finding.host}" if finding.host else finding.since_unix_s
-
-
 def render_findings(  # noqa: PLR0913
     state: ViewState,
     snapshot: Snapshot,
@@ -105,7 +100,7 @@ def render_findings(  # noqa: PLR0913
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
         title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
         line = _line(finding, title, is_now=key in now, is_open=at == chosen)
-        page.add(line, width, key, "visit", _begin(finding))
+        page.add(line, width, key, "visit", f"{finding.since_unix_s}@{finding.host}")
         lines += _unfolded(finding, width) if at == chosen else []
     missing = snapshot.not_evaluated
     if missing:

@@ -10,8 +10,9 @@ from ioh.model.printable import printable
 from ioh.sinks.cells import cut_to, display_width
 
 Span = tuple[str, str]
+Argument = str | int | float  # of an action
 # First column, one past the last, action, argument: see Hit.
-Click = tuple[int, int, str, str | int | float]
+Click = tuple[int, int, str, Argument]
 
 # Styles that are visible on a space.
 SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
@@ -151,7 +152,7 @@ class Hit:
     left: int
     right: int
     action: str
-    argument: str | int | float = ""
+    argument: Argument = ""
     step: float = 0.0
 
     def moved(self, right: int, down: int) -> Hit:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ioh.tui.palette import commands
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.state import ViewState
 
 FOLLOW = -1  # a ViewState's scroll that keeps the chosen line visible
@@ -24,7 +24,7 @@ class Entry:
     key: str
     y: int
     action: str
-    argument: str | int | float = ""
+    argument: Argument = ""
 
 
 def chosen_in(keys: Sequence[str], state: ViewState) -> int:
@@ -41,7 +41,7 @@ class Page:
     entries: list[Entry] = field(default_factory=list)
 
     def add(
-        self, line: Line, width: int, key: str, action: str = "", argument: str | float = ""
+        self, line: Line, width: int, key: str, action: str = "", argument: Argument = ""
     ) -> None:
         """Append a line that can be chosen; a click does what Enter does."""
         self.entries.append(Entry(key, len(self.frame.lines), action, argument))

@@ -57,12 +57,6 @@ class Panel(NamedTuple):
     table_from: int = TABLE_FROM
 
 
-def axis_of(inner: int) -> Axis:
-    """The latency axis of all panels that are ``inner`` columns wide."""
-    widest = 1 + (inner >= 150) + (inner >= 230)
-    return axis_for(max(4, min(inner - SIZES, inner // 2 if inner < 60 else inner)), widest)
-
-
 def axis_line(axis: Axis) -> Line:
     """The heading of a panel's histogram."""
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
@@ -77,7 +71,9 @@ def content_of(
     """
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
     has_table = bool(layer.spec.tables) and (width >= panel.table_from or is_asked)
-    axis = axis_of(width)
+    # The same axis for all panels of this width.
+    room = min(width - SIZES, width // 2 if width < 60 else width)
+    axis = axis_for(max(4, room), 1 + (width >= 150) + (width >= 230))
     left, center, right = _block_widths(width, axis, has_table=has_table)
     trends = _render_trends(panel.trends(view, layer), view, left, height)
     middle = panel.middle(view, layer, axis, center, height)
