@@ -92,9 +92,7 @@ def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStat
         found: dict[str, list[OpStats]] = {}
         for at, snapshot in enumerate((then, now)):
             layer = snapshot.measured.get(name)
-            if layer is None:
-                continue
-            for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)):
+            for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)) if layer else ():
                 pair = found.setdefault(f"{row.direction or ' '} {row.label}", [OpStats()] * 2)
                 pair[at] = row.stats
         for label, (before, after) in found.items():

@@ -44,7 +44,7 @@ def column_label(bucket: int) -> str:
 
 
 def heat_scale(largest: float) -> list[float]:
-    """The smallest count of each level from 1 on; ``largest``, above 0, has the last level.
+    """The smallest count of each heat level from 1 on; ``largest``, above 0, has the last level.
 
     The level grows with the logarithm to the power of 1.5: a tail of one in a thousand is visible,
     but not as bright as the body.
@@ -53,11 +53,6 @@ def heat_scale(largest: float) -> list[float]:
     shares = [((level - 0.5) / top) ** (2 / 3) for level in range(2, HEAT_LEVELS)]
     # Everything above 0 is visible.
     return [5e-324, *((1 + largest) ** share - 1 for share in shares)]
-
-
-def heat_level(count: float, scale: Sequence[float]) -> int:
-    """How hot a count is, 0 (none) to HEAT_LEVELS - 1."""
-    return bisect_right(scale, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest
     """Append a row of cells to ``line``; fuller cells have more operations."""
     scale = heat_scale(max(1, largest))
     cells = [
-        (_SHADES[heat_level(count, scale)], style)
+        (_SHADES[bisect_right(scale, count)], style)
         if count
         else ("·" if axis.is_labelled(bucket) else " ", "rule")
         for bucket, count in enumerate(axis.joined(counts), axis.first)
@@ -178,7 +173,7 @@ def render_size_latency(
         if axis.cell < _NUMBERS:
             shaded(line, row, axis, style, largest=largest)
         for count in axis.joined(row) if axis.cell >= _NUMBERS else ():
-            heat = f"heat{heat_level(count, scale)}" if count else "dim"
+            heat = f"heat{bisect_right(scale, count)}" if count else "dim"
             line.cell(_count(count), axis.cell - 1, heat)
         lines.append(line)
     return lines
@@ -219,7 +214,7 @@ def render_heat_map(
     lines = []
     for bucket, row in reversed(rows.items()):
         line = Line().right(column_label(bucket), _TIME, "head").add(" ")
-        for level, run in groupby([heat_level(count, scale) for count in row]):
+        for level, run in groupby([bisect_right(scale, count) for count in row]):
             line.add(_SHADES[level] * len(list(run)), f"heat{level}" if level else "")
         lines.append(line)
     return [*lines, _time_axis(columns, lengths_s)]
