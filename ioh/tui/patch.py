@@ -97,15 +97,17 @@ def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
 
 
 def _cells(spans: Sequence[Span]) -> list[_Cell]:
-    """One entry per column; the second column of a wide character is empty."""
+    """One entry per column; both of a wide character change together: half of it is nothing."""
     cells: list[_Cell] = []
+    last = 0  # columns of the character before
     for text, style in spans:
         blank = (" ", style if style in SHOWN_ON_SPACES else "")
         for char in text:
-            width = char_width(char)
-            if not width and cells:
-                cells[-1] = (cells[-1][0] + char, style)
-            cells += [blank if char == " " else (char, style), ("", style)][:width]
+            if width := char_width(char):
+                last = width
+                cells += [blank if char == " " else (char, style), (f" {char}", style)][:width]
+            else:
+                cells[-last:] = [(before + char, style) for before, _ in cells[-last:]]
     return cells
 
 
