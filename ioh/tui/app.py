@@ -325,11 +325,8 @@ class IohApp(App[int]):
         hit = hit.at(event.screen_x)
         if self.state.screen == "commands":
             self.state = replace(self.state, screen="main", prompt="", typed="")
-        key = find_key(str(hit.argument)) if hit.action == "key" else None
-        if key is not None:
-            self.do(key.action, key.argument)
-        else:
-            self.do(hit.action, hit.argument)
+        pressed = find_key(str(hit.argument)) if hit.action == "key" else None
+        self.do((pressed or hit).action, (pressed or hit).argument)
 
     @on(events.MouseScrollDown)
     @on(events.MouseScrollUp)

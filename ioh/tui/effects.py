@@ -159,9 +159,8 @@ class Effects:
         if driver is None:
             return ""
         driver.use_mouse(on=not driver.has_mouse)
-        if driver.has_mouse:
-            return "mouse on: ioh gets clicks and the wheel"
-        return "mouse off: the terminal selects text"
+        on, off = "on: ioh gets clicks and the wheel", "off: the terminal selects text"
+        return f"mouse {on if driver.has_mouse else off}"
 
 
 def writable_folder() -> str:

@@ -50,13 +50,14 @@ class Link:
                 self._window = MIN_BYTES
             if self._is_writing or now_s < self._free_s:
                 return 0
-            if not self._answers and now_s - self._first_s <= MUTE_S:  # it may still answer
-                return max(0, self._window - sum(size for _, size in self._asked))
-            if not self._answers:
+            if self._is_mute():
                 return max(MIN_BYTES, int(min(MAX_RATE, self._rate) * TARGET_S))
-            if self._asked and now_s - self._asked[0][0] > TARGET_S:
+            if self._answers and self._asked and now_s - self._asked[0][0] > TARGET_S:
                 return 0
             return max(0, self._window - sum(size for _, size in self._asked))
+
+    def _is_mute(self) -> bool:
+        return not self._answers and self._clock() - self._first_s > MUTE_S
 
     def wait_s(self) -> float:
         """When to ask for room again if there is no answer and no end of a write."""
@@ -104,8 +105,7 @@ class Link:
     def is_settled(self) -> bool:
         """Whether no answer is outstanding that a shell would read as keys."""
         with self._lock:
-            is_mute = not self._answers and self._clock() - self._first_s > MUTE_S
-            return is_mute or not self._asked
+            return self._is_mute() or not self._asked
 
     def forget(self) -> None:
         """Wait for no answer: another program gets the terminal."""

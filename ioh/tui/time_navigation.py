@@ -96,11 +96,8 @@ class TimeNavigation:
         self._findings.take(shown)
         times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
         times += self._findings.within(extent)
-        if direction > 0:
-            ahead = sorted(time_s for time_s in times if time_s > now_s + _SAME_S)
-        else:
-            ahead = sorted((time_s for time_s in times if time_s < now_s - _SAME_S), reverse=True)
-        for time_s in ahead:
+        ahead = (time_s for time_s in times if (time_s - now_s) * direction > _SAME_S)
+        for time_s in sorted(ahead, reverse=direction < 0):
             # A moment is in the interval after the last one that ends before it.
             tick = extent.nearest(self._feed.tick_at(time_s) + 1)
             if tick != self.tick:

@@ -132,17 +132,12 @@ def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
     if state.screen == "compare" and data.snapshot is not None and data.compared is not None:
         return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
-        begun_unix_s = _just_begun(data.timeline, data.snapshot.time_unix_s)
+        times, now = data.timeline.findings if data.timeline else (), data.snapshot.time_unix_s
+        begun_unix_s = max((at for at in times if now - TELL_S < at <= now), default=None)
         return render_findings(
             state, data.snapshot, data.found, width, utc=data.header.utc, begun_unix_s=begun_unix_s
         )
     return None
-
-
-def _just_begun(timeline: TimelineView | None, now_unix_s: float) -> float | None:
-    """The begin of the newest finding that may not be reported yet."""
-    times = timeline.findings if timeline is not None else ()
-    return max((at for at in times if now_unix_s - TELL_S < at <= now_unix_s), default=None)
 
 
 def _shown_timeline(data: ScreenData, height: int) -> TimelineView | None:
