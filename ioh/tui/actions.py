@@ -116,7 +116,7 @@ def _open(state: ViewState, context: Context) -> ViewState:
     if layer is None or spec is None or not keys:
         return state
     cursor = cursor_in(keys, state.table_of(layer.spec.name))
-    to = Narrow(spec.name, keys[cursor], layer.spec.name)
+    to = Narrow(spec.name, keys[cursor])
     state = state.with_table(layer.spec.name, cursor=0, key=())
     return replace(state, narrow=to, focus="layers")
 

@@ -17,12 +17,11 @@ class Narrow:
 
     Shape:
         ``kind`` is the breakdown's name (``process``, ``device`` …) and ``key`` the row's, both as
-        in the Snapshot; ``layer`` is where it was chosen.
+        in the Snapshot.
     """
 
     kind: str
     key: tuple[str, ...]
-    layer: str
 
 
 @dataclass(frozen=True, slots=True)
