@@ -4,31 +4,31 @@
  * Timed   accepted by the block layer (request->start_time_ns) -> issued to the
  *         driver (request->io_start_time_ns) -> completed (block_rq_complete).
  *         queue = issued - accepted, latency = completed - accepted; a flush that a
- *         write asks for before it (PREFLUSH) is service, no queue.  The request
- *         carries both stamps, so no map has to remember it, and I/O begun before
- *         ioh attached is measured like any other.
+ *         write requests before itself (PREFLUSH) counts as service, not as queue.
+ *         The request has both stamps, so no map is needed, and I/O that began
+ *         before ioh attached is measured too.
  * Exact   counts and bytes as /proc/diskstats: an operation counts when the
  *         request ends outside its flush sequence, bytes at every completion
  *         (completions can be partial).
- * Kernels raw tracepoints, 5.10 and later.  Where a queue does not stamp
- *         io_start_time_ns, user space sets need_issue and has block_rq_issue
- *         attached, which keeps the stamp in a map keyed by the request.  (device, sector) is no
- *         key: every flush has sector 0, and merges change it.
- * Who     bytes are charged where a bio gets a request or joins one, so a process's
- *         sum is what the devices move for it, exactly; its count is of requests made.
- * Cost    one program for each completion, one for each request submitted and each
- *         bio joined to one (who did it).  Layer syscall's programs for completions and
- *         requests run in these.
+ * Kernels raw tracepoints, 5.10 and later.  If a queue does not stamp
+ *         io_start_time_ns, user space sets need_issue and attaches block_rq_issue,
+ *         which keeps the stamp in a map keyed by the request.  (device, sector) is not
+ *         a key: every flush has sector 0, and merges change it.
+ * Who     bytes are charged when a bio gets a request or joins one, so a process's
+ *         sum is exactly what the devices move for it; its count is requests made.
+ * Cost    one program per completion, one per request submitted and per bio that
+ *         joins one (who did it).  Layer syscall's programs for completions and
+ *         requests run inside these.
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
- *         requests; their I/O shows on the devices below.  A kernel can leave BPF
- *         programs out on top of certain tasks without counting a miss: a
- *         sandbox's 6.18 does so while one of the sandbox's own agent's threads is
- *         interrupted (ftrace sees those completions).  User space compares with
+ *         requests; their I/O shows on the devices below.  A kernel can skip BPF
+ *         programs on top of certain tasks without counting a miss: a sandbox's
+ *         6.18 does so while a thread of the sandbox's own agent is interrupted
+ *         (ftrace sees those completions).  User space compares with
  *         /proc/diskstats and shows the difference (lost: unseen).
  */
 /*
- * Completions come in task context and from interrupts, on one CPU.  Where the kernel runs no
- * program on top of itself, nobody else writes what one of them does.
+ * Completions run in task context and in interrupts, on one CPU.  If the kernel never runs a
+ * program on top of itself, there is only one writer.
  */
 #ifndef ALONE
 #define IOH_ATOMIC
@@ -51,10 +51,10 @@ struct dev_op {
 	u32 op;
 };
 
-/* Where the last requests ended, to know sequential from random. */
+/* Where the last requests ended, to distinguish sequential from random. */
 struct recent {
 	u64 ends[RECENT];
-	u64 next; /* one more than have been judged */
+	u64 next; /* one more than the number judged */
 	u64 sequential;
 };
 
@@ -64,16 +64,16 @@ struct disk_name {
 
 BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
 BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
-/* By op, all devices for which totals has no room; those of stacked apart. */
+/* By op, all devices that do not fit totals; those of stacked separately. */
 BPF_PERCPU_ARRAY(others, struct op_totals, 2 * OPS);
-/* Devices whose I/O appears again on others, as user space says when room gets scarce. */
+/* Devices whose I/O also appears on others; user space fills it when room gets scarce. */
 BPF_HASH(stacked, u32, u32, STACKED);
 BPF_HASH(recents, u32, struct recent, 256);
 BPF_HASH(disk_names, u32, struct disk_name, 1024);
 BPF_HASH(issued, u64, u64, 16384);
 BPF_HASH(flush_bytes, u64, u64, 1024);
 BPF_ARRAY(need_issue, u32, 1);
-/* Another layer's programs for the same events: run from here, they cost less than attached. */
+/* Another layer's programs for the same events: called here, they cost less than attached. */
 BPF_PROG_ARRAY(after_complete, 1);
 BPF_PROG_ARRAY(after_submit, 1);
 /* 0 requeues, 1 splits */
@@ -97,7 +97,7 @@ static inline u32 device_of(const char *disk)
 #ifdef FILTER_WAY_HEAD
 #define DIGITS 4 /* of a controller's number */
 
-/* One of the ways to the NVMe disk that is asked for, as nvme0c1n1 is to nvme0n1. */
+/* A path to the requested NVMe disk, as nvme0c1n1 is one to nvme0n1. */
 static inline int is_way(const char *disk)
 {
 	const char head[] = FILTER_WAY_HEAD, tail[] = FILTER_WAY_TAIL;
@@ -149,7 +149,7 @@ static inline u32 op_of(u32 cmd_flags)
 	return OP_OTHER;
 }
 
-/* sysfs does not show the number of a hidden disk: of a way to an NVMe disk that has several. */
+/* sysfs does not show the number of a hidden disk: one of several paths to an NVMe disk. */
 static inline void note_name(const char *disk, u32 dev)
 {
 	struct disk_name name = {};
@@ -201,7 +201,7 @@ static inline void judge_position(u32 dev, u64 sector, u32 bytes)
 	ADD_SHARED(r->next, 1);
 }
 
-/* io_start_time_ns, else the stamp that on_issue kept; 0 where neither exists. */
+/* io_start_time_ns, else the stamp of on_issue, else 0. */
 static inline u64 issue_time(const char *rq, u64 stamped)
 {
 	u64 key = (u64)rq, at = stamped, *kept;
@@ -219,27 +219,27 @@ static inline u64 issue_time(const char *rq, u64 stamped)
 }
 
 /*
- * Most kernels stamp no command that a program hands to a disk itself (smartd, hdparm) or by which
- * the kernel asks whether there is a CD, and none counts it in diskstats.
+ * Most kernels do not stamp commands that a program sends to a disk directly (smartd, hdparm) or
+ * that ask whether there is a CD; no kernel counts them in diskstats.
  */
 static inline int is_timed(const char *rq)
 {
 	return FOLLOW(u64, rq, request_start_time_ns) || FOLLOW(u64, rq, request_io_start_time_ns);
 }
 
-/* follows_flush: the device has flushed its cache first, which is part of the service. */
+/* follows_flush: the device flushed its cache first; that is part of the service time. */
 static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted,
 			       u32 follows_flush)
 {
 	u64 now = bpf_ktime_get_ns(), accepted = FOLLOW(u64, rq, request_start_time_ns);
 	u64 at = issue_time(rq, FOLLOW(u64, rq, request_io_start_time_ns));
 
-	/* A constant here makes code whose alignment the verifier of 5.10 cannot follow. */
+	/* With a constant here, the verifier of 5.10 cannot follow the alignment. */
 	asm volatile("" : "+r"(bytes));
 	if (follows_flush)
 		at = accepted;
 	if (!accepted) {
-		/* Of reads and writes only those of queues with iostats off go unstamped. */
+		/* Reads and writes have no stamp only if their queue has iostats off. */
 		if (at) {
 			accepted = at;
 		} else {
@@ -257,13 +257,13 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 		ADD(t->bytes, counted - bytes);
 	add_finished(t, now - accepted, bytes);
 	if (at) {
-		/* The plug's cached clock can put the start up to a tick after the issue. */
+		/* The plug's cached clock can set the start up to a tick after the issue. */
 		ADD(t->queue_ns, at > accepted ? at - accepted : 0);
 		ADD(t->queued, 1);
 	}
 }
 
-/* A request, or a part of it, of so many bytes has ended. */
+/* A request, or a part of it with this many bytes, has ended. */
 static inline void count_completion(const char *rq, u64 error, u64 done)
 {
 	u64 key = (u64)rq, bytes = done, *earlier;
@@ -272,7 +272,7 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 	const char *disk;
 
 	disk = request_disk(rq);
-	if (!disk) /* of an NVMe controller's own queue, a tape drive … */
+	if (!disk) /* an NVMe controller's own queue, a tape drive … */
 		return;
 	dev = device_of(disk);
 	if (!is_asked_for(disk, dev))
@@ -288,16 +288,16 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 	if (error)
 		ADD(t->errors, 1);
 	if (done < FOLLOW(u32, rq, request___data_len)) {
-		/* Part of a request: its bytes count now, the operation with the last part. */
+		/* Part of a request: count its bytes now, the operation with the last part. */
 		ADD(t->bytes, done);
 		return;
 	}
 	if (!done && op != OP_FLUSH && op != OP_OTHER && !FOLLOW(const char *, rq, request_bio)) {
 		/*
-		 * It has been completed before: request-based dm (multipath) has all bios ended
-		 * with those of its clone (end_clone_bio), then ends the request.  A flush
-		 * sequence gives an ended request its bio back before it ends it once more;
-		 * flushes and passthrough requests have none.
+		 * Already completed: request-based dm (multipath) ends all bios with those of
+		 * its clone (end_clone_bio), then ends the request.  A flush sequence gives an
+		 * ended request its bio back before it ends it again; flushes and passthrough
+		 * requests have none.
 		 */
 		return;
 	}
@@ -309,9 +309,9 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 			return;
 		}
 		/*
-		 * The data step of a PREFLUSH or FUA write; the request completes once
-		 * more when its whole flush sequence has ended, without bytes.  Its own
-		 * flags were taken off when the sequence began; the bio's were not.
+		 * The data step of a PREFLUSH or FUA write; the request completes again,
+		 * without bytes, when its whole flush sequence has ended.  The sequence
+		 * removed the request's own flags at its start, but not the bio's.
 		 */
 		ADD(t->bytes, done);
 		flush_bytes.update(&key, &done);

@@ -7,7 +7,7 @@ struct submitter {
 	char comm[16];
 };
 
-/* What a program alone writes needs no atomic add: on_submit the first two. */
+/* A single writer needs no atomic add: only on_submit writes the first two. */
 struct submitted {
 	u64 count;
 	u64 bytes;
@@ -16,13 +16,13 @@ struct submitted {
 
 BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
 
-/* The process' name, as in layer syscall: a thread may have one of its own. */
+/* The process' name, as in layer syscall: a thread may have another one. */
 static inline void name_submitter(struct submitter *who, const char *task)
 {
 	const char *leader = FOLLOW(const char *, task, task_struct_group_leader);
 
 #ifdef CASTS
-	/* These kernels leave nothing of a longer name behind its NUL (see syscall_filter.h). */
+	/* These kernels clear the rest of a longer name after the NUL (see syscall_filter.h). */
 	*(u64 *)who->comm = FOLLOW(u64, leader, task_struct_comm);
 	*(u64 *)(who->comm + 8) = FOLLOW(u64, leader + 8, task_struct_comm);
 #else
@@ -30,7 +30,7 @@ static inline void name_submitter(struct submitter *who, const char *task)
 #endif
 }
 
-/* Adds a read or write to its submitter's sums; these tracepoints run in his context. */
+/* Add a read or write to its submitter's sums; these tracepoints run in its context. */
 static inline int add_submitted(const char *bio, u32 is_request)
 {
 	struct submitter who = {};

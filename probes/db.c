@@ -1,18 +1,18 @@
 /*
- * Databases: statements, commits, reads, log syncs and waits as the servers' own probe points
- * (USDT) and functions show them, by server and by session.
+ * Databases: statements, commits, reads, log syncs and waits, by server and by session, from the
+ * servers' own probe points (USDT) and functions.
  *
- * Timed   from an operation's start to its end in one thread, the outermost where they nest; those
- *         that another thread may end by the address of what describes them.
- * Within  what a statement or a commit waited for: each operation that ends inside of it, and the
- *         CPU time of its thread.
+ * Timed   from an operation's start to its end in one thread, the outermost if they nest; if
+ *         another thread may end it, by the address of what describes it.
+ * Within  the waits of a statement or a commit: each operation that ends inside it, and the CPU
+ *         time of its thread.
  * Exact   counts and bytes as the server's own statistics; a statement that fails by a jump past
- *         its end counts as an error as soon as the server says so (its "cancel" point).
- * Kernels 5.15 and later, where a program can ask where it is attached (its cookie).
- * Cost    a trap for each point, 1 to 2 µs, and as much again where a function returns.
- * Not     what is under way when ioh attaches; a server of which nobody knows the probe points.
+ *         its end counts as an error when the server reports it (its "cancel" point).
+ * Kernels 5.15 and later: a program can ask where it is attached (its cookie).
+ * Cost    a trap per point, 1 to 2 µs, and the same again for a function's return.
+ * Not     operations in progress when ioh attaches; servers with unknown probe points.
  */
-/* Programs on user-space functions can be preempted, also by their like. */
+/* Programs on user-space functions can be preempted, also by each other. */
 #define IOH_ATOMIC
 enum { LOST_MAP_FULL, LOST_NO_START };
 
@@ -47,7 +47,7 @@ enum {
 struct site {
 	u32 op;
 	u32 role;
-	u32 way; /* an op can be seen in several ways; the outermost counts */
+	u32 way; /* an op can be observed in several ways; the outermost counts */
 	u32 owner;
 	u32 size_kind;
 	u32 size_register; /* its offset in struct pt_regs */
@@ -55,12 +55,12 @@ struct site {
 	u32 size_is_signed;
 	s64 displacement;
 	u64 scale;
-	u32 only[4]; /* what the size has to be one of; 0 if it is a size */
-	u32 key_register; /* what tells operations apart beside the thread: its offset + 1, or 0 */
-	u32 is_wait; /* only what a statement or a commit waited for: others count it */
+	u32 only[4]; /* values that the size must be one of; 0 if it is a size */
+	u32 key_register; /* distinguishes a thread's operations: its offset + 1, or 0 */
+	u32 is_wait; /* only a wait of a statement or a commit: others count it */
 };
 
-/* Of a key that is no thread's. */
+/* For a key that is not a thread. */
 #define SHARED (1U << 31)
 
 struct open_key {
@@ -76,15 +76,15 @@ struct wait {
 	u64 ns[WAITS];
 };
 
-/* An operation under way, and what it has waited for so far. */
+/* An operation in progress, and its waits so far. */
 struct open_op {
 	u64 start_ns;
 	u64 cpu_ns;
 	u64 bytes;
 	u32 server;
 	u32 way;
-	u32 depth; /* calls within it of what its return decides on */
-	u32 tid; /* who began it */
+	u32 depth; /* nested calls of the same way */
+	u32 tid; /* the thread that began it */
 	struct wait waited;
 };
 
@@ -110,13 +110,13 @@ BPF_HASH(open_ops, struct open_key, struct open_op, 16384);
 BPF_TABLE("percpu_hash", struct wait_key, struct wait, waits, 256);
 BPF_HASH(sessions, struct session_key, struct session, 8192);
 
-/* bpf_get_attach_cookie(), which old headers of bcc do not know */
+/* bpf_get_attach_cookie(), missing in old headers of bcc */
 static u64 (*const attach_cookie)(void *ctx) = (void *)174;
 
 /*
- * A thread's time on a CPU, for differences: up to when the scheduler gave it the CPU, and since.
- * What the scheduler itself adds up is as old as its last look.  Its clock is not ours, but the
- * distance stays; exec_start will not do, whose clock leaves out each CPU's own interrupts.
+ * A thread's CPU time, for differences: until the scheduler gave it the CPU, plus the time since.
+ * The scheduler's own sum is only as recent as its last update.  Its clock differs from ours by a
+ * constant; exec_start does not work, because its clock excludes each CPU's own interrupts.
  */
 static inline u64 cpu_time_ns(u64 now)
 {
@@ -128,7 +128,7 @@ static inline u64 cpu_time_ns(u64 now)
 	return ns + now - since;
 }
 
-/* The server that a thread works for: its process, or the one that has forked it for a session. */
+/* The server of a thread: its process, or the one that forked it for a session. */
 static inline u32 server_of(const struct site *s)
 {
 	const char *task = (const char *)bpf_get_current_task(), *parent = NULL;
@@ -144,12 +144,12 @@ static inline u32 server_of(const struct site *s)
 #pragma unroll
 	for (i = 0; i < COMM_BYTES; i++)
 		if (own[i] != theirs[i])
-			return server; /* the first of them, whose parent is no server */
+			return server; /* the first one, whose parent is not a server */
 	READ(server, FIELD(parent, task_struct_tgid));
 	return server;
 }
 
-/* What an operation goes by: its thread, or an address in its server's shared memory. */
+/* An operation's key: its thread, or an address in its server's shared memory. */
 static inline u32 opener_of(const char *ctx, const struct site *s)
 {
 	u64 at = 0;
@@ -160,7 +160,7 @@ static inline u32 opener_of(const char *ctx, const struct site *s)
 	return SHARED | ((u32)(at >> 3) ^ server_of(s) * 0x9e3779b1U);
 }
 
-/* An argument as its site describes it; nothing less than 0 is a size. */
+/* An argument, as its site describes it; a size is never below 0. */
 static inline u64 size_at(const char *ctx, const struct site *s)
 {
 	u64 v = s->displacement, at = 0;
@@ -182,7 +182,7 @@ static inline u64 size_at(const char *ctx, const struct site *s)
 	return (v >> (s->size_bits & 63)) * s->scale;
 }
 
-/* What an operation waited for counts once it has ended: many a commit that begins is none. */
+/* Waits count when their operation ends: many commits that begin turn out not to be one. */
 static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
 {
 	struct wait_key key = {.server = o->server, .outer = outer};
@@ -200,7 +200,7 @@ static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
 		count_lost(LOST_MAP_FULL);
 		return;
 	}
-	/* Most statements waited for nothing: an atomic add of 0 costs as much as any. */
+	/* Most statements did not wait, and an atomic add of 0 costs as much as any. */
 #pragma unroll
 	for (i = 0; i < WAIT_CPU; i++) {
 		if (!o->waited.count[i])
@@ -209,11 +209,11 @@ static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
 		ADD(w->ns[i], o->waited.ns[i]);
 	}
 	ADD(w->count[WAIT_CPU], 1);
-	/* The scheduler's clocks are not quite ours. */
+	/* The scheduler's clocks differ slightly from ours. */
 	ADD(w->ns[WAIT_CPU], cpu_ns < 0 ? 0 : cpu_ns > ns ? ns : cpu_ns);
 }
 
-/* What ends here was a part of the statement, or of the commit, that goes on. */
+/* The operation that ends was a part of the current statement or commit. */
 static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
 {
 	struct open_key key = {.tid = tid, .op = outer};
@@ -231,7 +231,7 @@ static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
 	o->waited.ns[at] += ns;
 }
 
-/* Whether a call is one of those that count. */
+/* Whether a call counts. */
 static inline int is_meant(const struct site *s, u64 v)
 {
 	if (!s->only[0] || s->size_kind == SIZE_NONE)
@@ -267,7 +267,7 @@ static inline void begin(const struct site *s, struct open_key *key, struct open
 	struct open_op fresh = {.way = s->way, .bytes = bytes, .tid = bpf_get_current_pid_tgid()};
 
 	if (before && before->way != s->way)
-		return; /* inside of what is the same op already */
+		return; /* inside the same op */
 	fresh.server = server_of(s);
 	if (before && s->only[0] && s->size_kind == SIZE_NONE && before->server == fresh.server) {
 		before->depth++;
@@ -294,7 +294,7 @@ static inline void finish(const struct site *s, struct open_key *key, struct ope
 	if (op <= OP_COMMIT)
 		add_waits(o, op, now);
 	open_ops.delete(key);
-	if (!s->key_register) { /* the thread has waited for it: it did nothing else meanwhile */
+	if (!s->key_register) { /* the thread waited for it and did nothing else */
 		add_within(tid, OP_STATEMENT, op, ns);
 		add_within(tid, OP_COMMIT, op, ns);
 	}
@@ -303,13 +303,14 @@ static inline void finish(const struct site *s, struct open_key *key, struct ope
 }
 
 /*
- * Never filled.  Linux 6.13 and newer give a program of this type a stack of each CPU's, since none
- * runs twice at a time there; but one at a uprobe can be preempted, and the next task's run on that
- * CPU writes over it: the kernel crashes.  A program that may go on in another one has none.
+ * Never filled.  Linux 6.13 and newer give a program of this type a per-CPU stack, assuming that
+ * it never runs twice at a time there.  But a program at a uprobe can be preempted, the next
+ * task's run on that CPU overwrites the stack, and the kernel crashes.  A program with tail calls
+ * has no such stack.
  */
 BPF_PROG_ARRAY(no_private_stack, 1);
 
-/* Every probe point and function runs this; the cookie says which one it is. */
+/* All probe points and functions run this; the cookie identifies them. */
 int on_site(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 at = attach_cookie(ctx);
@@ -339,7 +340,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (!o || (s->role == ROLE_DONE && o->way != s->way))
-		return 0; /* it began before ioh came, or is a part of what has begun */
+		return 0; /* it began before ioh attached, or is a part of another one */
 	if (s->role == ROLE_DONE && o->depth) {
 		o->depth--;
 		return 0;

@@ -1,11 +1,10 @@
 /*
- * Following the kernel's pointers: by a load where it lets a program, else by a helper's call for
- * each.  A probe that is loaded BTF-typed (-DTRUSTED) gets its tracepoint's arguments and the
- * current task as pointers that may be followed, and what these point to; with -DCASTS every
- * address may be, too, once the probe has said what lies there.
+ * Follows the kernel's pointers: with a load if the kernel allows it, else with a helper call.  A
+ * BTF-typed probe (-DTRUSTED) may follow its tracepoint's arguments, the current task and what they
+ * point to; with -DCASTS also any address whose type the probe states.
  */
 
-/* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
+/* bcc turns dereferences of context values into helper calls; this hides them. */
 static inline const char *hidden(u64 argument)
 {
 	const char *pointer;
@@ -32,9 +31,9 @@ static inline const char *hidden(u64 argument)
 
 #ifdef CASTS
 /*
- * The kernel's bpf_rdonly_cast(): the loader puts its number in the place of CASTS, which is no
- * helper's, and the verifier makes a plain move of the call.  What lies at a wrong address reads
- * as 0, as it does by a helper.
+ * The kernel's bpf_rdonly_cast(): the loader replaces CASTS, which is not a helper's number, with
+ * its number, and the verifier turns the call into a plain move.  A wrong address reads as 0, as
+ * with a helper.
  */
 static const char *(*cast)(const char *address, u64 type) = (void *)CASTS;
 

@@ -1,22 +1,22 @@
 /*
  * Shared by all probes: the totals of one op, the bucket lookup, and losses.
  *
- * Everything here only adds; user space subtracts.  The bucket counts and edges
- * are -D constants from ioh/model/hist.py, so both sides agree by construction.
+ * The kernel only adds; user space subtracts.  The bucket counts and edges are -D
+ * constants from ioh/model/hist.py, so both sides always agree.
  */
 #ifndef IOH_H
 #define IOH_H
 
 /*
- * Until 7.0 tracepoint programs run with preemption off, so plain adds to per-CPU
- * values are exact as long as no interrupt runs the same program on that CPU.  A
- * probe that interrupts do run defines IOH_ATOMIC before it includes this file.
+ * Before 7.0, tracepoint programs run with preemption off, so plain adds to per-CPU
+ * values are exact unless an interrupt runs the same program on that CPU.  A probe
+ * that runs in interrupts defines IOH_ATOMIC before it includes this file.
  */
 #ifdef PREEMPTED
 #define IOH_ATOMIC
 #endif
-/* For what several programs write.  Nothing for a constant 0: clang makes an atomic "or" of it,
- * which kernels before 5.12 refuse. */
+/* For values with several writers.  Does nothing for a constant 0: clang would make an atomic "or",
+ * which kernels before 5.12 reject. */
 #define ADD_SHARED(counter, n)                                                                     \
 	do {                                                                                       \
 		u64 n_ = (n);                                                                      \
@@ -32,7 +32,7 @@
 #define READ(dst, src) bpf_probe_read_kernel(&(dst), sizeof(dst), (const void *)(src))
 #define FIELD(base, member) ((const char *)(base) + OFF_##member)
 
-/* The slowest operation of one tick; user space moves the epoch on, once a tick. */
+/* The slowest operation of one tick; user space advances the epoch once per tick. */
 struct slowest {
 	u64 epoch;
 	u64 ns;
@@ -48,7 +48,7 @@ struct op_totals {
 	u64 latency_ns;
 	u64 queue_ns;
 	u64 queued;
-	u8 last_log2[8]; /* of the last time and size: mostly that of the next ones, too */
+	u8 last_log2[8]; /* of the last time and size: usually the same for the next ones */
 	struct slowest slowest[2];
 	u64 latency[FINE_BUCKETS];
 	u64 size_lat[SIZE_BUCKETS * LATENCY_BUCKETS];
@@ -72,10 +72,10 @@ static inline void count_lost(u32 reason)
 
 #ifdef COPIES
 /*
- * Since 7.0 (commits a46023d5616e, f7d327654b88) a probe can be preempted, and the kernel
- * skips its program for everybody else who comes by on that CPU until it goes on.  So each
- * program is loaded COPIES times, one behind the other on the same tracepoint: who finds one
- * busy is served by the next.  The first one that runs takes the event, the others leave it.
+ * Since 7.0 (commits a46023d5616e, f7d327654b88) a probe can be preempted, and until it
+ * continues, the kernel skips its program for all other events on that CPU.  So each program is
+ * loaded COPIES times on the same tracepoint: if one is busy, the next one runs.  The first
+ * one that runs takes the event; the others ignore it.
  */
 struct turns {
 	u64 runs;
@@ -85,7 +85,7 @@ struct turns {
 BPF_TABLE("lru_hash", u64, u64, takers, TAKERS);
 BPF_PERCPU_ARRAY(turns, struct turns, EVENTS);
 
-/* One copy's turn at an event that another copy has taken, or has not: 1 when it is ours. */
+/* Take an event unless another copy has taken it: 1 if it is ours. */
 static inline int take_turn(u32 event, int taken)
 {
 	struct turns *t = turns.lookup(&event);
@@ -99,9 +99,8 @@ static inline int take_turn(u32 event, int taken)
 }
 
 /*
- * Whether no other copy has taken this event.  subject is the address that it is about, or one
- * inside of that which belongs to nothing else; stamp is never the same at the next event of
- * its kind about the same subject.
+ * Whether no other copy has taken this event.  subject is the event's address, or a unique one
+ * inside that object; stamp always differs at the next event of this kind with the same subject.
  */
 static inline int is_first(u32 event, u64 subject, u64 stamp)
 {
@@ -120,7 +119,7 @@ static inline int is_first(u32 event, u64 subject, u64 stamp)
 #define is_first(event, subject, stamp) 1
 #endif
 
-/* 1 when v > limit, without a branch; the barrier keeps clang from making one of it. */
+/* 1 if v > limit, without a branch; the barrier keeps clang from adding one. */
 static inline u64 above(u64 v, u64 limit)
 {
 	u64 difference = limit - v;
@@ -131,7 +130,7 @@ static inline u64 above(u64 v, u64 limit)
 
 /*
  * Position of the highest bit.  Branches here would double the verifier's paths
- * six times over, and again for each use in a loop.
+ * six times, and again for each use in a loop.
  */
 static inline u32 ioh_log2(u64 v)
 {
@@ -153,7 +152,7 @@ static inline u32 ioh_log2(u64 v)
 	return r | step | v >> 1;
 }
 
-/* The same, sooner where it is what it was before. */
+/* The same, faster if the result is the same as before. */
 static inline u32 log2_again(u64 v, u8 *before)
 {
 	u32 log2 = *before & 63;
@@ -173,8 +172,7 @@ static inline u32 fine_index(u64 ns, u8 *last_log2)
 
 	if (ns == 0)
 		return 0;
-	/* A division by 125 in 32 bits, as a compiler for a CPU makes it; clang's for BPF does not.
-	 */
+	/* A 32-bit division by 125, as compilers for CPUs do it; clang for BPF does not. */
 	if (ns < 1 << 28)
 		units = (ns * 16 - 1) * 0x10624dd3ULL >> 35;
 	else
@@ -205,7 +203,7 @@ static inline u32 size_index(u64 bytes, u8 *last_log2)
 	return log2 < SIZE_BUCKETS ? log2 : SIZE_BUCKETS - 1;
 }
 
-/* The barrier makes clang test the very register that becomes the index. */
+/* The barrier makes clang test the same register that becomes the index. */
 static inline void bump(u64 *counters, u64 index, u64 size)
 {
 	asm volatile("" : "+r"(index));

@@ -1,6 +1,6 @@
 /*
  * Shared by nfs_client.c and nfs_server.c: totals of one op by file system, files by
- * who used them, and procedures by name.
+ * user, and procedures by name.
  */
 #define NFS_PROGRAM 100003
 #define STABLE_HOWS 3
@@ -61,7 +61,7 @@ static inline u32 device_of(const char *inode)
 	return dev;
 }
 
-/* What a file is called: of several names the one that was looked up last; NULL: nobody knows. */
+/* A file's name: of several names the one looked up last; NULL if unknown. */
 static inline const char *alias_of(const char *inode)
 {
 	const char *alias = NULL;

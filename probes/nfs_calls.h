@@ -1,6 +1,6 @@
 /*
- * A sample of calls with the time of each, where it is asked for: client and server choose the
- * same ones by their XIDs, so that user space can take one end's time from the other's.
+ * A sample of calls with the time of each, if requested: client and server choose the same calls by
+ * their XIDs, so user space can subtract one end's time from the other's.
  * Part of nfs_client.c and nfs_server.c.
  */
 #define AF_INET 2
@@ -17,7 +17,7 @@ static inline void read_address(u16 *family, u16 *port, u8 *address, const char 
 }
 
 #ifdef SAMPLED_CALLS
-#define GOLDEN 0x9e3779b1U /* 2^32 over the golden ratio: multiples of it lie evenly */
+#define GOLDEN 0x9e3779b1U /* 2^32 / golden ratio: its multiples are evenly distributed */
 
 /* One call; the address is the other end's. */
 struct sampled_key {
@@ -28,9 +28,9 @@ struct sampled_key {
 	u8 address[16];
 };
 
-/* Each level keeps half of what the one before does; user space sets it by how many there were. */
+/* Each level keeps half as many as the one before; user space sets it by their number. */
 BPF_ARRAY(sample_level, u32, 1);
-/* In ns; 0 where an XID came twice.  User space empties it; what finds it full is left out. */
+/* In ns; 0 if an XID came twice.  User space empties it; calls are left out while it is full. */
 BPF_TABLE("hash", struct sampled_key, u64, sampled, SAMPLED_CALLS);
 
 static inline void sample_call(const char *xid, const char *address, u32 op, u64 ns)
@@ -40,7 +40,7 @@ static inline void sample_call(const char *xid, const char *address, u32 op, u64
 	u64 *before;
 	u8 wire[4];
 
-	READ(wire, xid); /* the other end's byte order may be another one */
+	READ(wire, xid); /* the other end's byte order may differ */
 	key.xid = (u32)wire[0] << 24 | wire[1] << 16 | wire[2] << 8 | wire[3];
 	if (!level || (u64)(key.xid * GOLDEN) >> (32 - (*level & 31)))
 		return;

@@ -1,22 +1,23 @@
 /*
- * NFS client: what each READ, WRITE and COMMIT cost, by mount, file and process, and
- * what every remote procedure call was made of.
+ * NFS client: the cost of each READ, WRITE and COMMIT, by mount, file and process, and
+ * the parts of every remote procedure call.
  *
- * Timed   nfs_initiate_* (the client has decided to send it) -> nfs_*_done (its last
- *         answer was taken in); in between lie the RPC's queue, its round trip and, after
- *         a delay or a lost session, its repetitions.  rpc_stats_latency gives queue,
- *         round trip and execution of every attempt, as /proc/self/mountstats adds them.
+ * Timed   nfs_initiate_* (the client decides to send it) -> nfs_*_done (its last answer
+ *         was processed); this includes the RPC's queue, its round trip and, after a
+ *         delay or a lost session, its retries.  rpc_stats_latency has queue, round trip
+ *         and execution of every attempt, as /proc/self/mountstats adds them.
  * Exact   counts and bytes as mountstats: the key is the request's own address
- *         (struct nfs_pgio_header, nfs_commit_data).  (device, file, offset) is no key:
- *         of four readers of one offset half were mistaken, and COMMIT has offset 0.
+ *         (struct nfs_pgio_header, nfs_commit_data).  (device, file, offset) is not a
+ *         key: with four readers of one offset half were mixed up, and COMMIT has
+ *         offset 0.
  * Kernels raw tracepoints with BTF of the modules nfs and sunrpc, 5.11 and later.
- * Cost    three programs for a READ or WRITE, one for any other procedure; none for I/O
- *         that the page cache answers.
+ * Cost    three programs per READ or WRITE, one per other procedure; none for I/O that
+ *         the page cache serves.
  * Not     pNFS block and LOCALIO, which bypass READ and WRITE; COPY, CLONE and
- *         ALLOCATE, counted as procedures only.  COMMIT and write-back are submitted by
- *         kernel threads: who wrote the data is not known by then.
+ *         ALLOCATE, counted only as procedures.  Kernel threads submit COMMIT and
+ *         write-back: the writer of the data is then unknown.
  */
-/* Callers may be preempted, and kernels of 2026 no longer promise otherwise. */
+/* Callers may be preempted; kernels of 2026 no longer rule it out. */
 #define IOH_ATOMIC
 enum { LOST_MAP_FULL, LOST_NO_START };
 
@@ -26,7 +27,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "nfs.h"
 #include "nfs_calls.h"
 
-/* Op numbers of ioh/layers/nfs_client.py; reads from the cache never come by here. */
+/* Op numbers of ioh/layers/nfs_client.py; reads from the cache never get here. */
 enum {
 	OP_READ,
 	OP_WRITE_UNSTABLE,
@@ -45,7 +46,7 @@ struct answers {
 	u64 unlisted;
 };
 
-/* A request that was begun and has not ended. */
+/* A request in flight. */
 struct pending {
 	u64 start_ns;
 	u32 tgid;
@@ -77,7 +78,7 @@ static inline u32 write_op(u32 stable)
 	return stable < STABLE_HOWS ? OP_WRITE_UNSTABLE + stable : OP_WRITE_UNSTABLE;
 }
 
-/* Read-ahead and O_DIRECT come in the program's own context, write-back in a kernel thread's. */
+/* Read-ahead and O_DIRECT run in the program's context, write-back in a kernel thread's. */
 static inline void name_requester(struct pending *p)
 {
 	const char *task = (const char *)bpf_get_current_task();
@@ -92,7 +93,7 @@ static inline void name_requester(struct pending *p)
 	bpf_get_current_comm(&p->comm, sizeof(p->comm));
 }
 
-/* A request has no stamp yet: one that is pending has been begun by another copy of this. */
+/* A request has no stamp yet: if it is pending, another copy of this began it. */
 static inline void begin(u32 event, const char *request, const char *inode, u32 op)
 {
 	u64 key = (u64)request;
@@ -171,7 +172,7 @@ static inline void note_flow(const char *inode, u32 dev, const struct pending *p
 		keep_path(key.ino, dev, key.name, dentry);
 }
 
-/* What was sent again may be answered twice, and each answer of the server another time. */
+/* Not for retransmitted calls: each of several answers has another server time. */
 static inline void sample_answer(const char *rqst, u32 op, u64 ns)
 {
 #ifdef SAMPLED_CALLS
@@ -185,7 +186,7 @@ static inline void sample_answer(const char *rqst, u32 op, u64 ns)
 #endif
 }
 
-/* When this attempt of the call began; no two attempts of one task begin at the same time. */
+/* When this attempt of the call began: different for all attempts of a task. */
 static inline u64 began_at(const char *task)
 {
 	u64 began = 0;
@@ -195,8 +196,8 @@ static inline u64 began_at(const char *task)
 }
 
 /*
- * One answer has come.  again: it moved only a part, and the client sends the same request
- * once more for the rest, without another nfs_initiate_*.
+ * An answer has arrived.  again: it moved only a part, and the client sends the same request
+ * again for the rest, without another nfs_initiate_*.
  */
 static inline void finish(const char *request, const char *task, const char *inode, u32 op,
 			  u64 bytes, int again)
@@ -208,7 +209,7 @@ static inline void finish(const char *request, const char *task, const char *ino
 	const char *rqst = NULL;
 	int status = 0;
 
-	/* A constant here makes code whose alignment the verifier of 6.1 cannot follow. */
+	/* With a constant here, the verifier of 6.1 cannot follow the alignment. */
 	asm volatile("" : "+r"(bytes));
 	READ(rqst, FIELD(task, rpc_task_tk_rqstp));
 	READ(status, FIELD(task, rpc_task_tk_status));
@@ -219,7 +220,7 @@ static inline void finish(const char *request, const char *task, const char *ino
 		else
 			pendings.delete(&key);
 	} else {
-		/* Begun before ioh attached: timed from where the RPC was. */
+		/* Begun before ioh attached: timed from the RPC's start. */
 		count_lost(LOST_NO_START);
 		p.start_ns = began_at(task);
 		__builtin_memcpy(p.comm, "(before)", 9);
@@ -306,10 +307,10 @@ int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
 	const char *task = (const char *)ctx->args[0], *data = (const char *)ctx->args[1];
 	const char *inode = NULL, *next = NULL;
 
-	/* The task is the first thing in it, and its address taken by on_rpc(). */
+	/* Not data: that is also the address of the task, its first member, which on_rpc() uses. */
 	if (!is_first(AT_COMMIT_DONE, (u64)data + 1, began_at(task)))
 		return 0;
-	/* Unlike those of READ and WRITE, this one comes for attempts, too, that are repeated. */
+	/* Unlike those of READ and WRITE, this one also runs for attempts that are repeated. */
 	READ(next, FIELD(task, rpc_task_tk_action));
 	if (next)
 		return 0;
@@ -318,7 +319,7 @@ int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* rpc_stats_latency(task, ktime_t backlog, ktime_t rtt, ktime_t execute): one attempt has ended */
+/* rpc_stats_latency(task, ktime_t backlog, ktime_t rtt, ktime_t execute): an attempt has ended */
 int on_rpc(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *task = (const char *)ctx->args[0], *clnt = NULL, *proc = NULL, *rqst = NULL;

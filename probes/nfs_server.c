@@ -1,20 +1,20 @@
 /*
- * NFS server: what each READ, WRITE and COMMIT cost to serve, by exported file system,
- * file and client.
+ * NFS server: the cost of each READ, WRITE and COMMIT, by exported file system, file and
+ * client.
  *
  * Timed   nfsd_read_start, nfsd_write_start -> …_done, and COMMIT from the end of the
- *         operation before it in its compound (NFSv3: from svc_process) to its own end.
- *         One thread of nfsd serves a call from start to end, so its id is the key.
+ *         previous operation in its compound (NFSv3: from svc_process) to its own end.
+ *         One nfsd thread serves a call from start to end, so its id is the key.
  * Cached  a READ during which its thread submitted nothing to a block device.
  * Exact   bytes as the io line of /proc/net/rpc/nfsd, counts as the clients' mountstats;
  *         a call that a client sent twice is served, and counted, twice.
  * Kernels raw tracepoints with BTF of the modules nfsd and sunrpc, 5.11 and later.
- *         What a WRITE asked for (stable_how) is read from the decoded call, since no
- *         tracepoint carries it.
- * Cost    four programs for a call, one for each operation of a compound; one look-up
- *         for each bio of the machine.
- * Not     files read by the server's own programs; pNFS layouts; a READ that an earlier
- *         one's read-ahead had already begun to fetch looks cached.
+ *         The stability that a WRITE requests (stable_how) is read from the decoded
+ *         call: no tracepoint has it.
+ * Cost    four programs per call, one per operation of a compound; one look-up per bio
+ *         of the machine.
+ * Not     files read by the server's own programs; pNFS layouts; a READ looks cached if
+ *         an earlier one's read-ahead had already begun to fetch it.
  */
 #define IOH_ATOMIC
 #define KNOWS_HANDLES
@@ -40,7 +40,7 @@ enum {
 #define NOTHING 0xff
 #define V3_COMMIT 21
 
-/* What one thread of nfsd is busy with. */
+/* The call that an nfsd thread serves. */
 struct serving {
 	u64 call_ns;
 	u64 step_ns; /* the last operation of the compound ended */
@@ -51,9 +51,9 @@ struct serving {
 	u32 dev;
 	u32 bios;
 	u32 done; /* operations of the compound */
-	u32 served; /* what the call was for, of those that are timed */
+	u32 served; /* the call's op, if it is timed */
 #ifdef COPIES
-	u32 seen[EVENTS]; /* by event: at which operation a copy has had it last, and one */
+	u32 seen[EVENTS]; /* by event: the last operation at which a copy took it, plus 1 */
 #endif
 };
 
@@ -66,7 +66,7 @@ static inline struct serving *serving_here(void)
 	return servings.lookup(&tid);
 }
 
-/* The client's service for callbacks is called the same way, and its calls never get a rq_stime. */
+/* The client's callback service runs the same code; its calls never get a rq_stime. */
 static inline int is_nfs(const char *rqst)
 {
 	u32 program = 0;
@@ -75,7 +75,7 @@ static inline int is_nfs(const char *rqst)
 	return program == NFS_PROGRAM;
 }
 
-/* When the call came: not the same for two calls of one thread. */
+/* When the call arrived: different for all calls of a thread. */
 static inline u64 came_at(const char *rqst)
 {
 	u64 came = 0;
@@ -84,10 +84,10 @@ static inline u64 came_at(const char *rqst)
 	return came;
 }
 
-/* Whether no other copy of this program has had this event of a call. */
+/* Whether no other copy of this program has taken this event of a call. */
 #define IS_OUR_CALL(event, rqst) is_first(event, (u64)(rqst) + (event), came_at(rqst))
 
-/* The same for one that comes once in each operation of a compound. */
+/* The same for an event of each operation of a compound. */
 static inline int is_our_part(u32 event, struct serving *s, const char *rqst)
 {
 #ifdef COPIES
@@ -134,7 +134,7 @@ static inline void finish(struct serving *s, const char *inode, u32 op, u64 star
 	struct op_totals *t;
 	u32 dev;
 
-	/* A constant here makes code whose alignment the verifier of 6.1 cannot follow. */
+	/* With a constant here, the verifier of 6.1 cannot follow the alignment. */
 	asm volatile("" : "+r"(bytes));
 	if (!inode) {
 		count_lost(LOST_NO_START);
@@ -150,7 +150,7 @@ static inline void finish(struct serving *s, const char *inode, u32 op, u64 star
 	note_flow(rqst, inode, dev, op, bytes, ns);
 }
 
-/* An operation that began and never came to its end has failed. */
+/* An operation without an end has failed. */
 static inline void give_up(struct serving *s)
 {
 	struct op_totals *t;
@@ -176,7 +176,7 @@ static inline void start(struct serving *s, u32 op)
 	s->start_ns = bpf_ktime_get_ns();
 }
 
-/* nfsd_read_start(rqstp, fhp, u64 offset, u32 len): len is what was asked for */
+/* nfsd_read_start(rqstp, fhp, u64 offset, u32 len): len is the size requested */
 int on_read_start(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
@@ -186,7 +186,7 @@ int on_read_start(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* nfsd_read_done(rqstp, fhp, u64 offset, u32 len): len is what was read */
+/* nfsd_read_done(rqstp, fhp, u64 offset, u32 len): len is the size read */
 int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
@@ -204,7 +204,7 @@ int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* stable_how of the WRITE that this call is at, from its decoded arguments. */
+/* stable_how of the current WRITE, from its decoded arguments. */
 static inline u32 stable_of(const char *rqst)
 {
 	const char *arguments = NULL, *results = NULL, *ops = NULL;
@@ -215,14 +215,14 @@ static inline u32 stable_of(const char *rqst)
 	if (version == 3) {
 		READ(stable, FIELD(arguments, nfsd3_writeargs_stable));
 	} else if (version == 4) {
-		/* The compound's results are one ahead: the present operation is the last. */
+		/* The compound's results are one ahead: the current operation is the last one. */
 		READ(results, FIELD(rqst, svc_rqst_rq_resp));
 		READ(at, FIELD(results, nfsd4_compoundres_opcnt));
 		READ(ops, FIELD(arguments, nfsd4_compoundargs_ops));
 		if (at && ops)
 			READ(stable, ops + (u64)(at - 1) * NFSD4_OP_BYTES + OFF_write_stable_how);
 	} else {
-		stable = STABLE_HOWS - 1; /* NFSv2 knows nothing else */
+		stable = STABLE_HOWS - 1; /* NFSv2 has nothing else */
 	}
 	return stable < STABLE_HOWS ? stable : 0;
 }
@@ -238,7 +238,7 @@ int on_write_start(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* nfsd_write_done(rqstp, fhp, u64 offset, u32 len): len is what was written */
+/* nfsd_write_done(rqstp, fhp, u64 offset, u32 len): len is the size written */
 int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
@@ -258,7 +258,7 @@ int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 
 /*
  * nfsd_file_acquire(rqstp, struct inode *inode, ...): the file of the call has been opened.
- * Takes no turns: more than once is as good, and a COMMIT without counts as lost (no_start).
+ * Several copies may run it: the result is the same.  A COMMIT without it is lost (no_start).
  */
 int on_file(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -270,8 +270,8 @@ int on_file(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * Runs for every bio of the machine, in the context of whoever submits it.  Takes no turns: it
- * matters only whether there was one.
+ * Runs for every bio of the machine, in its submitter's context.  Several copies may run it: only
+ * whether there was a bio matters.
  */
 int on_bio(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -340,7 +340,7 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 		bpf_probe_read_kernel_str(key.name, sizeof(key.name), name);
 		one.execute_ns = bpf_ktime_get_ns() - s->call_ns;
 		add_procedure(&key, &one);
-		/* Its handle has been let go of by now. */
+		/* The handle is already released. */
 		if (key.version == 3 && number == V3_COMMIT)
 			finish(s, (const char *)s->inode, OP_COMMIT, s->call_ns, 0);
 	}

@@ -1,5 +1,5 @@
 /*
- * Which client used which file, and the file's name, once.  Part of nfs_server.c.
+ * Which client used which file, and each file's name once.  Part of nfs_server.c.
  */
 struct flow_key {
 	u64 ino;

@@ -1,5 +1,5 @@
 /*
- * The totals of each op of each part of a layer: of a file system, of a database server.
+ * Totals by op and part of a layer: a file system, a database server.
  */
 struct part_op {
 	u32 part;
@@ -24,7 +24,7 @@ static inline struct op_totals *totals_of(u32 part, u32 op)
 	t = totals.lookup(&key);
 	if (t)
 		return t;
-	/* The table is full: there are the same ops of OTHER_PARTS, made by ioh at its start. */
+	/* The table is full: use the ops of OTHER_PARTS, which ioh makes at its start. */
 	key.part = OTHER_PARTS;
 	t = totals.lookup(&key);
 	if (!t)

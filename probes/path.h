@@ -1,30 +1,30 @@
 /*
- * A file's name, kept for user space, which takes it out of the map: each part from
- * the file up to the root of its file system's tree.
+ * A file's name, for user space, which removes it from the map: each part from the
+ * file up to the root of its file system.
  */
 #define PATH_BYTES 1024
 #define PATH_PARTS 16
 #define NAME_BYTES 256
 
-/* An inode number is used again once its file is deleted: name is its name's hash, or 0. */
+/* Inode numbers are reused after a file is deleted: name is the name's hash, or 0. */
 struct file_key {
 	u64 ino;
 	u32 dev;
 	u32 name;
 };
 
-/* Names from the file up to its mount's root, each ended by a NUL. */
+/* Names from the file up to its mount's root, each with a NUL. */
 struct file_path {
 	u32 length;
-	u32 complete; /* 1 up to the root, 2 a name in no folder */
+	u32 complete; /* 1: up to the root, 2: a name in no folder */
 	char names[PATH_BYTES + NAME_BYTES];
 #ifdef HAS_MOUNT_ROOTS
-	u64 dentries[PATH_PARTS]; /* of NFS: of each name, and of what they hang below */
+	u64 dentries[PATH_PARTS]; /* for NFS: of each name, and of what they are below */
 #endif
 };
 
 BPF_HASH(paths, struct file_key, struct file_path, 4096);
-/* By thread, not by CPU: since 7.0 a probe can be preempted by another one on its CPU. */
+/* By thread, not by CPU: since 7.0 another probe can preempt this one on its CPU. */
 BPF_HASH(drafts, u64, struct file_path, 128);
 BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
 
@@ -32,7 +32,7 @@ BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
 #define NFS_SUPER_MAGIC 0x6969
 #define MOUNTS 128 /* of one file system; each round is work for the verifier */
 
-/* By its id, what a mount shows: mountinfo does not show which folder of an NFS server it is. */
+/* By mount id, what a mount shows: mountinfo lacks the folder of an NFS server. */
 BPF_HASH(mount_roots, u32, u64, 4096);
 
 static inline void note_mounts(const char *sb)
@@ -50,7 +50,7 @@ static inline void note_mounts(const char *sb)
 			return;
 		READ(at, FIELD(mount, mount_mnt_next_for_sb));
 #else
-		/* Until 6.17 a list, whose head is in the superblock. */
+		/* Until 6.17 a list with its head in the superblock. */
 		mount = at - OFF_mount_mnt_instance;
 		if (!at || at == FIELD(sb, super_block_s_mounts))
 			return;
@@ -62,7 +62,7 @@ static inline void note_mounts(const char *sb)
 	}
 }
 
-/* Whether it lies on NFS; then its mounts have been noted. */
+/* Whether it is on NFS; if so, note its mounts. */
 static inline int is_on_nfs(const char *dentry)
 {
 	const char *sb = NULL;
@@ -75,7 +75,7 @@ static inline int is_on_nfs(const char *dentry)
 	note_mounts(sb);
 	return 1;
 }
-/* A memory file lies in no folder: its dentry is its own root, and has its name. */
+/* A memory file is in no folder: its dentry is its own root and has its name. */
 static inline void keep_own_name(struct file_path *p, const char *dentry)
 {
 	const char *parent = NULL, *sb = NULL, *root = NULL, *name = NULL;
@@ -111,7 +111,7 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 	if (paths.lookup(&key))
 		return;
 	p = blank_path.lookup(&zero);
-	/* Refused: user space asks for this name once more. */
+	/* Refused: user space requests this name again. */
 	if (!p || drafts.insert(&who, p))
 		return;
 	p = drafts.lookup(&who);
@@ -128,7 +128,7 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 		READ(parent, FIELD(dentry, dentry_d_parent));
 		if (parent == dentry || !parent) {
 #ifdef KNOWS_HANDLES
-			/* A file known by its handle alone hangs below no directory. */
+			/* A file known only by its handle is in no directory. */
 			const char *sb = NULL, *root = NULL;
 
 			READ(sb, FIELD(dentry, dentry_d_sb));

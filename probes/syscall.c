@@ -1,24 +1,24 @@
 /*
- * Application I/O: what each read, write and fsync-family call on a regular
- * file or block device cost the process, and what it became below.
+ * Application I/O: the cost of each read, write and fsync-family call on a regular
+ * file or block device, and its operations in the layers below.
  *
  * Timed   sys_enter -> sys_exit; io_uring: submission of the request -> its
- *         completion; libaio: io_submit -> the io_getevents that reaped it (no
- *         tracepoint marks the moment in between).
+ *         completion; libaio: io_submit -> the io_getevents that reaped it (there
+ *         is no tracepoint in between).
  * Charged every bio, request, merge, split and NFS READ or WRITE that the thread
  *         submits between enter and exit belongs to the call: reads (with read-ahead), O_DIRECT
  *         and O_SYNC writes, fsync.  Write-back by kernel threads belongs to no
  *         call.  A read that submitted nothing was served from cache.
- * Faults  reads of files and of swap that a thread submits outside of any call, from
+ * Faults  reads of files and swap that a thread submits outside any call, from
  *         block_bio_queue to block_bio_complete: see syscall_fault.h.
- * Kernels raw tracepoints, 5.10 and later.  io_uring: 6.0 and later, since
- *         before its completion tracepoint did not name the request.
- * Cost    sys_enter and sys_exit run for every system call of the machine; the
- *         ones that are no I/O leave after a few instructions.
+ * Kernels raw tracepoints, 5.10 and later.  io_uring: 6.0 and later; before, its
+ *         completion tracepoint did not name the request.
+ * Cost    sys_enter and sys_exit run for every system call of the machine; calls
+ *         that are not I/O return after a few instructions.
  * Not     minor page faults, 32-bit programs' calls, pseudo file systems (proc,
  *         sysfs, cgroup …), libaio completions that the program reads from the
- *         ring itself (counted as lost: aio_unseen, once the iocb is used again), those of
- *         io_uring that are skipped or overflow (uring_unseen, once the request is).
+ *         ring itself (counted as lost: aio_unseen, once the iocb is reused), io_uring
+ *         completions that are skipped or overflow (uring_unseen, once the request is reused).
  */
 #include "ioh.h"
 #include "follow.h"
@@ -58,7 +58,7 @@ static inline void read_arguments(struct arguments *args, const char *regs)
 static inline int is_compat(const char *task)
 {
 #ifdef COMPAT
-	/* The number means another call in the 32-bit table. */
+	/* The number is another call in the 32-bit table. */
 	return (FOLLOW(u32, task, thread_info_compat) & COMPAT) != 0;
 #else
 	return 0;
@@ -68,7 +68,7 @@ static inline int is_compat(const char *task)
 #include "syscall_fault.h"
 #include "syscall_packed.h"
 
-/* Batches of libaio go on in programs of their own, a few requests at a time. */
+/* Batches of libaio continue in separate programs, a few requests at a time. */
 BPF_PROG_ARRAY(submit_step, 1);
 BPF_PROG_ARRAY(revise_step, 1);
 BPF_PROG_ARRAY(reap_step, 1);
@@ -125,7 +125,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	default:
 		return 0;
 	}
-	/* A call that reaps has no time of its own; io_uring's requests each have theirs. */
+	/* A call that reaps is not timed; io_uring's requests each have their own time. */
 	now = op == CALL_REAP || ctx->args[1] == SYS_io_uring_enter ? 0 : bpf_ktime_get_ns();
 	task = CURRENT;
 	pid_tgid = PID_TGID(task);
@@ -172,7 +172,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 			begin(&to, task, pid_tgid, now);
 		return 0;
 	}
-	/* A copy between files, else a read or a write of the one that is a file. */
+	/* A copy between files, or a read or a write of the only file. */
 	if (!aim(&to, file_of(task, fd), OP_READ, 0, ANYWHERE))
 		to.file = 0;
 	if (aim(&out, file_of(task, out_fd), OP_WRITE, 0, ANYWHERE)) {
@@ -186,8 +186,8 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * io_submit has taken so many: target.file becomes the end of these in the list of iocb pointers,
- * of which all up to target.ino were noted.
+ * io_submit took this many: target.file becomes their end in the list of iocb pointers, which was
+ * noted up to target.ino.
  */
 static inline void note_taken(struct call *c, s64 result)
 {
@@ -198,7 +198,7 @@ static inline void note_taken(struct call *c, s64 result)
 	c->target.file += taken * sizeof(u64);
 }
 
-/* msync of anonymous memory or of what is clean: it submitted nothing and waited for nobody. */
+/* msync of anonymous or clean memory: it submitted nothing and did not wait. */
 static inline int is_idle_msync(const struct call *c)
 {
 	return c->target.op == OP_FSYNC && !c->target.file &&
@@ -230,7 +230,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 			mark_fetched(c);
 		else {
 			note_taken(c, result);
-			/* A direct read was in no cache, whatever it became. */
+			/* A direct read is never cached. */
 			if (c->target.ino > c->target.file ||
 			    (c->batch[0] > c->direct && c->lower[0].bios))
 				revise_step.call(ctx, 0);
@@ -252,8 +252,8 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 #include "syscall_async.h"
 
 /*
- * The part of a thread's open call that this bio is charged to: only the direction matters for a
- * batch of asynchronous requests.
+ * The part of a thread's open call to charge this bio to: for a batch of asynchronous requests only
+ * the direction matters.
  */
 static inline struct lower *charged_to(struct call *c, const char *bio)
 {
@@ -322,13 +322,10 @@ int on_split(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Where struct nfs_pgio_header has args.count: set before the two programs below are attached. */
+/* Offset of args.count in struct nfs_pgio_header: set before the next two programs attach. */
 BPF_ARRAY(late_offsets, u32, 1);
 
-/*
- * A READ or WRITE that the thread hands to the NFS client is to a call on an NFS file what a
- * request is to one on a disk's.
- */
+/* For a call on an NFS file, a READ or WRITE of the NFS client counts as a request to a disk. */
 static inline int charge_nfs(const char *hdr, u32 direction)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());

@@ -1,24 +1,24 @@
 /*
- * Requests that end in another call than the one that began them: libaio and
- * io_uring.  Part of syscall.c.
+ * Requests that begin in one call and end in another: libaio and io_uring.
+ * Part of syscall.c.
  */
 /* REQ_F_ of io_uring, the same bits as IOSQE_ */
 #define REQ_F_FIXED_FILE 1
 #define REQ_F_LINKED 12 /* LINK, HARDLINK: the next one waits for it */
-#define REQ_F_DEFERRED 18 /* IO_DRAIN, ASYNC: not begun by the submitting thread at once */
+#define REQ_F_DEFERRED 18 /* IO_DRAIN, ASYNC: the submitting thread does not begin it */
 #define REQ_F_CQE_SKIP 64
 #define OFF_io_uring_cqe_res 8
 
 /*
- * Each round of the loop makes the verifier's work grow; the kernel follows up
- * to 33 tail calls, which makes 528 requests a batch.
+ * Each round of the loop costs verifier time; the kernel allows up to 33 tail
+ * calls, which makes 528 requests per batch.
  */
 #define AIO_STEP 16
 
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
 #define IOCB_OPS 0x20fff5520ULL
 
-/* The part of struct iocb that is asked for: behind aio_data. */
+/* The part of struct iocb that is needed: after aio_data. */
 #define IOCB_BASE 8
 
 struct iocb_part {
@@ -32,7 +32,7 @@ struct iocb_part {
 	u64 offset;
 };
 
-/* One iocb of io_submit; 0 when it is no I/O on a file. */
+/* One iocb of io_submit; ignored if it is not I/O on a file. */
 static inline void submit_iocb(struct call *c, const char *task, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
@@ -50,7 +50,7 @@ static inline void submit_iocb(struct call *c, const char *task, u64 address, u3
 		return;
 	if (!aim(&a.target, file_of(task, iocb.fd), op, iocb.rw_flags, iocb.offset))
 		return;
-	/* Unseen: its completion was read from the ring without a system call. */
+	/* Unseen: the program read its completion from the ring without a system call. */
 	if (!note_async(&key, &a, LOST_AIO_UNSEEN))
 		return;
 	note_started(a.target.op);
@@ -91,10 +91,10 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 		submit_iocb(c, task, address, pid_tgid >> 32);
 	}
 	submit_step.call(ctx, 0);
-	return 0; /* What is left is counted as lost once it is known how many were taken. */
+	return 0; /* The rest counts as lost once it is known how many were taken. */
 }
 
-/* One iocb that was noted: io_submit did not take it, or it became a bio. */
+/* A noted iocb: io_submit did not take it, or it became a bio. */
 static inline void revise_iocb(struct call *c, u64 address, u32 tgid, u32 is_taken)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
@@ -123,9 +123,9 @@ static inline void revise_iocb(struct call *c, u64 address, u32 tgid, u32 is_tak
 }
 
 /*
- * Runs on sys_exit of io_submit: those behind target.file were not taken, because the ring is
- * full or one of them is wrong.  The program may hand them over again.  Of a batch with buffered
- * reads the first ones are taken for those that became the bios.
+ * Runs on sys_exit of io_submit: the iocbs after target.file were not taken, because the ring is
+ * full or one of them is invalid.  The program may submit them again.  In a batch with buffered
+ * reads, the first ones are assumed to have become the bios.
  */
 int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -163,7 +163,7 @@ struct aio_event {
 
 /*
  * Runs on sys_exit of io_getevents; target.ino is the next event in the caller's array, and
- * target.file how often the thread had gone to sleep when it came.
+ * target.file the number of times that the thread had slept on entry.
  */
 int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -192,7 +192,7 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		found = asyncs.lookup(&key);
 		if (!found || !found->start_ns)
 			continue;
-		/* In place: nobody else was given this event, so nobody ends it meanwhile. */
+		/* In place: no other thread gets this event, so none ends it now. */
 		if (finish(&found->target, found->tgid, found->start_ns, &now, event.result))
 			unnamed = found->target;
 		note_failed(&found->target, found->rw_flags, event.result);
@@ -200,8 +200,8 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 			note_late(found->target.op);
 		end_async(&key, found);
 	}
-	note_path(&unnamed); /* one a step; user space asks again for the others */
-	/* More than one call can follow look like requests that the program saw in the ring. */
+	note_path(&unnamed); /* one per step; user space requests the others again */
+	/* Too many for the tail calls look like requests that the program read from the ring. */
 	if (!at_end)
 		reap_step.call(ctx, 0);
 	close_call(c, pid_tgid);
@@ -210,8 +210,8 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 
 #ifdef ON_URING_SUBMIT
 /*
- * Begin to watch what this request becomes below, if its thread begins with it before the next
- * one.  What waits for another request or for a worker, or is opaque, is not watched.
+ * Begin to watch this request's operations below, if its thread begins it before the next one.
+ * Requests that wait for another one or for a worker, or are opaque, are not watched.
  */
 static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const struct target *of,
 				u32 flags, u64 request)
@@ -237,7 +237,7 @@ static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const st
 	return WATCHED;
 }
 
-/* Where a request begins: at the file's own position where it says -1. */
+/* Where a request begins: -1 is the file's own position. */
 static inline u64 position_of(const char *request, const char *task, u32 fd)
 {
 	u64 from = 0;
@@ -296,7 +296,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, key.request);
 	a.start_ns = bpf_ktime_get_ns();
-	/* Unseen: its completion did not fit into the ring, or the program wanted none. */
+	/* Unseen: its completion did not fit the ring, or the program did not want one. */
 	if (!note_async(&key, &a, LOST_URING_UNSEEN))
 		return 0;
 	if (flags & REQ_F_CQE_SKIP) {
@@ -309,7 +309,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* io_uring_queue_async_work(struct io_kiocb *req, int rw): a worker carries out what was begun. */
+/* io_uring_queue_async_work(struct io_kiocb *req, int rw): a worker continues the request. */
 int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
@@ -323,7 +323,7 @@ int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* A request that fails while its thread still submits it has not been counted yet. */
+/* A request that fails while its thread submits it is not counted yet. */
 static inline int take_back(u64 request, int result)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
@@ -354,7 +354,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 	a = *found;
 	end_async(&key, found);
 	if (!a.target.file) {
-		/* A registered file, or one opened by a linked request before. */
+		/* A registered file, or one opened by an earlier linked request. */
 		op = a.target.op;
 		file = PEEK(const char *, request, REQUEST, io_kiocb_file);
 		if (!aim(&a.target, file, op, a.rw_flags & ~WATCHED, ANYWHERE))

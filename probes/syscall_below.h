@@ -1,15 +1,15 @@
 /*
- * What calls and requests became below, from their begin to their end.  Part of
+ * The operations below of calls and requests, from start to end.  Part of
  * syscall.c.
  */
 /*
- * direct: how many of the calls were O_DIRECT.  They are no cache, even where the bio left the
+ * direct: how many of the calls were O_DIRECT.  They are never cached, even if the bio left the
  * caller's context because a control group's limit delayed it.
  */
 static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
 				const struct lower *low)
 {
-	/* Requests of a batch look alike: each bio is taken for one of them. */
+	/* Requests of a batch look the same: each bio counts as one of them. */
 	u32 fetched = low->bios > direct ? low->bios : direct;
 
 	sum->read_calls += calls_made;
@@ -38,9 +38,9 @@ static inline void charge_writes(struct charges *sum, u64 calls_made, const stru
 #endif
 
 /*
- * A read whose bios somebody else hands on (a control group's limit delays them, dm-crypt's
- * workers decrypt them) is in the thread's own account all the same: submit_bio() keeps it.
- * Which ones of a batch these are is not known: as many as the bytes are enough for.
+ * If another task passes on a read's bios (a control group's limit delays them, dm-crypt's workers
+ * decrypt them), the read is still in the thread's own account, which submit_bio() keeps.  Which
+ * requests of a batch these are is unknown: count as many as the bytes allow.
  */
 static inline void add_handed_on(const struct call *c, const char *task, u32 calls_made,
 				 struct lower *low)
@@ -58,7 +58,7 @@ static inline void add_handed_on(const struct call *c, const char *task, u32 cal
 		low->bios = enough;
 }
 
-/* Requests that begin at the end of their file: no cache has anything for them, nor has a disk. */
+/* Requests that begin at the end of their file: neither cache nor disk has data for them. */
 static inline void charge_ends(struct charges *sum, const struct call *c, const struct lower *low)
 {
 	if (!c->at_end)
@@ -82,7 +82,7 @@ static inline void settle_batch(struct charges *sum, const struct call *c, const
 		charge_writes(sum, c->batch[1], &c->lower[1]);
 }
 
-/* Only writes have submitted what was read meanwhile: a copy reads by itself. */
+/* Whether the reads belong to writes: a copy reads by itself. */
 static inline int is_of_writes(const struct call *c, u32 op)
 {
 	if (op == CALL_SUBMIT)
@@ -90,7 +90,7 @@ static inline int is_of_writes(const struct call *c, u32 op)
 	return op >= OP_WRITE && op < OP_FSYNC && !c->target.is_opaque;
 }
 
-/* What a call became below, once it has ended; for a batch each direction apart. */
+/* Count a call's operations below at its end; for a batch, each direction separately. */
 static inline void settle(const struct call *c, const char *task, u32 op, s64 result)
 {
 	struct lower both = {};
@@ -102,7 +102,7 @@ static inline void settle(const struct call *c, const char *task, u32 op, s64 re
 		return;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
-			return; /* none of its requests is asked for: they go to another device */
+			return; /* all its requests go to devices that are filtered out */
 		settle_batch(sum, c, task);
 	} else if (!c->target.is_opaque) {
 		both.bios = c->lower[0].bios + c->lower[1].bios;
@@ -116,7 +116,7 @@ static inline void settle(const struct call *c, const char *task, u32 op, s64 re
 			charge_writes(sum, 1, &both);
 		else if (result || both.bios)
 			charge_reads(sum, 1, op == OP_READ_DIRECT && result, &both);
-		else /* The end of the file: no cache had anything for it. */
+		else /* The end of the file: no cache has data for it. */
 			sum->read_at_end += 1;
 	}
 	if (is_of_writes(c, op))
@@ -133,7 +133,7 @@ static inline void forget_lower(struct call *c, const char *task)
 	c->read_account = READ_ACCOUNT(task);
 }
 
-/* now: when the call entered, so that what the probe itself takes until here is not hidden. */
+/* now: when the call entered, to include the probe's own time until here. */
 static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 now)
 {
 	u32 tid = pid_tgid;
@@ -148,7 +148,7 @@ static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 
 	c->start_ns = now;
 }
 
-/* io_getevents: what its thread submits meanwhile is charged to nothing. */
+/* io_getevents: what its thread submits during the call is charged to nothing. */
 static inline void begin_reap(u64 events, const char *task, u32 tid)
 {
 	struct call *c = open_call(tid);
@@ -161,7 +161,7 @@ static inline void begin_reap(u64 events, const char *task, u32 tid)
 	c->target.file = FOLLOW(u64, task, task_struct_nvcsw);
 }
 
-/* A completion that was there before the program asked: part of its time is the program's. */
+/* The request completed before the program asked: part of its time is the program's. */
 static inline void note_late(u32 op)
 {
 	u32 zero = 0;
@@ -176,16 +176,16 @@ static inline void note_late(u32 op)
 }
 
 #define EIO 5
-/* Beside the flags of an asynchronous read: among read_calls; and none of those that were cached */
+/* More flags of an asynchronous read: counted in read_calls; not cached */
 #define WATCHED (1U << 31)
 #define FETCHED (1U << 30)
 #ifdef CASTS
-#define STAYS (1U << 29) /* its entry stays when it has ended, with a start_ns of 0 */
+#define STAYS (1U << 29) /* its entry stays after its end, with a start_ns of 0 */
 #else
-#define STAYS 0 /* one branch more in a loop, for a verifier that follows each path to its end */
+#define STAYS 0 /* saves a branch in a loop for verifiers that follow each path to its end */
 #endif
 
-/* A read that was counted when it was submitted, and that no cache and no disk has answered. */
+/* A read that was counted when submitted, but got data neither from cache nor from disk. */
 static inline void note_failed(const struct target *of, u32 flags, s64 result)
 {
 	u32 zero = 0;
@@ -203,15 +203,15 @@ static inline void note_failed(const struct target *of, u32 flags, s64 result)
 }
 
 /*
- * A request handed to io_uring or libaio and not yet completed.  What a batch of them needs beyond
- * one round is in the thread's struct call, not in a per-CPU array: since 7.0 another thread's
- * batch can begin on this CPU amid this one.
+ * A request in flight in io_uring or libaio.  Data for a whole batch is in the thread's struct
+ * call, not in a per-CPU array: since 7.0 another thread's batch can begin on this CPU during this
+ * one.
  */
 struct async {
 	u64 start_ns;
 	struct target target;
 	u32 tgid;
-	u32 rw_flags; /* and WATCHED, of one whose reads count among read_calls */
+	u32 rw_flags; /* and WATCHED, if it counts in read_calls */
 	u64 context; /* libaio's, from io_setup */
 };
 
@@ -221,14 +221,13 @@ struct async_key {
 };
 
 BPF_HASH(asyncs, struct async_key, struct async, 65536);
-/* How many of these stay; user space corrects it when it drops those of the dead. */
+/* How many of these stay; user space corrects it when it drops those of ended processes. */
 BPF_ARRAY(async_places, u64, 1);
 #define ASYNC_PLACES 16384
 
 /*
- * Note a request as under way, in the place of the one that had its address before where that is
- * still there: a hash's entry costs more to make and to delete than all the rest.  Returns 0 when
- * there is no room.
+ * Note a request in flight, in the entry of an earlier request at its address if there is one:
+ * making and deleting a hash entry costs more than everything else.  Returns 0 if there is no room.
  */
 static inline int note_async(const struct async_key *key, struct async *a, u32 unseen)
 {
@@ -237,7 +236,7 @@ static inline int note_async(const struct async_key *key, struct async *a, u32 u
 	u64 *places;
 
 	if (before) {
-		/* Under way still: no event said that it ended. */
+		/* Still in flight: no event reported its end. */
 		if (before->start_ns) {
 			count_lost(unseen);
 			if (before->target.file)
@@ -258,7 +257,7 @@ static inline int note_async(const struct async_key *key, struct async *a, u32 u
 	return 0;
 }
 
-/* It has ended; its place waits for the next one of this address. */
+/* A request has ended; its entry may wait for the next one at this address. */
 static inline void end_async(struct async_key *key, struct async *ended)
 {
 	if (ended->rw_flags & STAYS)
@@ -267,7 +266,7 @@ static inline void end_async(struct async_key *key, struct async *ended)
 		asyncs.delete(key);
 }
 
-/* When a context of libaio was given back: what was under way then, no call returns any more. */
+/* When a libaio context was destroyed: no call returns the requests then in flight. */
 BPF_HASH(destroyed, struct async_key, u64, 1024);
 
 static inline void note_destroyed(u64 context, u64 pid_tgid)
@@ -279,13 +278,13 @@ static inline void note_destroyed(u64 context, u64 pid_tgid)
 		count_lost(LOST_MAP_FULL);
 }
 
-/* The request that was watched until now has submitted what it does at once: was it in memory? */
+/* The watched request has submitted its immediate operations: was it in memory? */
 static inline void mark_fetched(const struct call *c)
 {
 	struct async_key key = {.request = c->request};
 	struct async *found;
 
-	/* A direct one was in no cache anyway. */
+	/* A direct one is never cached. */
 	if (!c->request || c->direct || !c->lower[0].bios)
 		return;
 	found = asyncs.lookup(&key);

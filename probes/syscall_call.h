@@ -1,8 +1,8 @@
 /*
- * A thread's call under way, and the totals it adds to in the end.  Part of
+ * A thread's open call, and the totals that it adds to at its end.  Part of
  * syscall.c.
  */
-/* What a slot is used for beyond the ops: calls that carry requests of several files. */
+/* Further uses of a slot: calls with requests for several files. */
 enum { CALL_SUBMIT = 0x80, CALL_REAP };
 
 /* Counters of ioh/layers/syscall.py's metrics, in their order. */
@@ -26,16 +26,15 @@ struct charges {
 	u64 fault_requests;
 	u64 read_packed_bytes;
 	u64 read_unpacked_bytes;
-	/* Operations counted as started whose end will not be seen, or that never were. */
+	/* Operations counted as started that never were, or whose end will not be seen. */
 	u64 withdrawn[OPS];
 	u64 looked_ns; /* when holes were last looked for */
-	/* Asynchronous reads among read_calls that failed: of those that touched nothing, and
-	 * others. */
+	/* Failed asynchronous reads in read_calls: those that used no lower layer, and others. */
 	u64 failed_cached;
 	u64 failed_fetched;
 };
 
-/* What was submitted to the block layer in one direction while a call was open. */
+/* Submissions to the block layer in one direction while a call was open. */
 struct lower {
 	u32 bios;
 	u32 requests;
@@ -46,8 +45,8 @@ struct lower {
 #define OTHER_FILES (~0ULL)
 
 /*
- * One thread's call under way; only that thread writes it.  crowd counts the
- * threads that share this slot and live in the hash instead, where it is IN_HASH.
+ * A thread's open call; only that thread writes it.  crowd is the number of threads
+ * that share this slot and use the hash instead; there it is IN_HASH.
  */
 struct call {
 	u32 tid;
@@ -57,12 +56,12 @@ struct call {
 	struct lower lower[2]; /* reads, writes */
 	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
 	u16 direct; /* of these reads, those of O_DIRECT */
-	u16 at_end; /* reads beside them that begin where their file ends, or behind */
-	u32 linked; /* the last request of io_uring has another one wait for it */
+	u16 at_end; /* other reads that begin at or after the end of their file */
+	u32 linked; /* another request waits for io_uring's last one */
 	u32 splits;
-	u32 largest; /* bytes of the pages that one of libaio's reads asks for, at most */
-	u64 read_account; /* what the kernel had charged to the thread when the call began */
-	u64 request; /* the one of io_uring that is watched, or libaio's context */
+	u32 largest; /* most bytes, in whole pages, of a libaio read */
+	u64 read_account; /* the kernel's account of the thread when the call began */
+	u64 request; /* io_uring's watched request, or libaio's context */
 };
 
 struct flow_key {
@@ -82,12 +81,12 @@ struct flow {
 
 BPF_ARRAY(calls, struct call, CALL_SLOTS);
 BPF_HASH(crowded, u32, struct call, 4096);
-BPF_ARRAY(blank_call, struct call, 1); /* as it is made: too large for the stack beside the rest */
+BPF_ARRAY(blank_call, struct call, 1); /* a new call: too large for the stack */
 BPF_PERCPU_ARRAY(totals, struct op_totals, OPS);
 BPF_PERCPU_ARRAY(charges, struct charges, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
-/* The thread's open call; threads whose ids collide share a slot and fall back to a hash. */
+/* The thread's open call; threads with colliding ids share a slot and fall back to a hash. */
 static inline struct call *find_call(u32 tid)
 {
 	u32 index = tid & (CALL_SLOTS - 1);
@@ -157,7 +156,7 @@ static inline void withdraw(u32 op)
 		sum->withdrawn[op] += 1;
 }
 
-/* How many entries this tick has made; user space needs a few ticks to drop those that are idle. */
+/* Entries made in this tick; user space needs a few ticks to drop idle ones. */
 struct newcomers {
 	u64 epoch;
 	u64 count;
@@ -166,9 +165,8 @@ struct newcomers {
 BPF_ARRAY(newcomers, struct newcomers, 1);
 
 /*
- * Whether what comes new has an entry of its own: the first ones of a tick, and then by chance, the
- * sooner the more it does. What moves a megabyte, or is waited for for 16 ms, nearly always has
- * one.
+ * Whether a new flow gets its own entry: the first ones of a tick always, later ones by chance,
+ * which grows with bytes and time.  A flow with 1 MB or 16 ms in total nearly always gets one.
  */
 static inline int is_welcome(u64 bytes, u64 ns)
 {
@@ -199,8 +197,8 @@ static inline void add_to_flow(struct flow *f, u64 bytes, u64 ns)
 }
 
 /*
- * Returns 1 when this is the first operation of its kind by this process on this file.  key may
- * become that of another entry.
+ * Returns 1 for the first operation of its kind by this process on this file.  May change key to
+ * another entry's.
  */
 static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
 {
@@ -214,7 +212,7 @@ static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64
 		return 0;
 	}
 	if (!is_welcome(bytes, ns)) {
-		/* With all the others of this process, so that its sum is whole. */
+		/* With all others of this process, to keep its sum complete. */
 		is_named = 0;
 		key->ino = OTHER_FILES;
 		key->name = 0;
@@ -227,7 +225,7 @@ static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64
 	fresh.count = 1;
 	fresh.bytes = bytes;
 	fresh.ns = ns;
-	/* The process' name: a thread may have one of its own. */
+	/* The process' name: a thread may have another one. */
 	leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
 	READ(fresh.comm, FIELD(leader, task_struct_comm));
 	if (flows.update(key, &fresh)) {
@@ -239,14 +237,13 @@ static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64
 }
 
 /*
- * ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel makes the call anew after a signal.  EAGAIN:
- * the program does, when a full socket has room or a worker has read what was not in the cache.
+ * ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel repeats the call after a signal.  EAGAIN: the
+ * program repeats it when a full socket has room or a worker has read what was not cached.
  */
 #define is_made_anew(result) (((result) <= -512 && (result) >= -516) || (result) == -11)
 
 /*
- * One operation has ended, now where end_ns is NULL: result < 0 is an error and counts as nothing
- * else.
+ * An operation has ended, now if end_ns is NULL; with result < 0 it only counts as an error.
  */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const u64 *end_ns,
 			 s64 result)
@@ -268,8 +265,7 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const 
 		t->errors += 1;
 		return 0;
 	}
-	/* Whoever waits for the call waits for the probe, too: look up first, then stop the clock.
-	 */
+	/* The caller also waits for the probe: look up first, then stop the clock. */
 	f = flows.lookup(&key);
 	ns = (end_ns ? *end_ns : bpf_ktime_get_ns()) - start_ns;
 	if (op == OP_FSYNC)

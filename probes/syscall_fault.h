@@ -1,6 +1,6 @@
 /*
- * Reads that a thread hands to the block layer outside of any call: page faults of mappings,
- * swap-in, exec, read-ahead that it asks for.  Part of syscall.c.
+ * Reads that a thread submits to the block layer outside any call: page faults of mappings,
+ * swap-in, exec, requested read-ahead.  Part of syscall.c.
  */
 static inline u32 bio_bytes(const char *bio)
 {
@@ -11,11 +11,11 @@ static inline u32 bio_bytes(const char *bio)
 #define PF_IO_WORKER 0x10
 #define PF_KTHREAD 0x200000
 #define REQ_OP_MASK 0xff
-#define HEAD_MASKS 0xffffffffc0000000ULL /* no address of a struct page is as large */
+#define HEAD_MASKS 0xffffffffc0000000ULL /* larger than any address of a struct page */
 #define MERGED 32 /* bios of one request */
-#define SWAP_NAME 1 /* beside inode 0: in no file */
+#define SWAP_NAME 1 /* with inode 0: not in a file */
 
-/* One under way, found by its bio, which nobody else uses until it has ended. */
+/* One in flight, found by its bio, which is not reused before its end. */
 struct fault {
 	u64 start_ns;
 	u64 bytes;
@@ -25,19 +25,18 @@ struct fault {
 BPF_HASH(faults, u64, struct fault, 16384);
 BPF_ARRAY(faults_under_way, u64, 1);
 
-/* What is asked of a struct page: read together, as a call of a helper costs more than the bytes.
- */
+/* The members needed of a struct page: read together, because a helper call costs most. */
 struct page_part {
 	u64 words[4];
 };
 
 #define PAGE_PART(part, member) ((part).words[OFF_page_##member / 8])
 
-/* The first page of a bio; one within a folio has no mapping. */
+/* The first page of a bio; a page inside a folio has no mapping. */
 static inline void read_page(struct page_part *part, const char *bio)
 {
 	const char *vector = FOLLOW(const char *, bio, bio_bi_io_vec);
-	const char *page = NULL; /* by a helper: what follows calculates with the address */
+	const char *page = NULL; /* with a helper: the code below calculates with the address */
 	u64 head;
 
 	READ(page, FIELD(vector, bio_vec_bv_page));
@@ -50,7 +49,7 @@ static inline void read_page(struct page_part *part, const char *bio)
 	READ(*part, head);
 }
 
-/* Whose page it is; NULL of a direct read's memory, and of what io_uring reads on. */
+/* The page's mapping; NULL for a direct read's memory, and for io_uring's later reads. */
 static inline const char *inode_of(const char *bio, const char *mapping)
 {
 	const char *inode = NULL;
@@ -65,8 +64,7 @@ static inline const char *inode_of(const char *bio, const char *mapping)
 		return inode;
 	}
 #ifdef OFF_task_struct_io_uring
-	/* What its reads go on with after their call; a file that is mapped is taken for a fault.
-	 */
+	/* io_uring continues its reads after their call; reads of a mapped file count as faults. */
 	if (FOLLOW(u64, CURRENT, task_struct_io_uring))
 		mapped = PEEK(u64, mapping, MAPPING, address_space_i_mmap);
 #endif
@@ -90,7 +88,7 @@ static inline const char *aim_inode(struct target *to, const char *inode, const 
 	READ_PART(part, SUPER, sb);
 	to->dev = PART(u32, part, SUPER, super_block_s_dev);
 	is_btrfs = !differs(PART(u64, part, SUPER, super_block_s_magic), BTRFS_SUPER_MAGIC);
-	/* A direct read's memory can be a file of tmpfs. */
+	/* A direct read's memory can be a tmpfs file. */
 	if (!is_btrfs && (!mapping || to->dev >> 20 == 0))
 		return NULL;
 #ifdef OFF_btrfs_inode_root
@@ -121,9 +119,7 @@ static inline int reads_from_disk(const char *bio)
 }
 #endif
 
-/*
- * Whether this bio reads what is in a file or was swapped out, and no metadata.
- */
+/* Whether this bio reads file data or swap, not metadata. */
 static inline int aim_fault(struct target *to, const char *bio, const char **dentry)
 {
 	struct page_part page = {};
@@ -145,7 +141,7 @@ static inline int aim_fault(struct target *to, const char *bio, const char **den
 	return *dentry != NULL;
 }
 
-/* A bio of a thread with no call under way: block_bio_queue. */
+/* A bio of a thread without an open call: block_bio_queue. */
 static inline void note_fault(const char *bio)
 {
 	struct fault fault = {.key.op = OP_FAULT_READ}, *before;
@@ -155,7 +151,7 @@ static inline void note_fault(const char *bio)
 	struct op_totals *t;
 	u32 zero = 0;
 
-	/* What a volume makes of a bio is handed on while that bio still is. */
+	/* A volume submits its own bios while its submission of the first one is in progress. */
 	if (FOLLOW(u32, task, task_struct_flags) & (PF_KTHREAD | PF_IO_WORKER) ||
 	    FOLLOW(u64, task, task_struct_bio_list) || is_compat(task))
 		return;
@@ -183,7 +179,7 @@ static inline void note_fault(const char *bio)
 		count_lost(LOST_MAP_FULL);
 		return;
 	}
-	/* Still there: its end was hidden from the probe, and it has no time. */
+	/* Still there: the probe missed its end, so it has no time. */
 	t->started += 1;
 	t->count += 1;
 	t->bytes += before->bytes;
@@ -191,8 +187,8 @@ static inline void note_fault(const char *bio)
 }
 
 /*
- * block_getrq, block_split: a request that a fault's bio becomes, or the front of it.  A write at
- * the address of a read whose end was hidden is none, nor what kernel threads submit.
+ * block_getrq, block_split: a fault's bio, or its front, becomes a request.  Not for a write at the
+ * address of a read whose end was missed, nor for kernel threads.
  */
 static inline void note_fault_request(const char *bio, u64 id)
 {

@@ -1,13 +1,13 @@
 /*
- * Which file an operation works on, and of which class it is; the file's name,
- * once.  Part of syscall.c.
+ * The file of an operation and its class; the file's name, once.  Part of
+ * syscall.c.
  */
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define S_IFDIR 0040000
 #define S_IFBLK 0060000
 #define S_SYNC 1 /* inode->i_flags */
-#define SB_SYNCHRONOUS 16 /* super_block->s_flags: mounted with sync, or noac of NFS */
+#define SB_SYNCHRONOUS 16 /* super_block->s_flags: mounted with sync, or NFS with noac */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
 
 enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
@@ -24,15 +24,15 @@ enum {
 	OP_FAULT_READ,
 };
 
-/* The file an operation works on; of btrfs ino has the subvolume in it, too. */
+/* The file of an operation; on btrfs, ino includes the subvolume. */
 struct target {
 	u64 file;
 	u64 ino;
 	u32 dev;
 	u16 op;
-	u16 is_opaque; /* a read of which nobody sees what it becomes */
-	u32 name; /* hash of what it is called in its folder; another one: another file or name */
-	u32 is_at_end; /* a read that begins where its file ends, or behind */
+	u16 is_opaque; /* a read whose operations below are invisible */
+	u32 name; /* hash of its name in its folder; if it differs, so does the file or its name */
+	u32 is_at_end; /* a read that begins at or after the end of its file */
 };
 
 static inline const char *file_of(const char *task, u32 fd)
@@ -55,9 +55,9 @@ static inline const char *file_of(const char *task, u32 fd)
 }
 
 /*
- * The members that every call needs of a file, of its inode and of its superblock.  Where helpers
- * must read them it is together: a call costs more than the bytes.  One after the other, since the
- * three would take half of a program's stack.
+ * The members that every call needs of a file, its inode and its superblock.  Helpers read each
+ * struct as a whole: a helper call costs more than the bytes.  Not all three at the same time: they
+ * would take half of a program's stack.
  */
 #ifdef CASTS
 struct part {
@@ -77,15 +77,15 @@ struct part {
 	(*(type *)((char *)(part).words + OFF_##member - kind##_BASE))
 #endif
 
-/* 1 when they differ.  Not the other way round: clang makes a branch of a 1 for what is equal. */
+/* 1 if they differ.  Not the opposite: clang would make a branch for equality. */
 static inline u64 differs(u64 a, u64 b)
 {
 	return above(a ^ b, 0);
 }
 
 /*
- * Whether it is no pseudo file system: they have regular files too, but no I/O worth the name.
- * One product instead of a switch: aim() stands in a loop, where each branch is a path for the
+ * Whether it is a real file system: pseudo file systems have regular files too, but no real I/O.
+ * One product instead of a switch: aim() is in a loop, where each branch is a path for the
  * verifier.
  */
 static inline int is_real(u64 magic)
@@ -111,14 +111,14 @@ static inline int is_real(u64 magic)
 	       & differs(magic, 0x09041934) /* anon_inode: regular files since 6.16 */;
 }
 
-#define FUSE_SUPER_MAGIC 0x65735546 /* fuseblk, too, which has a block device */
-#define TMPFS_MAGIC 0x01021994 /* takes O_DIRECT since 6.6, and copies from memory all the same */
+#define FUSE_SUPER_MAGIC 0x65735546 /* also fuseblk, which has a block device */
+#define TMPFS_MAGIC 0x01021994 /* accepts O_DIRECT since 6.6, but still copies from memory */
 #define BTRFS_SUPER_MAGIC 0x9123683e
 
 /*
- * Whether somebody else answers the reads of a file system without a block device of its own: FUSE,
- * CIFS, Ceph, 9p, ZFS …  Those of the others become what can be charged to them: nothing in memory,
- * else bios or NFS READs in the caller's context.
+ * Whether something invisible serves the reads of a file system without its own block device: FUSE,
+ * CIFS, Ceph, 9p, ZFS …  Reads of others can be charged: nothing if in memory, else bios or NFS
+ * READs in the caller's context.
  */
 static inline int is_answered_elsewhere(u64 magic)
 {
@@ -134,8 +134,7 @@ static inline int is_answered_elsewhere(u64 magic)
 
 #ifdef OFF_btrfs_inode_root
 /*
- * Subvolumes share s_dev and number their files each from 257 on, a snapshot as what it was made
- * of.
+ * Subvolumes share s_dev; each numbers its files from 257 on, a snapshot as its source.
  */
 static inline u64 subvolume_of(const char *inode)
 {
@@ -150,8 +149,8 @@ static inline u64 subvolume_of(const char *inode)
 
 #ifdef FILTER_DEVICE
 /*
- * The disk that is asked for, or something that lies on it: a volume, an array, a btrfs, whose
- * superblock names no disk, or a partition.  A product for the same reason as above.
+ * The requested disk, or something on it: a volume, an array, a btrfs (its superblock names no
+ * disk), or a partition.  A product for the same reason as above.
  */
 static inline int is_off_disk(u32 dev)
 {
@@ -176,7 +175,7 @@ static inline int is_off_disk_of(const char *bdev)
 	return is_off_disk((u32)number[0] << 20 | (u32)number[1]);
 }
 
-/* dev is that of the file's superblock; of a block device's node rdev is its own, else 0. */
+/* dev is the superblock's; rdev is that of a block device's node, else 0. */
 static inline int other_device(const char *sb, u32 dev, u32 rdev)
 {
 	const char *bdev = NULL;
@@ -188,7 +187,7 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 	READ(bdev, FIELD(sb, super_block_s_bdev));
 	if (!bdev)
 		return 1;
-	/* A partition that was made, or a volume's, after ioh had looked. */
+	/* A partition, also a volume's, that was made after ioh checked. */
 	return is_off_disk_of(bdev);
 }
 #endif
@@ -196,9 +195,9 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 #define ANYWHERE (~1ULL)
 
 /*
- * Fill in which file this is and which class of op; 0 when it is none of ours.
- * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from is where in the file
- * an asynchronous read begins, ANYWHERE of others.
+ * Fill in the file and the class of op; 0 if ioh does not count it.  op is OP_READ,
+ * OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from is where in the file an
+ * asynchronous read begins, ANYWHERE for others.
  */
 static inline int aim(struct target *to, const char *file, u32 op, u32 call_flags, u64 from)
 {
@@ -216,13 +215,13 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	flags = PART(u32, part, FILE, file_f_flags);
 	READ_PART(part, INODE, inode);
 	kind = PART(u16, part, INODE, inode_i_mode) & S_IFMT;
-	/* Databases make what they did to a directory last by an fsync of it. */
+	/* Databases fsync a directory to make its changes durable. */
 	if (kind != S_IFREG && kind != S_IFBLK && (kind != S_IFDIR || op != OP_FSYNC))
 		return 0;
 	to->file = (u64)file;
 	to->ino = PART(u64, part, INODE, inode_i_ino);
 	sb = PART(const char *, part, INODE, inode_i_sb);
-	/* The inode's and the mount's part are what IS_SYNC() asks; dirsync is neither. */
+	/* The inode's and the mount's flags, as IS_SYNC() checks them; not dirsync. */
 	is_sync = (flags & O_DSYNC) | (call_flags & RWF_SYNC_BITS);
 	is_sync |= PART(u32, part, INODE, inode_i_flags) & S_SYNC;
 	READ_PART(part, SUPER, sb);
@@ -234,7 +233,7 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 		if (!is_real(magic))
 			return 0;
 		is_opaque = is_answered_elsewhere(magic);
-		/* A device's node is on one, too. */
+		/* A device's node is also on one. */
 		flags &= ~((kind & S_IFREG) / S_IFREG * O_DIRECT *
 			   (1 ^ differs(magic, TMPFS_MAGIC)));
 #ifdef OFF_btrfs_inode_root
@@ -270,7 +269,7 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	return 1;
 }
 
-/* Keep the file's name for user space, which takes it out of the map. */
+/* Keep the file's name for user space, which removes it from the map. */
 static inline void note_path(const struct target *of)
 {
 	const char *dentry = NULL, *inode = NULL;
@@ -280,7 +279,7 @@ static inline void note_path(const struct target *of)
 	if (!of->file)
 		return;
 	READ(dentry, of->file + OFF_file_f_path_dentry);
-	/* The file may have been closed by another thread since: is it still the same one? */
+	/* Another thread may have closed the file: is it still the same one? */
 	READ(inode, FIELD(dentry, dentry_d_inode));
 	READ(ino, FIELD(inode, inode_i_ino));
 	READ(name, FIELD(dentry, dentry_d_name_hash));

@@ -1,10 +1,10 @@
 /*
- * Whose calls are asked for: --pid, --comm, --cgroup.  Part of syscall.c.
+ * Which processes are measured: --pid, --comm, --cgroup.  Part of syscall.c.
  */
 #ifdef FILTER_CGROUP
 #define CGROUP_DEPTH 16
 
-/* Whether the current process is in the control group that is asked for, or in one below it. */
+/* Whether the current process is in the requested control group, or in one below it. */
 static inline int is_in_cgroup(void)
 {
 	const char *set = NULL, *group = NULL, *node = NULL, *parent = NULL;
@@ -43,8 +43,8 @@ static inline int is_filtered(u32 tgid)
 	int i;
 
 	/*
-	 * The process' name: its threads have names of their own.  As a string: until 5.17
-	 * __set_task_comm() left the end of a longer name standing behind the NUL.
+	 * The process' name: its threads may have other names.  As a string: until 5.17
+	 * __set_task_comm() left the end of a longer name after the NUL.
 	 */
 	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
 #pragma unroll

@@ -1,16 +1,16 @@
 /*
- * Whether what buffered reads are given is in no block of their file: holes.
+ * Whether buffered reads get data that is in no block of their file: holes.
  * Part of syscall.c.
  */
-#define LOOK_NS 1000000 /* one read a millisecond and CPU: a few reads of the kernel's memory */
+#define LOOK_NS 1000000 /* one read per millisecond and CPU: a few reads of kernel memory */
 #define EXT4_SUPER_MAGIC 0xef53
 #define XFS_SUPER_MAGIC 0x58465342
 #define SECTOR_BITS 9
 #define SECTORS_IN_PAGE 8
-#define FEW_SECTORS 128 /* small files lie in their inode */
+#define FEW_SECTORS 128 /* small files are in their inode */
 
 #ifdef OFF_address_space_nrpages
-/* The file's sectors; ~0 where nobody keeps them with the inode, or where the probe cannot know. */
+/* The file's sectors; ~0 if the inode does not have them, or the probe cannot know. */
 static inline u64 sectors_of(const char *inode)
 {
 	const char *sb = NULL;
@@ -33,8 +33,8 @@ static inline u64 sectors_of(const char *inode)
 }
 
 /*
- * Most of what memory holds of the file has no block: clean pages, more than twice as many as the
- * file has blocks.  Pages that are still to be written may have none yet.
+ * Whether most cached pages of the file have no block: clean pages, more than twice as many as the
+ * file has blocks.  Dirty pages may have no block yet.
  */
 static inline int is_of_holes(const struct target *of)
 {
@@ -47,12 +47,12 @@ static inline int is_of_holes(const struct target *of)
 	sectors = sectors_of(inode);
 	if (sectors == ~0ULL)
 		return 0;
-	/* The file may have been closed by another thread since. */
+	/* Another thread may have closed the file. */
 	if ((ino ^ of->ino) << (64 - SUBVOLUME_SHIFT))
 		return 0;
 	READ(mapping, FIELD(inode, inode_i_mapping));
 	READ(marks, FIELD(mapping, address_space_i_pages_xa_flags));
-	/* The highest bits say whether pages are dirty or being written; their place varies. */
+	/* The highest bits show whether pages are dirty or being written; their place varies. */
 	if (marks >> 20)
 		return 0;
 	READ(pages, FIELD(mapping, address_space_nrpages));
@@ -60,7 +60,7 @@ static inline int is_of_holes(const struct target *of)
 }
 #endif
 
-/* A buffered read has ended that submitted so many bios. */
+/* A buffered read that submitted this many bios has ended. */
 static inline void look_for_holes(struct charges *sum, const struct call *c, u64 bytes, u32 bios)
 {
 #ifdef OFF_address_space_nrpages

@@ -1,5 +1,6 @@
 /*
- * What buffered reads fetch of compressed files of btrfs, and what it becomes.  Part of syscall.c.
+ * Bytes that buffered reads fetch of compressed btrfs files, and their unpacked bytes.  Part of
+ * syscall.c.
  */
 #ifdef OFF_compressed_bio_bbio
 static inline int is_on_btrfs(const struct target *of)
@@ -13,7 +14,7 @@ static inline int is_on_btrfs(const struct target *of)
 	return magic == BTRFS_SUPER_MAGIC;
 }
 
-/* A bio of a call.  Pages that btrfs is to unpack are its own and of no file. */
+/* A bio of a call.  Pages that btrfs will unpack are its own, without a file. */
 static inline void note_packed(const struct call *c, const char *bio)
 {
 	const char *packed = bio - OFF_btrfs_bio_bio - OFF_compressed_bio_bbio;
@@ -31,7 +32,7 @@ static inline void note_packed(const struct call *c, const char *bio)
 		return;
 	READ(unpacked_bytes, FIELD(packed, compressed_bio_len));
 	READ(packed_bytes, FIELD(packed, compressed_bio_compressed_len));
-	/* Others are parts of one that the file system has cut, or swapped in. */
+	/* Others are parts of a bio that the file system split, or swap. */
 	if (packed_bytes != bio_bytes(bio))
 		return;
 	sum->read_packed_bytes += packed_bytes;

@@ -1,30 +1,30 @@
 /*
- * TCP connections that end: their last counters, for those that no dump saw.
+ * TCP connections that end: their last counters, which no dump shows.
  *
- * Counted  user space reads every open connection from sock_diag once a tick.
- *          What a connection moved after its last dump, or all of it when it
- *          opened and closed between two dumps, is read here at the moment it
- *          leaves the kernel's table: inet_sock_set_state with the new state
- *          CLOSE.  This comes before tcp_destroy_sock, which waits until the
- *          program closes its descriptor and is not called at all for a socket
- *          that connect(AF_UNSPEC) empties and uses again.
+ * Counted  user space reads every open connection from sock_diag once per tick.
+ *          The rest, after a connection's last dump, or everything if it
+ *          opened and closed between two dumps, is read here when it leaves
+ *          the kernel's table: inet_sock_set_state with the new state CLOSE.
+ *          This is before tcp_destroy_sock, which waits until the program
+ *          closes its descriptor and is never called for a socket that
+ *          connect(AF_UNSPEC) empties and reuses.
  * Exact    payload bytes.  The kernel counts a received FIN as one byte of
- *          bytes_received; it is taken off again (SOCK_DONE: FIN received).
+ *          bytes_received; it is subtracted (SOCK_DONE: FIN received).
  * Kernels  raw tracepoint inet_sock_set_state, 5.10 and later.
- * Cost     a program for each change of state (some six a connection), which
- *          ends at once unless the new state is CLOSE; then some 15 reads and
- *          one map entry.  0.5 µs for a whole connection, measured on 6.18.
- *          Nothing for each segment.
+ * Cost     a program per change of state (about six per connection), which
+ *          returns immediately unless the new state is CLOSE; then about 15
+ *          reads and one map entry.  0.5 µs per connection, measured on 6.18.
+ *          Nothing per segment.
  * Not      connections of other network namespaces; bytes acknowledged by a
- *          half-open connection (it has none), nor its repeated SYN-ACKs unless
- *          it opens.  A socket that ends in SYN_RECV without a byte never was a
- *          connection: when two CPUs end one handshake at once, each makes a
- *          socket with the same count of repeated SYN-ACKs, and the kernel
- *          (inet_ehash_nolisten) throws one of the two away.  Since 6.1 the
- *          kernel skips a program that interrupts itself on the same CPU, and
- *          since 7.0 one that was preempted there: such a connection counts up
- *          to its last dump, and in lost[no_close].  So that this is rare, 7.0
- *          has several copies of the program (COPIES in ioh.h).
+ *          half-open connection (it has none), and its repeated SYN-ACKs
+ *          unless it opens.  A socket that ends in SYN_RECV without a byte
+ *          never was a connection: if two CPUs end one handshake at the same
+ *          time, each makes a socket with the same count of repeated SYN-ACKs,
+ *          and the kernel (inet_ehash_nolisten) drops one of them.  Since 6.1
+ *          the kernel skips a program that interrupts itself on the same CPU,
+ *          and since 7.0 one that was preempted there: such a connection
+ *          counts up to its last dump, and in lost[no_close].  To make this
+ *          rare, 7.0 has several copies of the program (COPIES in ioh.h).
  */
 /* Runs in task context and from softirqs, on one CPU. */
 #define IOH_ATOMIC
@@ -40,7 +40,7 @@ enum { LOST_MAP_FULL };
 #define FAMILY_IPV4 2
 #define FAMILY_IPV6 10
 
-/* One socket closes at one instant only, but its memory is soon used again. */
+/* A socket closes only once, but its memory is reused soon. */
 struct ending {
 	u64 sock;
 	u64 ns;
@@ -65,7 +65,7 @@ struct connection {
 
 BPF_HASH(closed, struct ending, struct connection, MAX_CLOSED);
 
-/* What has no entry: how many opened, with --port, and how many ended that moved nothing. */
+/* Connections without an entry: opened, with --port, and ended without any bytes. */
 struct lives {
 	u64 opened;
 	u64 ended;
@@ -94,7 +94,7 @@ static inline void read_addresses(const char *sk, struct connection *c)
 
 	READ(family, FIELD(sk, sock_common_skc_family));
 	c->family = family;
-	/* Not skc_num: it is 0 already when the port was given by the kernel. */
+	/* Not skc_num: it is already 0 if the kernel chose the port. */
 	READ(c->local_port, FIELD(sk, inet_sock_inet_sport));
 	READ(c->remote_port, FIELD(sk, sock_common_skc_dport));
 	if (family == FAMILY_IPV4) {
@@ -113,7 +113,7 @@ static inline void read_counters(const char *sk, struct connection *c)
 {
 	unsigned long flags = 0;
 
-	/* 0 until somebody, most likely ioh's own dump, asked sock_diag for this socket. */
+	/* 0 until somebody, usually ioh's own dump, asks sock_diag for this socket. */
 	READ(c->cookie, FIELD(sk, sock_common_skc_cookie));
 	READ(c->bytes_received, FIELD(sk, tcp_sock_bytes_received));
 	READ(c->bytes_sent, FIELD(sk, tcp_sock_bytes_sent));
@@ -129,7 +129,7 @@ static inline void read_counters(const char *sk, struct connection *c)
 }
 
 #ifdef COPIES
-/* Never the same at the next change of this socket: sequence numbers begin at random. */
+/* Always different at the socket's next change: sequence numbers start at random. */
 static inline u64 change_of(const char *sk, u32 state)
 {
 	u32 written = 0, received = 0;
@@ -143,7 +143,7 @@ static inline u64 change_of(const char *sk, u32 state)
 #ifdef PORT
 #define IS_PORT_KNOWN 1
 #else
-#define IS_PORT_KNOWN 0 /* the kernel counts those that open, of all ports */
+#define IS_PORT_KNOWN 0 /* the kernel counts opened ones, but of all ports */
 #endif
 
 /* inet_sock_set_state(const struct sock *sk, int oldstate, int newstate) */

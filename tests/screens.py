@@ -111,7 +111,7 @@ def kinds() -> dict[str, Snapshot]:
     nothing = replace(minute()[-1], layers={}, specs={})
     fake = list(snapshots(fakes.first(4)))[-1]
     quiet = next(iter(snapshots(fakes.quiet(2))))
-    process = Narrow("process", ("4121", "dbserver"), "syscall")
+    process = Narrow("process", ("4121", "dbserver"))
     trouble, quiet_night = trouble_and_quiet()
     return {
         "demo": judged(),
@@ -125,7 +125,7 @@ def kinds() -> dict[str, Snapshot]:
         "idle": quiet,
         "one gone": without(judged(), "nfs_client"),
         "narrowed": narrowed(judged(), process),
-        "narrowed to nobody": narrowed(judged(), Narrow("device", ("sdz",), "block")),
+        "narrowed to nobody": narrowed(judged(), Narrow("device", ("sdz",))),
     }
 
 

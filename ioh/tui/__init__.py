@@ -1,8 +1,8 @@
-"""The screen: the only package that knows textual; it sees Snapshots, never the kernel."""
+"""The screen: the only package that imports textual; it reads Snapshots, never the kernel."""
 
 from __future__ import annotations
 
 import sys
 
-# asyncio imports OpenSSL where it can, 5 MB that a screen has no use for.
+# asyncio imports OpenSSL if it can: 5 MB that the screen does not need.
 sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]

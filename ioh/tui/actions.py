@@ -1,14 +1,14 @@
-"""What keys do to the view: pure functions from one ViewState to the next."""
+"""Actions of keys and clicks: pure functions from one ViewState to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
-from ioh.model.sample import Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import safe_name
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.line import Argument
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.panels import (
     PanelView,
@@ -18,18 +18,18 @@ from ioh.tui.render.panels import (
     visible_rows,
 )
 from ioh.tui.render.top import cursor_in
-from ioh.tui.rows import LayerRow, layer_rows
-from ioh.tui.state import Narrow, Prompt, Screen, ViewState
+from ioh.tui.rows import LayerRow, layer_rows, why_inactive
+from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an action can see of the screen: the snapshot as narrowed, and its size.
+    """The parts of the screen that actions need.
 
     Shape:
-        ``page`` is how many lines PgDn moves: of the rows or text in sight; ``columns`` are those
-        of the breakdown drawn; ``text`` is the whole of a screen that is one, and ``first`` the
-        first line of it in sight.
+        ``panel`` has the narrowed snapshot; ``page`` is the number of lines that PgDn moves;
+        ``columns`` are those of the breakdown drawn; ``text`` is the page shown on a text screen,
+        ``first`` its first visible line.
     """
 
     panel: PanelView
@@ -46,14 +46,13 @@ class Context:
 
 
 MAX_TYPED = 80
-Argument = str | int | float
 
 
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
-    """A state whose chosen op exists: a layer may have come or gone.
+    """Return a state whose chosen op exists: layers come and go.
 
-    Until something was chosen by hand it is the first line, whichever layer was attached first;
-    one with latencies where there is any: most panels are about them.
+    Until the user chooses, it is the first line; a line with latencies if there is one, because
+    most panels show latencies.
     """
     rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
     if not rows:
@@ -68,7 +67,7 @@ def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
 
 
 def act(state: ViewState, action: str, argument: Argument, context: Context) -> ViewState:
-    """The state after an action; the same one where it means nothing here."""
+    """Return the state after an action; the same state if the action does nothing here."""
     if action not in _ACTIONS:
         return state
     changed = _ACTIONS[action](state, context, argument)
@@ -78,27 +77,17 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
 
 
 def refusal(action: str, argument: Argument, context: Context) -> str:
-    """Why an action does nothing here; "" where it does something."""
+    """Return why an action does nothing here, else ""."""
     at = int(argument) - 1 if action == "layer" else -1
-    if not 0 <= at < len(context.layers):
-        return ""
-    layer = context.snapshot.layers.get(context.layers[at])
-    if not isinstance(layer, Unavailable):
-        return ""
-    hint = f"; {safe_name(layer.hint)}" if layer.hint else ""
-    spec = context.snapshot.specs.get(context.layers[at])
-    title = safe_name(spec.title if spec else context.layers[at])
-    return f"{title} is inactive: {safe_name(layer.reason)}{hint}"
+    return (
+        why_inactive(context.snapshot, context.layers[at]) if 0 <= at < len(context.layers) else ""
+    )
 
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
-    """The rows that can be chosen, in the screen's order."""
-    seen: dict[tuple[str, str], LayerRow] = {}
+    """The rows that can be chosen, in screen order."""
     snapshot = context.snapshot if state.layer else folded(context.panel).snapshot
-    for row in layer_rows(snapshot, only=state.layer):
-        if row.op:
-            seen.setdefault(row.key, row)
-    return list(seen.values())
+    return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
 
 
 def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -108,10 +97,10 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     name = context.layers[at]
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
+    chosen = state.chosen
     ops = [row.key for row in layer_rows(context.snapshot, only=name) if row.op]
-    chosen = ops[0] if ops else (name, "")
-    if ops and state.chosen[0] == name:
-        chosen = state.chosen
+    if not ops or chosen[0] != name:
+        chosen = ops[0] if ops else (name, "")
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
 
 
@@ -127,13 +116,13 @@ def _open(state: ViewState, context: Context) -> ViewState:
     if layer is None or spec is None or not keys:
         return state
     cursor = cursor_in(keys, state.table_of(layer.spec.name))
-    to = Narrow(spec.name, keys[cursor], layer.spec.name)
+    to = Narrow(spec.name, keys[cursor])
     state = state.with_table(layer.spec.name, cursor=0, key=())
     return replace(state, narrow=to, focus="layers")
 
 
 def _back(state: ViewState) -> ViewState:
-    if state.screen != "main":  # of a search the whole text first
+    if state.screen != "main":  # leave the search first, then the screen
         return replace(state, screen=state.screen if state.typed else "main", scroll=0, typed="")
     name = state.chosen[0]
     if state.table_of(name).pattern:
@@ -156,7 +145,7 @@ def _move(state: ViewState, context: Context, by: int) -> ViewState:
         cursor = max(0, min(cursor_in(keys, table) + by, last))
         if abs(by) > 1:
             offset += by
-        # What is in sight stays where it is until the cursor leaves it.
+        # Scroll only when the cursor leaves the visible rows.
         offset = max(cursor - context.page + 1, min(offset, cursor, last - context.page + 1), 0)
         key = keys[cursor] if keys else ()
         return state.with_table(state.chosen[0], cursor=cursor, offset=offset, key=key)
@@ -183,7 +172,7 @@ def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
 
 
 def _next_op(state: ViewState, context: Context) -> ViewState:
-    """The layer's next kind of operation, where all of them are shown."""
+    """Zoom in and choose the layer's next kind of operation."""
     state = _zoomed(state)
     rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
     if not rows:
@@ -196,13 +185,13 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
     layer, _, op = str(argument).partition("/")
     if (layer, op) == state.chosen and state.focus == "layers" and op:
         return _open(state, context)
-    known = isinstance(context.snapshot.layers.get(layer), LayerSnapshot)
-    return replace(state, chosen=(layer, op), focus="layers") if known and op else state
+    is_known = layer in context.snapshot.measured
+    return replace(state, chosen=(layer, op), focus="layers") if is_known and op else state
 
 
 def _panel(state: ViewState, argument: Argument) -> ViewState:
-    """A panel of its own for the chosen layer: the overview has them all in one."""
-    if argument not in {"hist", "heat", "graph"}:
+    """Zoom in and show one panel: the overview has no choice of panels."""
+    if argument not in get_args(Panel):
         return state
     return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
 
@@ -212,7 +201,7 @@ def _zoomed(state: ViewState) -> ViewState:
 
 
 def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    """The breakdown named, or the next one; the first press shows the breakdown at all."""
+    """Show the breakdown named, else the next one."""
     layer = shown_layer(context.panel)
     if layer is None or not layer.spec.tables:
         return state
@@ -268,7 +257,7 @@ def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
 
 
 def _row_of(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    """A row of a layer that is not the one chosen: ``tcp/2``."""
+    """Choose a row of another layer: ``tcp/2``."""
     layer, _, at = str(argument).partition("/")
     ops = [row.key for row in _rows(state, context) if row.layer == layer]
     if not ops:
@@ -282,13 +271,13 @@ def _focus(state: ViewState, context: Context) -> ViewState:
         return replace(state, focus="layers", screen="main")
     _, keys = visible_rows(context.panel)
     name = state.chosen[0]
-    if keys:  # the cursor stays on its row from now on
+    if keys:  # from now on the cursor follows its row
         state = state.with_table(name, key=keys[cursor_in(keys, state.table_of(name))])
     return replace(state, focus="top", screen="main")
 
 
 def _text(state: ViewState, name: Screen) -> ViewState:
-    """A screen that is text, or back from it."""
+    """Open a text screen, or close it if it is open."""
     wanted = "main" if state.screen == name else name
     prompt: Prompt = "command" if wanted == "commands" else ""
     return replace(
@@ -334,7 +323,7 @@ _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
 
 
 def edited(text: str, key: str, character: str | None) -> str:
-    """A text after one more key."""
+    """Return a text after one more key."""
     if key == "backspace":
         return text[:-1]
     if key == "ctrl+u":
@@ -345,7 +334,7 @@ def edited(text: str, key: str, character: str | None) -> str:
 
 
 def typed(state: ViewState, key: str, character: str | None) -> ViewState:
-    """The filter, or what a prompt asks for, after one more key that does nothing else."""
+    """Return the state after one more key typed into the filter or a prompt."""
     if not state.is_typing:
         return replace(
             state, typed=edited(state.typed, key, character), line=0, line_key="", scroll=FOLLOW
@@ -361,7 +350,7 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
 
 
 def pasted(state: ViewState, text: str) -> ViewState:
-    """What is typed after a paste: its characters, and none of it a key; nothing elsewhere."""
+    """Return the state after a paste: its printable characters, none of them a key."""
     for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":
         if character.isprintable():
             state = typed(state, "", character)

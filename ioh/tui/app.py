@@ -1,4 +1,4 @@
-"""The application: keys and news change what is looked at, and the screen is drawn from that."""
+"""The application: keys and news change the state, and the screen is drawn from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import ClassVar, TypeVar
 
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -32,7 +32,7 @@ from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.preferences import Preferences
 from ioh.tui.prefetch import Found
 from ioh.tui.render.header import LATE_INTERVALS
-from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
@@ -47,10 +47,10 @@ _FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
 
 
 class IohApp(App[int]):
-    """The screen over a feed, of several hosts one of them; arguments as of run_screen()."""
+    """The screen of a feed, or of one of several hosts; arguments as of run_screen()."""
 
     CSS = "Screen { overflow: hidden; }"
-    ENABLE_COMMAND_PALETTE = False  # textual's sends 45 KB; see palette.py
+    ENABLE_COMMAND_PALETTE = False  # textual's writes 45 KB; see palette.py
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "do('quit')", show=False, priority=True),
         Binding("ctrl+q", "do('quit')", show=False, priority=True),
@@ -65,7 +65,7 @@ class IohApp(App[int]):
     ) -> None:
         correct_environment()
         self.options = options = options or ScreenOptions()
-        # The terminal's own background and 16 colours stay what the user made them.
+        # Keep the terminal's own background and 16 colours.
         super().__init__(TerminalDriver, ansi_color=True)
         self.theme_name: ThemeName = "mono" if self.no_color else options.theme
         self._canvas = Canvas(
@@ -86,8 +86,6 @@ class IohApp(App[int]):
         self.view.latest = self.view.shown = first
         self._effects = Effects(self)
         self._message, self._message_until_s = ("", ""), 0.0
-        self._page = 1
-        self._columns: tuple[str, ...] = ()
         self.error: BaseException | None = None
 
     # ---- life
@@ -97,7 +95,7 @@ class IohApp(App[int]):
         yield self._canvas
 
     def on_mount(self) -> None:
-        """Begin once there is a screen."""
+        """Start the threads and the timer."""
         if self.terminal is not None:
             self.terminal.came_back = self._came_back
             self.terminal.has_room = self._canvas.write
@@ -113,7 +111,7 @@ class IohApp(App[int]):
         return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     def end(self) -> None:
-        """End the threads, after the feed was stopped."""
+        """End the threads; the feed must have been stopped."""
         for view in self._views:
             view.seeker.stop()
         if self._feed_thread.is_alive():
@@ -123,17 +121,17 @@ class IohApp(App[int]):
         tell = partial(self._call, self._take_news)
         try:
             self._feed.run(tell)
-        except BaseException as error:  # noqa: BLE001 (raised again once the terminal is as it was)
+        except BaseException as error:  # noqa: BLE001 (raised again after the terminal is restored)
             tell(News(error=error))
 
     def _call(self, function: Callable[[T], None], argument: T) -> None:
-        """Call a function in the screen's thread, from any other; nothing where it has ended."""
+        """Call a function in the screen's thread, from any thread; do nothing after its end."""
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # closed: nobody looks any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(function, argument)
 
     def action_do(self, action: str) -> None:
-        """One that no text being typed takes."""
+        """An action that works even while a text is typed."""
         self.do(action)
 
     def _came_back(self, stood_s: float) -> None:
@@ -143,22 +141,17 @@ class IohApp(App[int]):
         self.redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size, which the application has once all have heard of it."""
+        """Draw for the new size, which is set after all handlers have run."""
         del event
         self._canvas.forget()
         self.call_later(self.redraw)
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        """Textual's picture is not written: the canvas is all there is."""
-
-    @property
-    def shown(self) -> Snapshot | None:
-        """The interval on the screen."""
-        return self.view.shown
+        """Do not write textual's picture: the canvas writes everything."""
 
     @property
     def preferences(self) -> Preferences:
-        """What is remembered of this screen."""
+        """The choices to remember."""
         return Preferences.of(self.state, self._chosen_theme)
 
     def change_theme(self, theme: ThemeName) -> None:
@@ -177,7 +170,7 @@ class IohApp(App[int]):
         view.take(news)
         if news.is_over and news.status:
             again = "Space plays it again, " if view.feed.can_play else ""
-            self.say(f"{news.status}: {again}left arrow goes back, q ends", lasts=True)
+            self.say(f"{news.status}: {again}left arrow goes back, q quits", lasts=True)
         if news.snapshot is not None:
             is_new = view.findings.is_new_critical(news.snapshot)
             if is_new and self.options.bell and view is self.view:
@@ -198,7 +191,7 @@ class IohApp(App[int]):
         self.redraw()
 
     def look_at(self, name: str = "") -> bool:
-        """Look at a host by its name, or at the next one, at the same time; False for none."""
+        """Show a host by name, else the next one, at the same time; False if there is only one."""
         names = self._hosts.names if self._hosts else ()
         at = names.index(name) if name in names else self._views.index(self.view) + 1
         before, self.view = self.view, self._views[at % len(self._views)]
@@ -210,11 +203,11 @@ class IohApp(App[int]):
         return True
 
     def _check(self) -> None:
-        """Notice what does not come: a late tick, the end of a message; or what does: fg."""
+        """Redraw for a late tick or an expired message; take the terminal back after fg."""
         if self.terminal is not None:
             self.terminal.come_back()
         is_new = self.view.look()
-        if self._canvas.is_owed:  # a slow terminal: what it does not show yet does not go away
+        if self._canvas.is_owed:  # slow terminal: keep a message that is not shown yet
             self._message_until_s = max(self._message_until_s, time.monotonic() + MESSAGE_S)
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message, is_new = ("", ""), True
@@ -224,23 +217,19 @@ class IohApp(App[int]):
     # ---- drawing
 
     def redraw(self) -> None:
-        """Draw everything; what did not change costs nothing on the wire."""
+        """Draw everything; only changes are written to the terminal."""
         if self.is_running and self._canvas.is_mounted and self.size.width:
             self._canvas.show(self.frame())
 
     def frame(self) -> ScreenFrame:
-        """The screen as it is now."""
+        """Draw the current screen."""
         snapshot = self._narrowed()
         if snapshot is not None:
             self.state = with_valid_choice(self.state, snapshot)
-        data = self._data(snapshot)
-        frame = draw(self.state, data, *self.size)
-        self._page = page_length(self.state, data, frame)
-        self._columns = tuple(str(h.argument) for h in frame.hits if h.action == "sort")
-        return frame
+        return draw(self.state, self._data(snapshot), *self.size)
 
     def panel_view(self) -> PanelView | None:
-        """What breakdowns and panels are drawn from; None before there is anything."""
+        """The data of breakdowns and panels; None before the first interval."""
         snapshot = self._narrowed()
         if snapshot is None:
             return None
@@ -248,18 +237,17 @@ class IohApp(App[int]):
         return PanelView(self.state, snapshot, points, is_ascii=self.options.ascii_only)
 
     def _seen_by(self, panel: PanelView) -> Context:
-        """What an action can see."""
-        text, first = None, 0
-        if self.state.screen != "main":
-            data, (width, height) = self._data(panel.snapshot), self.size
-            text = page_of(self.state, data, width)
-            first = 0 if text is None else text.scrolled(self.state, body_height(data, height))
-        return Context(panel, self._layers(), self._page, self._columns, text, first)
+        """The context of an action."""
+        data, frame = self._data(panel.snapshot), self._canvas.frame
+        text = page_of(self.state, data, self.size.width)
+        first = text.scrolled(self.state, body_height(data, self.size.height)) if text else 0
+        columns = tuple(str(hit.argument) for hit in frame.hits if hit.action == "sort")
+        page = page_length(self.state, data, frame)
+        return Context(panel, self._layers(), page, columns, text, first)
 
     def _narrowed(self) -> Snapshot | None:
-        if self.shown is None or self.state.narrow is None:
-            return self.shown
-        return narrowed(self.shown, self.state.narrow)
+        shown, narrow = self.view.shown, self.state.narrow
+        return shown if shown is None or narrow is None else narrowed(shown, narrow)
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
         tick = self.view.travel.tick
@@ -288,7 +276,7 @@ class IohApp(App[int]):
         return tuple(self.view.latest.specs) if self.view.latest else ()
 
     def on_key(self, event: events.Key) -> None:
-        """Type, or do what the key stands for."""
+        """Type text, or do the key's action."""
         event.stop()
         if event.key == NO_ESCAPE:
             self.state = self._before_escape
@@ -297,7 +285,7 @@ class IohApp(App[int]):
             self._before_escape = self.state
         key = find_key(event.key)
         is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
-        if event.key == "ctrl+z":  # in its turn: no binding, which overtakes the keys before it
+        if event.key == "ctrl+z":  # not a binding: that would overtake earlier keys
             self.do("stand_still")
         elif self.state.is_typing or (self.state.prompt and is_text):
             self.state = typed(self.state, event.key, event.character)
@@ -308,7 +296,7 @@ class IohApp(App[int]):
             self.do(key.action, key.argument)
 
     def _prompted(self, key: str) -> None:
-        """A key that is no text, while there is a prompt."""
+        """Handle a key that is not text while there is a prompt."""
         prompt, text = self.state.prompt, self.state.typed
         if key in {"up", "down", "pageup", "pagedown"}:
             known = find_key(key)
@@ -325,44 +313,39 @@ class IohApp(App[int]):
             self.redraw()
 
     def on_paste(self, event: events.Paste) -> None:
-        """Type what a terminal pastes in one piece."""
+        """Type a pasted text."""
         self.state = pasted(self.state, event.text)
         self.redraw()
 
-    def on_canvas_clicked(self, message: Canvas.Clicked) -> None:
-        """Do what stands where the mouse clicked."""
-        hit = message.hit
+    def on_click(self, event: events.Click) -> None:
+        """Do the action of the place clicked."""
+        hit = self._canvas.hit_at(event.screen_x, event.screen_y)
+        if hit is None:
+            return
+        hit = hit.at(event.screen_x)
         if self.state.screen == "commands":
             self.state = replace(self.state, screen="main", prompt="", typed="")
-        key = find_key(str(hit.argument)) if hit.action == "key" else None
-        if key is not None:
-            self.do(key.action, key.argument)
-        else:
-            self.do(hit.action, hit.argument)
+        pressed = find_key(str(hit.argument)) if hit.action == "key" else None
+        self.do((pressed or hit).action, (pressed or hit).argument)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves what it is turned over, as the arrow keys do."""
-        self._turn("down", event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves what it is turned over, as the arrow keys do."""
-        self._turn("up", event)
-
-    def _turn(self, action: str, event: events.MouseEvent) -> None:
+    @on(events.MouseScrollDown)
+    @on(events.MouseScrollUp)
+    def _turn(self, event: events.MouseEvent) -> None:
+        """Move in the part under the mouse."""
         hit = self._canvas.hit_at(event.screen_x, event.screen_y)
         if hit is not None and hit.action in _FOCUSES and not self.state.is_typing:
             self.state = replace(self.state, focus=_FOCUSES[hit.action])
-        self.do(action)
+        self.do("down" if isinstance(event, events.MouseScrollDown) else "up")
 
     def say(self, text: str, style: str = "", *, lasts: bool = False) -> None:
-        """Show a line at the bottom for a while, or until the next key; nothing for ""."""
+        """Show a message at the bottom for a while, or until the next key; not for ""."""
         if text:
             style = style or ("crit" if text.startswith("cannot ") else "accent")
             self._message = (printable(text), style)
             self._message_until_s = inf if lasts else time.monotonic() + MESSAGE_S
 
-    def do(self, action: str, argument: str | float = "") -> None:
-        """One action, by a key, the mouse or the palette."""
+    def do(self, action: str, argument: Argument = "") -> None:
+        """Do one action of a key, the mouse or the palette."""
         self._message = ("", "")
         panel = self.panel_view()
         if action in self.view.travel.actions:
@@ -380,12 +363,12 @@ class IohApp(App[int]):
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"
             self.state = ViewState(screen=other)  # type: ignore[arg-type]
-        # What is being fetched is drawn as soon as it is there; the old picture would delay that.
+        # An interval being fetched is drawn when it arrives; the old picture would delay it.
         if action not in self.view.travel.actions or not self.view.seeker.is_visiting:
             self.redraw()
 
     def _open(self, text: Page) -> None:
-        """Do what the line chosen of a text stands for."""
+        """Do the action of the chosen line of a text screen."""
         at = text.chosen(self.state)
         if self.state.screen == "commands":
             self.state = replace(self.state, screen="main", prompt="", typed="")

@@ -1,7 +1,7 @@
-"""The one widget: shows a ScreenFrame, and writes only the cells that changed.
+"""The only widget: shows a ScreenFrame and writes only the cells that changed.
 
-Textual's own way from a widget to the terminal is not used: it writes each changed line from its
-first column on, three times the bytes, and frame after frame, however slow the link is.
+It does not use textual's way to the terminal, which writes each changed line as a whole (three
+times the bytes), and every frame, however slow the link is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from rich.style import Style
-from textual import events
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -20,7 +18,7 @@ from ioh.tui.patch import Paint, changed_runs, pieces_of
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import Hit, Line, ScreenFrame
 
-_SYNC, _SYNCED = "\x1b[?2026h", "\x1b[?2026l"  # shown at once, by terminals that know it
+_SYNC, _SYNCED = "\x1b[?2026h", "\x1b[?2026l"  # terminals that support it show all at the same time
 
 
 class Canvas(Widget):
@@ -28,48 +26,36 @@ class Canvas(Widget):
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
 
-    class Clicked(Message):
-        """A clickable place was clicked."""
-
-        def __init__(self, hit: Hit) -> None:
-            super().__init__()
-            self.hit = hit
-
     def __init__(self, styles: Mapping[str, Style], *, ascii_only: bool = False) -> None:
         super().__init__()
         self.styles_by_name = styles
         self._ascii_only = ascii_only
         self._paint: Paint | None = None
-        self._frame = ScreenFrame()
-        # Lines as they stand on the terminal; none where that is not known.
+        self.frame = ScreenFrame()  # to show
+        # The lines on the terminal, if known.
         self._written: dict[int, Line] = {}
-        self._next = 0  # the line to write first: a slow link shall carry all of them in turn
+        self._next = 0  # the line to write first: on a slow link all lines take turns
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def frame(self) -> ScreenFrame:
-        """What is shown, as soon as the terminal takes it."""
-        return self._frame
-
-    @property
     def is_owed(self) -> bool:
-        """Whether the terminal has yet to take the last line, where messages stand."""
-        last = len(self._frame.lines) - 1
-        return self._timer is not None and self._written.get(last) != self._frame.lines[last]
+        """Whether the last line, which has the messages, is not written yet."""
+        last = len(self.frame.lines) - 1
+        return self._timer is not None and self._written.get(last) != self.frame.lines[last]
 
     def show(self, frame: ScreenFrame) -> None:
-        """Show a frame; lines that stay the same cost nothing."""
+        """Show a frame."""
         if self._ascii_only:
             frame.lines = [_plain(line) for line in frame.lines]
-        self._frame = frame
+        self.frame = frame
         self.write()
 
     def forget(self) -> None:
-        """Write everything next: the terminal was somebody else's, or has another size."""
+        """Write all lines next: another program used the terminal, or its size changed."""
         self._written.clear()
 
     def write(self) -> None:
-        """Write what changed, as much of it as the terminal takes at once."""
+        """Write the changed cells, as much as the link has room for."""
         driver = self.app._driver if self.is_attached else None  # noqa: SLF001
         if self._timer is not None:
             self._timer.cancel()
@@ -80,7 +66,7 @@ class Canvas(Widget):
         pieces: list[str] = []
         is_whole = True
         for y in self._turn():
-            line, before = self._frame.lines[y], self._written.get(y)
+            line, before = self.frame.lines[y], self._written.get(y)
             if before is line or before == line:
                 continue
             if room <= 0:
@@ -100,8 +86,8 @@ class Canvas(Widget):
             self._timer = loop.call_later(driver.wait_s(), self.write)
 
     def _turn(self) -> Iterator[int]:
-        """Lines in the order to write them: what is typed, and goes on where it stopped."""
-        count = len(self._frame.lines)
+        """Lines in the order to write them: first the prompt's, then from where it stopped."""
+        count = len(self.frame.lines)
         if count:
             yield count - 1
             yield from ((self._next + at) % count for at in range(count))
@@ -115,25 +101,19 @@ class Canvas(Widget):
         return "".join(pieces_of(line, y, runs, self._paint))
 
     def restyle(self, styles: Mapping[str, Style]) -> None:
-        """Show the same in other colours."""
+        """Show the frame in other colours."""
         self.styles_by_name = styles
         self._paint = None
         self.forget()
 
     def render_line(self, y: int) -> Strip:
-        """Nothing: textual's picture is not written."""
+        """Return a blank line: textual's picture is not written."""
         del y
         return Strip.blank(self.size.width)
 
-    def on_click(self, event: events.Click) -> None:
-        """Turn a click into what stands there."""
-        hit = self.hit_at(event.x, event.y)
-        if hit is not None:
-            self.post_message(self.Clicked(hit.at(event.x)))
-
     def hit_at(self, x: int, y: int) -> Hit | None:
-        """What can be clicked there."""
-        found = (h for h in self._frame.hits if h.y == y and h.left <= x < h.right)
+        """The clickable place there."""
+        found = (h for h in self.frame.hits if h.y == y and h.left <= x < h.right)
         return next(found, None)
 
 

@@ -7,22 +7,22 @@ from dataclasses import replace
 
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
-from ioh.sinks.rows import direction, op_rows
+from ioh.sinks.rows import direction, main_stats
 from ioh.tui.state import Narrow
 
-# A breakdown whose rows are parts of another name.
+# Breakdowns whose rows are parts with another name.
 _PART_TABLES = {"file system": "export"}
-# What else a row says differs between layers: a mount's type here, its server there.
+# The rest of the key differs between layers: a mount's type here, its server there.
 _BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
 
 
 def narrowed(snapshot: Snapshot, to: Narrow) -> Snapshot:
-    """The snapshot as far as it is about one row.
+    """Narrow a snapshot to one row.
 
-    A layer that keeps whole statistics of the row (a device, a mount) shows those; one that
-    has it in a breakdown shows the numbers of that, percentiles and histograms being unknown; any
-    other layer has no I/O by this key, and says so.
+    A layer with full statistics of the row (a device, a mount) shows them.  A layer with the row
+    in a breakdown shows its numbers, without percentiles and histograms.  Any other layer is
+    unavailable.
     """
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, layer in snapshot.layers.items():
@@ -42,12 +42,15 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
     if spec is None and layer.spec.part != to.kind:
         return Unavailable(f"not available per {to.kind}", is_idle=True)
     rows = tables[spec.name] if spec else ()
-    ops = _ops_of(layer, rows[0]) if rows else _idle(layer)
+    idle = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
+    ops = {
+        op: _stats_of(rows[0], op) if rows else idle for op, _ in main_stats(layer.spec, layer.ops)
+    }
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
 
 
 def _part(layer: LayerSnapshot, to: Narrow) -> str | None:
-    """The part that a row names: ``sda``, or ``10.0.0.5:/export on /mnt`` for mount ``/mnt``."""
+    """The part of a row: ``sda``, or ``10.0.0.5:/export on /mnt`` for mount ``/mnt``."""
     if to.kind != layer.spec.part and to.kind != _PART_TABLES.get(layer.spec.part):
         return None
     named = to.key[0]
@@ -63,29 +66,17 @@ def _fits(table: str, row: TableRow, to: Narrow) -> bool:
     return False
 
 
-def _idle(layer: LayerSnapshot) -> dict[str, OpStats]:
-    nothing = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
-    return {r.op: nothing for r in op_rows(layer.spec, layer.ops, "") if r.is_main}
-
-
-def _ops_of(layer: LayerSnapshot, row: TableRow) -> dict[str, OpStats]:
-    """The main reads and writes as far as a row of a breakdown knows them."""
-    made = {}
-    for main in op_rows(layer.spec, layer.ops, ""):
-        if main.is_main:
-            ops_per_s = _find(row.values, main.op, "s_per_s")
-            bytes_per_s = _find(row.values, main.op, "_bytes_per_s")
-            latency = _find(row.values, main.op, "_latency_us", "_await_us")
-            made[main.op] = OpStats(
-                count=None if ops_per_s is None else round(ops_per_s),
-                ops_per_s=ops_per_s,
-                bytes_per_s=bytes_per_s,
-                avg_bytes=bytes_per_s / ops_per_s
-                if bytes_per_s is not None and ops_per_s
-                else None,
-                latency_us=latency,
-            )
-    return made
+def _stats_of(row: TableRow, op: str) -> OpStats:
+    """An op's numbers in a breakdown's row."""
+    ops_per_s = _find(row.values, op, "s_per_s")
+    bytes_per_s = _find(row.values, op, "_bytes_per_s")
+    return OpStats(
+        count=None if ops_per_s is None else round(ops_per_s),
+        ops_per_s=ops_per_s,
+        bytes_per_s=bytes_per_s,
+        avg_bytes=bytes_per_s / ops_per_s if bytes_per_s is not None and ops_per_s else None,
+        latency_us=_find(row.values, op, "_latency_us", "_await_us"),
+    )
 
 
 def _find(values: Mapping[str, Value], op: str, *endings: str) -> float | None:

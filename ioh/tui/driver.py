@@ -1,4 +1,4 @@
-"""Textual's terminal: what is read from it, written to it, and how a shell gets it: Ctrl-Z, fg."""
+"""Textual's terminal driver: input, output, and job control (Ctrl-Z, fg)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from textual.message import Message
 from ioh.tui.keyboard import Keyboard
 from ioh.tui.link import QUESTION, Link
 
-_MOUSE = (1000, 1006)  # clicks and the wheel; 1003 would report each motion, too
-_SETTLED_S = 0.5  # for the terminal's last answer, which a shell would take for keys
-# A stop that was over so soon was none: nobody here could end it, so the kernel did not begin it.
+_MOUSE = (1000, 1006)  # clicks and the wheel; 1003 would also report each motion
+_SETTLED_S = 0.5  # wait for the terminal's last answer: a shell would read it as keys
+# A shorter stop did not happen: the kernel drops SIGTSTP if nobody could continue ioh.
 _BRIEF_S = 0.2
 _SETTLE_S = 0.05
 
 
 class _Writer(WriterThread):
-    """Textual's, which says what it has written, and since when it tried."""
+    """Textual's writer thread, which also reports what it wrote, and when it started to."""
 
     def __init__(self, file: IO[str]) -> None:
         super().__init__(file)
@@ -38,7 +38,7 @@ class _Writer(WriterThread):
         """Write until stop()."""
         while (text := self._queue.get()) is not None:
             began_s = time.monotonic()
-            with contextlib.suppress(OSError):  # it has gone: seen to by who watches it
+            with contextlib.suppress(OSError):  # hung up: noticed elsewhere
                 self._file.write(text)
                 self._file.flush()
             if self.wrote is not None:
@@ -46,17 +46,16 @@ class _Writer(WriterThread):
 
 
 class TerminalDriver(LinuxDriver):
-    """What writes to the terminal and reads keys from it, as a shell's job.
+    """Writes to the terminal and reads keys from it, as a job of a shell.
 
-    Textual 8.2.8 stops its own process alone, by SIGSTOP: a shell waits for the other programs
-    of a pipe, sudo for ever where it has no shell, and nothing could continue an ioh that is a
-    session of its own (``ssh -t``, a window of tmux).  Here all of them get SIGTSTP, which the
-    kernel drops where nobody could undo it.
+    Textual 8.2.8 stops only its own process, with SIGSTOP.  Then a shell waits for the other
+    programs of a pipe, sudo without a shell waits forever, and nothing can continue an ioh that is
+    its own session (``ssh -t``, a tmux window).  This driver sends SIGTSTP to the process group;
+    the kernel drops it if nobody could continue ioh.
 
     Shape:
-        ``came_back`` is called when there is a terminal again, with the time for which the
-        process stood still, 0 where it went on meanwhile; ``has_room`` when more of a picture may
-        be written.
+        ``came_back`` is called when the terminal is back, with the seconds that the process was
+        stopped, 0 if it kept running; ``has_room`` when more of a picture may be written.
     """
 
     def __init__(
@@ -74,27 +73,22 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._listen()
         self.came_back: Callable[[float], None] = lambda _: None
-        # Ends the input thread's wait: looking every so often costs a tenth of a percent of a CPU.
+        # Ends the input thread's wait; polling would cost 0.1 % of a CPU.
         self._over, self._say_over = os.pipe()
 
     def _listen(self) -> None:
-        stop = self._on_stop if self._can_stop else signal.SIG_IGN
+        call = self._loop.call_soon_threadsafe
+        stop = (lambda *_: call(self.stand_still)) if self._can_stop else signal.SIG_IGN
         signal.signal(signal.SIGTSTP, stop)
-        signal.signal(signal.SIGCONT, self._on_continued)
-
-    def _on_stop(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self.stand_still)
-
-    def _on_continued(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._take_again)
+        signal.signal(signal.SIGCONT, lambda *_: call(self._take_again))
 
     @property
     def is_away(self) -> bool:
-        """Whether the terminal is somebody else's, or not taken yet."""
+        """Whether the terminal is another program's, or not taken yet."""
         return self._writer_thread is None or not self._writer_thread.is_alive()
 
     def stand_still(self) -> bool:
-        """Stop until somebody continues ioh; False where nobody could, and nothing was stopped."""
+        """Stop until somebody continues ioh; False without a stop if nobody could."""
         if not self._can_stop:
             return False
         self.suspend_application_mode()
@@ -109,23 +103,23 @@ class TerminalDriver(LinuxDriver):
         return stood_s > _BRIEF_S
 
     def _take_again(self) -> None:
-        """Continued after an unannounced stop: the terminal was a shell's meanwhile."""
+        """Take the terminal back after a SIGSTOP: a shell used it in between."""
         if not self.is_away and _is_in_foreground(self.fileno):
             self.suspend_application_mode()
         self.come_back()
 
     def come_back(self, stood_s: float = 0.0) -> None:
-        """Take the terminal, unless it is taken, or somebody else's still (``bg``)."""
+        """Take the terminal, unless it is taken already or ioh is in the background (``bg``)."""
         if self.is_away and _is_in_foreground(self.fileno):
             self.start_application_mode()
             self._tell_back(stood_s)
 
     def _tell_back(self, stood_s: float) -> None:
-        if not self.is_away:  # else it went to the background in that very moment
+        if not self.is_away:  # else ioh went to the background just now
             self.came_back(stood_s)
 
     def write(self, data: str) -> None:
-        """Write to the terminal; away from it there is nothing to write to."""
+        """Write to the terminal; do nothing while it is away."""
         if not self.is_away:
             super().write(data)
 
@@ -139,15 +133,15 @@ class TerminalDriver(LinuxDriver):
     # ---- pictures
 
     def room(self) -> int:
-        """How many bytes of a picture may be written now; 0: ask again after wait_s()."""
+        """How many bytes of a picture may be written now; if 0, ask again after wait_s()."""
         return 0 if self.is_away else self._link.room()
 
     def wait_s(self) -> float:
-        """How long until room() has to be asked again, should has_room() not be called before."""
+        """When to ask room() again, unless has_room() is called before."""
         return self._link.wait_s()
 
     def send(self, picture: str) -> None:
-        """Write a piece of a picture."""
+        """Write a part of a picture."""
         picture += QUESTION
         self._link.begin(len(picture.encode(errors="replace")))
         self.write(picture)
@@ -166,7 +160,7 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until disable_input()."""
         keyboard = Keyboard(time.monotonic)
-        while True:  # never until exit_event: a byte left in the pipe would end the next thread
+        while True:  # not until exit_event: a byte left in the pipe would end the next thread
             ready, _, _ = select.select([self.fileno, self._over], [], [], keyboard.timeout_s)
             if self._over in ready:
                 os.read(self._over, 1)
@@ -178,14 +172,14 @@ class TerminalDriver(LinuxDriver):
                     data = os.read(self.fileno, 4096)
                 except OSError:
                     data = b""
-                if not data:  # it has hung up: seen to by who watches it
+                if not data:  # hung up: noticed elsewhere
                     self.exit_event.wait()
                 found = keyboard.feed(data)
             for event in found:
                 self.process_message(event)
 
     def process_message(self, message: Message) -> None:
-        """Pass an event on; an answer about the cursor is what send() asked for."""
+        """Pass an event on; a cursor position is the answer to send()."""
         if isinstance(message, events.CursorPosition):
             self._link.answered()
             self._tell_room()
@@ -193,17 +187,17 @@ class TerminalDriver(LinuxDriver):
             super().process_message(message)
 
     def _query_in_band_window_resize(self) -> None:
-        """Sizes come by SIGWINCH: what is typed cannot say them."""
+        """Ask for nothing: sizes come with SIGWINCH, not as input."""
 
     # ---- the mouse
 
     @property
     def has_mouse(self) -> bool:
-        """Whether the terminal leaves clicks to ioh."""
+        """Whether ioh gets clicks."""
         return self._mouse
 
     def use_mouse(self, *, on: bool) -> None:
-        """Take clicks, or leave them to the terminal, so that it selects text."""
+        """Get clicks, or leave them to the terminal, which selects text with them."""
         self._mouse = True
         if on:
             self._enable_mouse_support()
@@ -229,7 +223,7 @@ class TerminalDriver(LinuxDriver):
             super().disable_input()
 
     def stop_application_mode(self) -> None:
-        """Leave the terminal as it was; another's is left alone."""
+        """Restore the terminal, unless it is away."""
         if self.is_away:
             return
         until_s = time.monotonic() + _SETTLED_S
@@ -238,29 +232,24 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
-        """End what writes."""
+        """End the writer."""
         if not self.is_away:
             super().close()
 
 
 def _is_in_foreground(fd: int) -> bool:
-    """Whether the terminal is this process group's; also where it does not say."""
+    """Whether this process group is in the foreground; True if unknown."""
     with contextlib.suppress(OSError):
         return os.tcgetpgrp(fd) == os.getpgrp()
     return True
 
 
 def correct_environment() -> None:
-    """What textual 8.2.8 would take wrongly; once is enough, more does no harm."""
+    """Remove variables that textual 8.2.8 misreads."""
     if not os.environ.get("NO_COLOR"):
-        os.environ.pop("NO_COLOR", None)  # empty, it asks for nothing (no-color.org)
-    if _says_its_size():
-        # Set for a terminal that had another size, they would be believed before this one.
-        for name in ("COLUMNS", "LINES"):
-            os.environ.pop(name, None)
-
-
-def _says_its_size() -> bool:
+        os.environ.pop("NO_COLOR", None)  # an empty one means nothing (no-color.org)
     with contextlib.suppress(OSError):
-        return all(os.get_terminal_size(1))
-    return False
+        if all(os.get_terminal_size(1)):
+            # They may be another terminal's, and textual prefers them to the true size.
+            for name in ("COLUMNS", "LINES"):
+                os.environ.pop(name, None)

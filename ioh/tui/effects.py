@@ -1,4 +1,4 @@
-"""Keys that do more than change the view: record, save, copy, colours, the mouse, the end."""
+"""Actions that do more than change the view: record, save, copy, colours, mouse, quit."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from ioh.sinks.cells import clock
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
+from ioh.tui.render.line import Argument
 from ioh.tui.render.panels import breakdown, shown_layer
 from ioh.tui.theme import styles_for
 
 if TYPE_CHECKING:
     from ioh.tui.app import IohApp
 
-Argument = str | int | float
 _COPY_WIDTH = 200
 _COPY_HEIGHT = 1000
 
 
 class Effects:
-    """What the application does beside drawing.
+    """The actions of the application.
 
     Shape:
-        ``actions`` by the names of keys.py; each returns what to say,
-        "" or None for nothing.
+        ``actions`` by the names in keys.py; each returns a message, "" or None for none.
     """
 
     def __init__(self, app: IohApp) -> None:
@@ -55,14 +54,14 @@ class Effects:
         }
 
     def _stand_still(self) -> str:
-        """Give the terminal back and stop, until a shell continues ioh."""
+        """Give the terminal back and stop until a shell continues ioh."""
         terminal = self._app.terminal
         if terminal is not None and terminal.stand_still():
             return ""
-        return "no job control here: ioh cannot be suspended; q quits"
+        return "no job control here, so ioh cannot suspend; q quits"
 
     def _visit(self, moment: str) -> None:
-        """Go to a finding's begin, and look at what was done then."""
+        """Go to a finding's begin, on its host."""
         self._app.state = replace(self._app.state, screen="main", scroll=0)
         since, _, host = moment.partition("@")
         if host:
@@ -72,10 +71,10 @@ class Effects:
     def _host(self, name: str) -> str:
         if self._app.look_at(name):
             return ""
-        return "there is no other host: ioh --host A --host B shows several"
+        return "no other host; ioh --host A --host B shows several"
 
     def _set_mark(self, text: str) -> str:
-        """Now, or at the interval shown; what is measured then can be compared with later."""
+        """Set a mark now, or at the interval shown; pin that interval for comparisons."""
         view = self._app.view
         if view.shown is None or not text:
             return "a mark needs a text"
@@ -84,7 +83,7 @@ class Effects:
         return view.feed.set_mark(text, None if is_now else view.shown.time_unix_s)
 
     def _compare(self) -> str:
-        """Show what has changed since the interval pinned, or since a mark; else pin it."""
+        """Compare with the pinned interval or a mark; without either, pin this one."""
         app, baseline, shown = self._app, self._app.view.baseline, self._app.view.shown
         if shown is None:
             return ""
@@ -93,7 +92,7 @@ class Effects:
             baseline.pin(shown)
             app.state = replace(app.state, screen="main", scroll=0)
             when = clock(shown.time_unix_s, utc=app.options.utc)
-            return f"{when} is pinned: A compares what is shown with it"
+            return f"{when} is pinned: press A to compare with it"
         if baseline.snapshot is None and mark is not None:
             app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
             baseline.ask(mark)
@@ -102,26 +101,26 @@ class Effects:
         return ""
 
     def _compare_with(self, time_unix_s: Argument) -> str:
-        """A mark chosen from the list."""
+        """Compare with a mark chosen from the list."""
         baseline = self._app.view.baseline
         for mark in baseline.marks():
             if mark.time_unix_s == time_unix_s:
                 baseline.ask(mark)
                 return ""
-        return "that mark is not kept any more"
+        return "that mark is no longer kept"
 
     def take_baseline(self, found: Snapshot | None) -> None:
-        """Compare with a mark's interval, which is there now."""
+        """Compare with a mark's interval, which has arrived."""
         if self._app.view.baseline.take(found):
             self._show_compared()
         else:
-            self._app.say("the interval of that mark is lost", "crit")
+            self._app.say("the mark's interval is lost", "crit")
 
     def _show_compared(self) -> None:
         self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
 
     def _copy(self) -> str:
-        """Send the breakdown shown to the clipboard, as wide and as long as it takes."""
+        """Send the breakdown shown to the clipboard, with all columns and rows."""
         panel = self._app.panel_view()
         if panel is None:
             return ""
@@ -129,17 +128,17 @@ class Effects:
         if layer is None or not layer.spec.tables:
             return "no table to copy here"
         heading, titles, *rows = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text().split("\n")
-        if panel.is_ascii:  # rows hold names, which stay as they are
+        if panel.is_ascii:  # rows have names, which stay unchanged
             heading, titles = drawn_in_ascii(heading), drawn_in_ascii(titles)
         self._app.copy_to_clipboard("\n".join([heading, titles, *rows]))
-        # Nothing answers, and tmux may keep it to itself.
+        # There is no answer, and tmux may not pass it on.
         said = "sent to the terminal's clipboard (OSC 52)"
         if os.environ.get("TERM", "").startswith(("tmux", "screen")):
             said += "; in tmux: set -s set-clipboard on"
         return said
 
     def _save(self) -> str:
-        """Write the screen as a picture and as text, with all numbers below."""
+        """Write the screen as a picture, and as text with all numbers below."""
         app, shown = self._app, self._app.view.shown
         if shown is None:
             return "nothing to save yet"
@@ -160,18 +159,17 @@ class Effects:
         if driver is None:
             return ""
         driver.use_mouse(on=not driver.has_mouse)
-        if driver.has_mouse:
-            return "mouse on: clicks and the wheel are ioh's"
-        return "mouse off: the terminal selects text"
+        on, off = "on: ioh gets clicks and the wheel", "off: the terminal selects text"
+        return f"mouse {on if driver.has_mouse else off}"
 
 
 def writable_folder() -> str:
-    """The current directory, else the one for temporary files: root may have been given up."""
+    """The current directory, or the one for temporary files if it is not writable."""
     return "." if can_create_here() else tempfile.gettempdir()
 
 
 def write_new(name: str, text: str) -> str:
-    """Write a new file, readable by its owner alone; returns its path.
+    """Write a new file that only its owner can read, and return its path.
 
     Raises:
         OSError: It cannot be written.
@@ -192,6 +190,6 @@ def write_new(name: str, text: str) -> str:
 
 
 def stem_of(hostname: str, time_unix_s: float) -> str:
-    """``ioh-db01-20261121-144447``, in local time; as a recording is called."""
+    """``ioh-db01-20261121-144447``, in local time, like the names of recordings."""
     host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
     return f"ioh-{host}-" + time.strftime("%Y%m%d-%H%M%S", time.localtime(time_unix_s))

@@ -1,4 +1,4 @@
-"""The screen that is drawn while the libraries that will show it are imported."""
+"""The first screen, printed while the screen's libraries are imported."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def first_picture(  # noqa: PLR0913
     title: str = "",
     snapshot: Snapshot | None = None,
 ) -> list[str]:
-    """The lines of the screen until a feed reports something; plain, without spaces at their ends.
+    """The lines of the screen before the feed reports anything: plain, no spaces at their ends.
 
-    ``size`` in columns and lines; ``cycle_s`` as asked for; ``title`` of what is played, printable;
-    ``snapshot`` is the first interval, where that is over already.
+    ``size`` in columns and lines; ``cycle_s`` as requested; ``title`` of a recording, printable;
+    ``snapshot`` is the first interval, if it is available.
     """
     header = HeaderView(
         mode=mode,
@@ -42,7 +42,7 @@ def first_picture(  # noqa: PLR0913
         narrowed=options.filters_text,
     )
     state = ViewState() if snapshot is None else with_valid_choice(ViewState(), snapshot)
-    points = (None,) * TREND_INTERVALS  # nothing is known of what was before
+    points = (None,) * TREND_INTERVALS  # no past is known
     data = ScreenData(snapshot, header, points, status=STARTING, is_ascii=options.ascii_only)
     frame = draw(state, data, *size)
     texts = (line.text.rstrip() for line in frame.lines)

@@ -1,4 +1,4 @@
-"""A few numbers of each interval around the one shown, for trends, charts and heat maps."""
+"""A few numbers of each interval near the one shown, for trends, charts and heat maps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ioh.tui.state import Narrow
 
 MAX_POINTS = 1200
 Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
-# What a flow has instead of latencies.
+# A flow's numbers instead of latencies.
 FLOW_FACTS = ("srtt_us", "retrans_pct")
 
 
@@ -33,16 +33,15 @@ class OpPoint:
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One interval: its time, its ops by (layer, op), and what flows have instead of latencies."""
+    """One interval: its length, ops by (layer, op), and flows' numbers instead of latencies."""
 
-    time_unix_s: float
     interval_s: float
     ops: dict[tuple[str, str], OpPoint]
     facts: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
 
 
 def point_of(snapshot: Snapshot) -> TrendPoint:
-    """What is kept of an interval; ops that did nothing are left out."""
+    """The numbers to keep of an interval, without idle ops."""
     found: dict[tuple[str, str], OpPoint] = {}
     facts: dict[tuple[str, str], float | None] = {}
     for name, layer in snapshot.layers.items():
@@ -52,11 +51,11 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
                     found[(name, op)] = _op_point(stats)
             if is_flow(layer.spec):
                 facts |= {(name, fact): layer.metrics.get(fact) for fact in FLOW_FACTS}
-    return TrendPoint(snapshot.time_unix_s, snapshot.interval_s, found, facts)
+    return TrendPoint(snapshot.interval_s, found, facts)
 
 
 def is_busy(stats: OpStats) -> bool:
-    """Whether there was anything to do."""
+    """Whether an op did anything."""
     return bool(stats.count or stats.bytes or stats.inflight)
 
 
@@ -71,9 +70,10 @@ def _op_point(stats: OpStats) -> OpPoint:
 
 
 class Past:
-    """The intervals around the one shown, of everything and of the row narrowed to.
+    """The intervals near the one shown: of everything, and of the row narrowed to.
 
-    Filled by the screen's thread and by the seeker's; points far from the newest one go first.
+    Filled by the screen's thread and the seeker's.  If it is full, the point farthest from the one
+    added is removed.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Past:
         self._row: tuple[Narrow, dict[int, TrendPoint]] | None = None
 
     def narrow(self, to: Narrow | None) -> bool:
-        """Show one row from now on, None for everything; returns whether its past must be read."""
+        """Show one row from now on, None for everything; return whether to read its past."""
         if to == (self._row[0] if self._row else None):
             return False
         self._row = (to, {}) if to is not None else None
@@ -93,19 +93,19 @@ class Past:
         return self._row is not None
 
     def take(self, tick: int, snapshot: Snapshot, *, is_whole: bool = True) -> None:
-        """Keep one more interval; one without its tables says nothing of a row."""
+        """Keep one more interval; without its tables (``is_whole``) it has no row."""
         _keep(self._whole, tick, point_of(snapshot))
-        row = self._row  # the other thread may narrow to another one meanwhile
+        row = self._row  # the other thread may narrow to another row now
         if row is not None and is_whole:
             _keep(row[1], tick, point_of(narrowed(snapshot, row[0])))
 
     def window(self, last: int, count: int) -> list[TrendPoint | None]:
-        """The ``count`` intervals up to ``last``, as narrowed; None for each that is not known."""
+        """The ``count`` intervals up to ``last``, as narrowed; None for unknown ones."""
         points = self._row[1] if self._row else self._whole
         return [points.get(tick) for tick in range(last - count + 1, last + 1)]
 
     def missing(self, last: int, count: int, first_kept: int) -> tuple[int, int] | None:
-        """First and last interval of that window that are kept somewhere and not known here."""
+        """First and last unknown interval of that window, from ``first_kept`` on."""
         known = [self._whole, *([self._row[1]] if self._row else [])]
         ticks = range(max(first_kept, last - count + 1), last + 1)
         gaps = [tick for tick in ticks if any(tick not in points for points in known)]
@@ -121,21 +121,17 @@ def _keep(points: dict[int, TrendPoint], tick: int, point: TrendPoint) -> None:
 def series(
     points: Iterable[TrendPoint | None], key: tuple[str, str], measure: Measure
 ) -> list[float | None]:
-    """One number of one op over intervals; 0 where the op did nothing, None where not known."""
-    found: list[float | None] = []
-    for point in points:
-        if point is None:
-            found.append(None)
-            continue
-        op = point.ops.get(key)
-        found.append(0.0 if op is None else getattr(op, measure))
-    return found
+    """One number of one op over intervals; 0 if idle, None if unknown."""
+    return [
+        None if point is None else getattr(op, measure) if (op := point.ops.get(key)) else 0.0
+        for point in points
+    ]
 
 
 def latencies(
     points: Iterable[TrendPoint | None], key: tuple[str, str]
 ) -> list[tuple[int, ...] | None]:
-    """Counts by latency of one op over intervals; None where not known."""
+    """Counts by latency of one op over intervals; None if unknown."""
     return [
         None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
         for point in points
@@ -143,5 +139,5 @@ def latencies(
 
 
 def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:
-    """One of a flow's own numbers over intervals; None where not known."""
+    """One of a flow's own numbers over intervals; None if unknown."""
     return [None if point is None else point.facts.get(key) for point in points]

@@ -1,4 +1,4 @@
-"""What a terminal sends, as textual's events: any bytes, whole or in pieces."""
+"""Turns the bytes of a terminal, whole or in pieces, into textual's events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from textual import constants, events, messages
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-# A terminal writes a sequence in one piece, and links mostly keep it so.  Whoever presses Esc waits
-# that long; where a link has split a sequence all the same, the Esc is taken back (NO_ESCAPE).
+# The delay of the Esc key.  Terminals write a sequence in one piece, and most links keep it so.  If
+# a link splits it, the Esc is taken back (NO_ESCAPE).
 ESC_S = 0.015
-# What cannot be Esc, or is pasted, has time to come: a link may stand still in the midst of it.
+# The wait for the rest of a paste or a sequence: a link may stop in the middle.
 REST_S = 1.0
-# The key that says that the Esc before it was the first byte of a sequence.
+# This key means: the Esc before was the first byte of a sequence.
 NO_ESCAPE = "no_escape"
 
 _MAX_SEQUENCE = 64
@@ -28,14 +28,14 @@ _LATE = re.compile(rb"\[\[?[0-9;]*[A-FHPQSZ~]|O[A-DFHP-S]")
 
 
 class Keyboard:
-    """Bytes to events; used by one thread.
+    """Converts bytes to events; used by one thread.
 
-    The parser of textual 8.2.8 gets whole sequences only: it ends with a UnicodeDecodeError at
-    bytes that are no UTF-8, and takes a tenth of a second to know Esc from the begin of a sequence.
+    Textual 8.2.8's parser gets only whole sequences: it fails with a UnicodeDecodeError on invalid
+    UTF-8, and needs 0.1 s to distinguish Esc from the start of a sequence.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        constants.ESCAPE_DELAY = 0.0  # type: ignore[misc]  # what it holds back is over, see _parse
+        constants.ESCAPE_DELAY = 0.0  # type: ignore[misc]  # it gets whole sequences, see _parse
         self._clock = clock
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._parser = XTermParser()
@@ -45,14 +45,14 @@ class Keyboard:
 
     @property
     def timeout_s(self) -> float | None:
-        """How long to wait for more bytes before tick(); None for ever."""
+        """How long to wait for more bytes before tick(); None: forever."""
         if not self._held and self._pasted is None:
             return None
         patience_s = ESC_S if self._held == b"\x1b" and self._pasted is None else REST_S
         return max(0.0, self._came_s + patience_s - self._clock())
 
     def tick(self) -> Iterator[Message]:
-        """What was held back too long: Esc; the end of a paste or a sequence that never came."""
+        """End what was held back too long: Esc, a paste or a sequence without an end."""
         if self.timeout_s != 0:
             return
         held, self._held = self._held, b""
@@ -63,7 +63,7 @@ class Keyboard:
             yield events.Key("escape", "\x1b")
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """What these bytes are, with those held back before."""
+        """The events of these bytes and those held back before."""
         now_s = self._came_s = self._clock()
         if now_s - self._escaped_s < REST_S and not self._held and _LATE.match(data):
             data = b"\x1b" + data
@@ -90,7 +90,7 @@ class Keyboard:
             if token is not None:
                 at = token.end()
                 yield from self._parse(token[0])
-            elif begin is not None:  # Esc before another one, or a sequence that is none
+            elif begin is not None:  # Esc before another one, or an invalid sequence
                 at = begin.end()
                 if begin[0] == b"\x1b":
                     yield events.Key("escape", "\x1b")
@@ -103,22 +103,18 @@ class Keyboard:
         if token == _PASTE:
             self._pasted = bytearray()
             return []
-        if token.startswith(b"\x1b[M"):  # a mouse's report of the old kind, which nobody asked for
+        if token.startswith(b"\x1b[M"):  # an old mouse report, not requested
             return []
         text = self._decode(token)
-        if not text:  # the begin of a character
+        if not text:  # the start of a character
             return []
         try:
             found = list(self._parser.feed(text))
             late = list(self._parser.tick())
-        except (ValueError, OverflowError):  # a number that is no character, or of no width
+        except (ValueError, OverflowError):  # a number that is not a character
             self._parser = XTermParser()
             return []
-        # A sequence that it does not know comes late, as the keys that its characters would be.
+        # An unknown sequence comes late, as the keys of its characters.
         is_sequence = token[:1] == b"\x1b" and token[1:2] in b"[O"
-        return [e for e in (found if is_sequence else found + late) if not _is_size(e)]
-
-
-def _is_size(event: Message) -> bool:
-    """A size that was typed: the kernel knows the terminal's own."""
-    return isinstance(event, (events.Resize, messages.InBandWindowResize))
+        sizes = (events.Resize, messages.InBandWindowResize)  # the true size comes from the kernel
+        return [e for e in (found if is_sequence else found + late) if not isinstance(e, sizes)]

@@ -1,9 +1,9 @@
-"""How much may be on its way to the terminal, so that a key is answered soon over any link.
+"""Limits how much is in flight to the terminal, so that keys respond fast over any link.
 
-Pictures that a slow link has not carried yet are stale, and the answer to a key comes after them.
-So each write ends with a question that every terminal answers once it has shown what came before
-(where its cursor is), and nothing more is written while what is on its way takes too long.  One
-that never answers is measured by how long it keeps a write waiting.
+Pictures still in flight on a slow link are stale, and the response to a key comes after them.  So
+each write ends with a query for the cursor position, which terminals answer once they have shown
+everything before it; while an answer takes too long, nothing more is written.  If a terminal never
+answers, the time that writes block counts instead.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable
 
 QUESTION = "\x1b[6n"
-# What is on its way should be shown within that time, half of what a key may take.
+# Bytes in flight should be shown within this time, half of a key's limit.
 TARGET_S = 0.4
 MIN_BYTES, FIRST_BYTES, MAX_BYTES = 400, 512, 1 << 13
-MAX_RATE = 1 << 20  # bytes a second, from which nobody waits for a picture
-# An answer that takes longer was lost, as when tmux changes terminals.
+MAX_RATE = 1 << 20  # bytes per second; faster links never make anybody wait
+# A later answer is lost, for instance because tmux changed terminals.
 LOST_S = 10.0
-MUTE_S = 0.6  # a terminal that has not answered by then never does
-# Without answers: a write that waits fills the kernel's buffer, whose end nobody can see.  Half of
-# the rate that it showed then empties it for good; what waits longer stood still, and says nothing.
+MUTE_S = 0.6  # a terminal that has not answered by then never will
+# Without answers: a write that blocks has filled the kernel's buffer, whose size is unknown.  Half
+# the measured rate empties it; a longer wait was a stopped link and is not measured.
 _BUFFER_BYTES = 8192
 _WAITED_S, _STOOD_S = 0.1, 5.0
 _MIN_RATE = 500.0
@@ -29,7 +29,7 @@ _TRY_AGAIN_S = 600.0
 
 
 class Link:
-    """Counts what was written and what was shown; used by several threads; ``clock`` monotonic."""
+    """Counts bytes written and shown; thread-safe; ``clock`` is monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class Link:
         self._asked: deque[tuple[float, int]] = deque()  # when, and how many bytes before it
         self._window = FIRST_BYTES
         self._answers = self._is_writing = False
-        self._rate = float("inf")  # bytes a second, of a terminal that does not answer
+        self._rate = float("inf")  # bytes per second, if the terminal does not answer
         self._free_s = self._slow_s = 0.0
         self._first_s = float("inf")
 
@@ -50,28 +50,29 @@ class Link:
                 self._window = MIN_BYTES
             if self._is_writing or now_s < self._free_s:
                 return 0
-            if not self._answers and now_s - self._first_s <= MUTE_S:  # it may yet
-                return max(0, self._window - sum(size for _, size in self._asked))
-            if not self._answers:
+            if self._is_mute():
                 return max(MIN_BYTES, int(min(MAX_RATE, self._rate) * TARGET_S))
-            if self._asked and now_s - self._asked[0][0] > TARGET_S:
+            if self._answers and self._asked and now_s - self._asked[0][0] > TARGET_S:
                 return 0
             return max(0, self._window - sum(size for _, size in self._asked))
 
+    def _is_mute(self) -> bool:
+        return not self._answers and self._clock() - self._first_s > MUTE_S
+
     def wait_s(self) -> float:
-        """When to ask for room again, if neither an answer nor the end of a write comes."""
+        """When to ask for room again if there is no answer and no end of a write."""
         with self._lock:
             return max(TARGET_S / 4, self._free_s - self._clock())
 
     def begin(self, size: int) -> None:
-        """So many bytes are being written, the last of them a question."""
+        """Note the start of a write of ``size`` bytes that ends with a question."""
         with self._lock:
             self._is_writing = True
             self._first_s = min(self._first_s, self._clock())
             self._asked.append((self._clock(), size))
 
     def end(self, size: int, began_s: float) -> None:
-        """They were taken by the kernel."""
+        """Note that the kernel has taken a write."""
         with self._lock:
             self._is_writing = False
             now_s = self._clock()
@@ -88,7 +89,7 @@ class Link:
                 self._free_s = now_s + size / self._rate
 
     def answered(self) -> None:
-        """The terminal has shown what was written before the oldest question."""
+        """Note that the terminal has shown everything before the oldest question."""
         with self._lock:
             if not self._asked:
                 return
@@ -102,13 +103,12 @@ class Link:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no answer is under way that a shell would take for keys."""
+        """Whether no answer is outstanding that a shell would read as keys."""
         with self._lock:
-            is_mute = not self._answers and self._clock() - self._first_s > MUTE_S
-            return is_mute or not self._asked
+            return self._is_mute() or not self._asked
 
     def forget(self) -> None:
-        """Whatever was asked is not waited for: the terminal goes to somebody else."""
+        """Wait for no answer: another program gets the terminal."""
         with self._lock:
             self._asked.clear()
             self._is_writing = False

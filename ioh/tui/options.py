@@ -1,4 +1,4 @@
-"""How the user wants the screen."""
+"""The command line's options for the screen."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ ThemeName = Literal["auto", "dark", "light", "mono"]
 
 @dataclass(frozen=True, slots=True)
 class ScreenOptions:
-    """What the command line says about the screen.
+    """The command line's options for the screen.
 
     Shape:
-        ``filters_text`` is what the probes were narrowed to, printable; ``speed`` that of a
-        recording, as the feed was given it; ``bell`` rings at a new critical finding;
-        ``mouse``: clicks and the wheel are ioh's, not the terminal's; ``line``: what stands below
-        the header, printable, asked for a few times a second.
+        ``filters_text`` are the probes' filters, printable; ``speed`` of a recording, as in the
+        feed; ``bell`` rings at a new critical finding; ``mouse``: ioh gets clicks, not the
+        terminal; ``line`` returns the printable line below the header, twice a second.
     """
 
     theme: ThemeName = "auto"

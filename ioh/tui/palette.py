@@ -1,4 +1,4 @@
-"""Everything that can be done, by name: keys, layers, colours and what has no key."""
+"""All commands by name: keys, layers and colours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Command:
     """One line of the palette.
 
     Shape:
-        ``label`` is the key that does the same, "" for none; ``words`` are other names for it.
+        ``label`` is the key, "" for none; ``words`` are other words to search for.
     """
 
     title: str
@@ -30,7 +30,7 @@ _WITHOUT_KEY = [
 
 
 def found(text: str, *fields: str) -> bool:
-    """Whether each word of a text begins one of the fields' words, or stands in the first field."""
+    """Whether each word of a text starts a word of the fields, or is in the first field."""
     names = " ".join(fields).casefold()
     starts = names.replace("-", " ").split()
     return all(
@@ -40,9 +40,9 @@ def found(text: str, *fields: str) -> bool:
 
 
 def commands(text: str, layers: Sequence[str]) -> list[Command]:
-    """What fits a text typed: by title first, then by other names; everything fits "".
+    """The commands that match a text, matching titles first; all for "".
 
-    ``layers``: titles of those that can be zoomed into, in the order of their keys.
+    ``layers``: titles of the layers, in the order of their keys.
     """
     known = [
         Command(key.help[:1].upper() + key.help[1:], key.label, key.action, key.argument, key.words)
@@ -55,10 +55,5 @@ def commands(text: str, layers: Sequence[str]) -> list[Command]:
     ]
     known += _WITHOUT_KEY
     fitting = [command for command in known if found(text, command.title, command.words)]
-    begin = text.casefold()
-
-    def rank(command: Command) -> tuple[bool, bool]:
-        is_begin = command.title.casefold().startswith(begin)
-        return not is_begin, not found(text, command.title)
-
-    return sorted(fitting, key=rank)
+    fitting.sort(key=lambda command: not found(text, command.title))
+    return sorted(fitting, key=lambda c: not c.title.casefold().startswith(text.casefold()))

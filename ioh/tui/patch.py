@@ -1,4 +1,4 @@
-"""Which cells of a line changed, and how they are written to the terminal."""
+"""Finds the changed cells of a line, and writes them as terminal codes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from textual.strip import Strip
 from ioh.sinks.cells import char_width, is_narrow
 from ioh.tui.render.line import SHOWN_ON_SPACES, Line, Span
 
-# Columns as (first, one past the last), from the left, apart from each other.
+# Columns as (first, one past the last), from left to right, with gaps between them.
 Runs = list[tuple[int, int]]
 
-# Moving the cursor costs some eight bytes: unchanged cells between two changes are repainted.
+# Moving the cursor costs eight bytes, so shorter unchanged gaps are written again.
 _JOIN = 8
 _SAMPLE = "x"
 _Cell = tuple[str, str]
 
 
 def changed_runs(old: Line, new: Line) -> Runs:
-    """Columns that differ; runs close together are joined."""
+    """The columns that differ; runs close to each other are joined."""
     if old.width != new.width:
         return [(0, max(old.width, new.width))]
     same = _same_spans(old.spans, new.spans)
@@ -41,9 +41,9 @@ def changed_runs(old: Line, new: Line) -> Runs:
 
 
 def _differing(was: Sequence[Span], now: Sequence[Span]) -> list[int]:
-    """Columns that differ in lines of narrow characters, both of the same length.
+    """The columns that differ in two lines of narrow characters with the same length.
 
-    Piece by piece: most of those between two changes of style are the same in both.
+    Compares piece by piece between changes of style: most pieces are equal.
     """
     columns: list[int] = []
     x = 0
@@ -85,7 +85,7 @@ def _joined(columns: Sequence[int], offset: int) -> Runs:
 
 
 def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
-    """How many spans from the left are the same, and no mark joins the last of them."""
+    """How many spans from the left are equal, with no combining mark after the last."""
     same = 0
     for a, b in zip(old, new, strict=False):
         if a != b:
@@ -97,26 +97,28 @@ def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
 
 
 def _cells(spans: Sequence[Span]) -> list[_Cell]:
-    """One entry a column; the second column of a wide character is empty."""
+    """One entry per column; both of a wide character change together: half of it is nothing."""
     cells: list[_Cell] = []
+    last = 0  # columns of the character before
     for text, style in spans:
         blank = (" ", style if style in SHOWN_ON_SPACES else "")
         for char in text:
-            width = char_width(char)
-            if not width and cells:
-                cells[-1] = (cells[-1][0] + char, style)
-            cells += [blank if char == " " else (char, style), ("", style)][:width]
+            if width := char_width(char):
+                last = width
+                cells += [blank if char == " " else (char, style), (f" {char}", style)][:width]
+            else:
+                cells[-last:] = [(before + char, style) for before, _ in cells[-last:]]
     return cells
 
 
 class Paint:
-    """How a terminal is made to show each of the named styles."""
+    """The terminal codes of each named style."""
 
     def __init__(self, styles: Mapping[str, Style], console: Console) -> None:
         self.styles, self.console = styles, console
-        # TRUECOLOR: as Strip.render() does where there is no terminal.
+        # TRUECOLOR without a terminal, as in Strip.render().
         color_system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001
-        self.codes: dict[str, tuple[str, str]] = {}  # what stands before and after the text
+        self.codes: dict[str, tuple[str, str]] = {}  # before and after the text
         for name, style in styles.items():
             whole = Strip.render_style(style, _SAMPLE, color_system)
             before, _, after = whole.partition(_SAMPLE)
@@ -124,14 +126,14 @@ class Paint:
 
 
 def strip_of(line: Line, styles: Mapping[str, Style]) -> Strip:
-    """A whole line as textual wants it."""
+    """A whole line as textual's Strip."""
     return Strip([Segment(text, styles[name]) for text, name in line.spans], line.width)
 
 
 def pieces_of(line: Line, y: int, runs: Runs, paint: Paint) -> list[str]:
-    """What to write for some columns of line ``y``.
+    """The text to write for some columns of line ``y``.
 
-    A tick changes a hundred pieces: Strips of them, and their caches, are dearer than the text.
+    A tick changes a hundred pieces: Strips and their caches would cost more than plain text.
     """
     if not is_narrow(line.text):  # a wide character may be cut in two
         strip = strip_of(line, paint.styles)

@@ -1,4 +1,4 @@
-"""A ScreenFrame as a picture (SVG), in the colours of the screen."""
+"""Draws a ScreenFrame as SVG, in the colours of the screen."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.terminal_theme import TerminalTheme
 from ioh.sinks.cells import display_width
 from ioh.tui.render.line import ScreenFrame
 
-# None from elsewhere: a picture looks the same without a network, and reports to nobody.
+# Only local fonts: the picture needs no network and contacts nobody.
 FONTS = "ui-monospace, 'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"
 COLUMN_PX, LINE_PX, FONT_PX = 12, 24, 20
 LEFT_PX, TOP_PX, BORDER_PX = 10, 42, 10
-# Each at its own place: what viewers make of spaces in a row differs.
+# Each run has its own place: viewers treat repeated spaces differently.
 _RUN = re.compile("[^ ]+(?: [^ ]+)*")
 
 DARK = TerminalTheme(
@@ -48,7 +48,7 @@ LIGHT = TerminalTheme(
 def svg(
     frame: ScreenFrame, styles: Mapping[str, Style], title: str, *, is_light: bool = False
 ) -> str:
-    """The frame as an SVG document; ``title`` printable, ``is_light``: on white, not black."""
+    """The frame as an SVG document; ``title`` printable; ``is_light``: white background."""
     theme = LIGHT if is_light else DARK
     columns = max((line.width for line in frame.lines), default=80)
     width = LEFT_PX + columns * COLUMN_PX + BORDER_PX
@@ -75,7 +75,7 @@ def svg(
 
 
 def _line(spans: Iterable[tuple[str, str, Style]], theme: TerminalTheme, y: int) -> Iterator[str]:
-    """Its runs of text, each with its class and style, and what is behind them."""
+    """The runs of text of a line and their backgrounds."""
     x = LEFT_PX
     for text, class_, style in spans:
         width = display_width(text) * COLUMN_PX

@@ -1,4 +1,4 @@
-"""What the screen remembers of the user's choices: theme, panel, the order of breakdowns."""
+"""Remembers the user's choices: theme, panel, each layer's breakdown and its order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ MAX_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What was chosen by hand.
+    """The user's choices.
 
     Shape:
-        ``theme`` None where it was not; ``tables``: by layer the breakdown shown, its sort column
-        and order.
+        ``theme`` None if not chosen; ``tables`` by layer: breakdown, sort column and order.
     """
 
     theme: ThemeName | None = None
@@ -34,36 +33,36 @@ class Preferences:
 
     @classmethod
     def of(cls, state: ViewState, theme: ThemeName | None) -> Preferences:
-        """Of a screen: its order, not where its cursors are or what is being looked for."""
+        """The choices on a screen, without cursors and filters."""
         tables = {
             layer: TableState(table.name, table.sort, table.is_ascending)
             for layer, table in state.tables.items()
+            if table.name or table.sort or table.is_ascending
         }
-        chosen = {layer: table for layer, table in tables.items() if table != TableState()}
-        return cls(theme, state.panel, chosen)
+        return cls(theme, state.panel, tables)
 
     def state(self) -> ViewState:
-        """A screen to begin with."""
+        """The first state of a screen."""
         return ViewState(panel=self.panel, tables=dict(self.tables))
 
 
 def read() -> tuple[Preferences, str]:
-    """What was remembered, and what is wrong with it in one printable line, else ""."""
+    """Read the choices; also return what is wrong with them, printable, else ""."""
     try:
         with config_path(FILE_NAME).open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError, RuntimeError):  # none yet, not for us, no home directory
+    except (OSError, ValueError, RuntimeError):  # none yet, not readable, no home directory
         return Preferences(), ""
     try:
         if len(raw) <= MAX_BYTES:
             return _parsed(json.loads(raw)), ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
-    return Preferences(), f"{FILE_NAME} makes no sense and is not used; the next change replaces it"
+    return Preferences(), f"{FILE_NAME} is invalid and ignored; the next change replaces it"
 
 
 def _parsed(found: Mapping[str, object]) -> Preferences:
-    """Raises ValueError and the like where it was not written by save()."""
+    """Raises ValueError and others if save() did not write it."""
     theme, panel, tables = found["theme"], found["panel"], found["tables"]
     if theme not in (None, *get_args(ThemeName)) or panel not in get_args(Panel):
         raise ValueError(theme)
@@ -86,7 +85,7 @@ def _name(text: object) -> str:
 
 
 def save(before: Preferences, now: Preferences) -> str:
-    """Remember what changed; returns why that was not possible, printable, else ""."""
+    """Save changed choices; return why it failed, printable, else ""."""
     if now == before:
         return ""
     written = {
@@ -103,15 +102,15 @@ def save(before: Preferences, now: Preferences) -> str:
         _replace(path, json.dumps(written, indent=1) + "\n")
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return printable(f"the screen's settings are not kept: {FILE_NAME}: {reason}")
+        return printable(f"cannot save the screen's settings: {FILE_NAME}: {reason}")
     return ""
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a whole file in the place of another; a full disk leaves the old one."""
+    """Replace a file as a whole; a full disk leaves the old one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with new.open("x", encoding="utf-8") as stream:  # not through a link of somebody else's
+        with new.open("x", encoding="utf-8") as stream:  # never through a link
             stream.write(text)
         new.replace(path)
     finally:

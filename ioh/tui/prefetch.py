@@ -1,4 +1,4 @@
-"""Fetches intervals of the past in a thread: the one wanted at once, then those around it."""
+"""Fetches past intervals in a thread: first the one to show, then those near it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from ioh.model.feed import Feed
 from ioh.model.snapshot import Snapshot
 from ioh.tui.history import Past
 
-# So long the screen has a CPU to itself to draw what was found: longer than that takes.
+# The screen gets the CPU for this long to draw an interval, which takes less.
 DRAW_S = 0.03
-# Who goes from key to key gets the CPU; looking far back for findings takes most of a second of it.
+# A key pressed in this time gets the CPU: searching far back for findings takes most of a second.
 REST_S = 0.25
 FAR = 2
 
-# To show, with its past; to compare with; only the past of one that is shown already.
+# To show, with its past; to compare with; only the past of the one shown.
 Purpose = Literal["show", "baseline", "history"]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request brought.
-
-    Shape:
-        ``snapshot`` None where that interval is lost, and always for ``history``.
-    """
+    """The answer to a request; no snapshot if the interval is lost, and for ``history``."""
 
     tick: int
     snapshot: Snapshot | None
@@ -35,10 +31,9 @@ class Found:
 
 
 class Prefetch:
-    """Serves the newest request only: who holds an arrow key down wants the last one.
+    """Serves only the newest request: a held arrow key needs only the last one.
 
-    ``past`` is filled with ``span`` intervals up to the one wanted; ``tell`` is called from the
-    thread.
+    Fills ``past`` with ``span`` intervals up to the one requested; calls ``tell`` in its thread.
     """
 
     def __init__(self, feed: Feed, past: Past, tell: Callable[[Found], None], span: int) -> None:
@@ -50,11 +45,11 @@ class Prefetch:
         self._thread = threading.Thread(target=self._run, name="seeker", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End within the present interval."""
+        """End the thread after the current interval."""
         with self._wake:
             self._is_over = True
             self._wake.notify()
@@ -62,14 +57,14 @@ class Prefetch:
             self._thread.join(1.0)
 
     def ask(self, tick: int, purpose: Purpose = "show") -> None:
-        """Ask for an interval; what was asked for before and not begun is forgotten."""
+        """Request an interval; earlier requests that have not started are dropped."""
         with self._wake:
             self._asked[purpose] = tick
             self._wake.notify()
 
     @property
     def is_visiting(self) -> bool:
-        """Whether an interval to show has not arrived yet."""
+        """Whether an interval to show is still missing."""
         return self._is_visiting or "show" in self._asked
 
     def _has_other_work(self) -> bool:
@@ -100,7 +95,7 @@ class Prefetch:
             self._wake.wait_for(self._has_other_work, seconds)
 
     def _judge(self, tick: int) -> None:
-        """Findings come last: they take a look at several intervals before."""
+        """Evaluate the findings last: they need several intervals before this one."""
         rested = False
 
         def is_wanted(left: int) -> bool:

@@ -1,7 +1,7 @@
-"""Imports whatever the screen can need, for a process that will soon be unable to read it.
+"""Imports everything the screen may need, before the process loses the right to read it.
 
-ioh gives root away before the first picture, and a checkout below /root can be read by root alone;
-textual and rich import some of their modules when they are first used.
+ioh drops root before the first picture, only root can read a checkout below /root, and textual and
+rich import some modules on first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 import ioh.tui
 
-# What they import late, of all that this screen leads them to; a test looks for more.
+# The modules that they import late for this screen; a test looks for more.
 _LATE = (
     "textual.drivers.headless_driver",
     "textual.drivers.linux_driver",
@@ -25,7 +25,7 @@ _LATE = (
 
 
 def preload_screen() -> None:
-    """Import every module of the screen, and what those import late."""
+    """Import all modules of the screen, and those imported late."""
     for module in pkgutil.walk_packages(ioh.tui.__path__, "ioh.tui."):
         import_module(module.name)
     for name in _LATE:

@@ -1,19 +1,18 @@
-"""Which lines a layer has: its reads and writes, its other operations, and why it has none."""
+"""The lines of a layer: reads and writes, other operations, or why it has none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ioh.model.metric import LayerSpec
-from ioh.model.sample import Unavailable
+from ioh.model.metric import MetricSpec
+from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_unit, safe_name
 from ioh.sinks.rows import Direction, is_flow, op_rows
 
-CACHED_SHARE = "cached_pct"
 _MOST_BUSY = 4
-# What a flow has instead of latencies, by direction: shown when 0 too.
+# Shown for a flow instead of latencies, by direction; also if 0.
 _FLOW_FACTS = {"R": ("srtt_us", "min_rtt_us"), "W": ("retrans_pct", "retrans_segs_per_s")}
 
 
@@ -22,10 +21,9 @@ class LayerRow:
     """One line of a layer.
 
     Shape:
-        ``op`` is "" for a line without numbers: a layer that is not there (``note`` says why),
-        or a share that the label says.  ``note`` of an op says
-        what its numbers leave out (a flow's round-trip time, the share that was cached).
-        ``is_part`` lines belong to the one above.
+        ``op`` is "" for a line without numbers: an inactive layer (``note`` says why), or a share
+        that the label has.  ``note`` of a flow's op has its other numbers, such as the round-trip
+        time.  ``is_part`` lines belong to the line above.
     """
 
     layer: str
@@ -38,44 +36,44 @@ class LayerRow:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What stays the same from tick to tick."""
+        """Identifies the line from tick to tick."""
         return (self.layer, self.op)
 
 
 def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
-    """The lines in the path's order, a layer's reads before its writes.
+    """The lines in path order, a layer's reads before its writes.
 
-    ``only``: a layer whose every op is wanted; "" for all layers' reads and writes.
+    ``only``: show every op of this layer; "" for the reads and writes of all layers.
     """
     found: list[LayerRow] = []
     for name, layer in snapshot.layers.items():
         if only and name != only:
             continue
-        spec = snapshot.specs.get(name)
         if isinstance(layer, Unavailable):
-            found.append(_missing(name, spec, layer))
+            note = ". ".join(safe_name(text) for text in (layer.reason, layer.hint) if text)
+            found.append(LayerRow(name, "", "R", layer_title(snapshot, name), OpStats(), note))
             continue
-        rows = sorted(_rows(name, layer, every_op=bool(only)), key=_order)
+        rows = list(_rows(name, layer, every_op=bool(only)))
+        rows.sort(key=lambda row: ("R", "W", "").index(row.direction))
         main = [row for row in rows if row.op and row.direction and not row.is_part]
-        found += rows if only else main or _busy(rows)
+        busy = [row for row in rows if row.stats.count][:_MOST_BUSY]
+        found += rows if only else main or busy or rows[:2]
     return found
 
 
-def _busy(rows: Sequence[LayerRow]) -> Sequence[LayerRow]:
-    """Of a layer without reads and writes the first lines that have something to show."""
-    return [row for row in rows if row.stats.count][:_MOST_BUSY] or rows[:2]
+def layer_title(snapshot: Snapshot, name: str) -> str:
+    """A layer's title, printable; its name if it has none."""
+    spec = snapshot.specs.get(name)
+    return safe_name(spec.title if spec else name)
 
 
-def _order(row: LayerRow) -> int:
-    return ("R", "W", "").index(row.direction)
-
-
-def _missing(name: str, spec: LayerSpec | None, layer: Unavailable) -> LayerRow:
-    title = safe_name(spec.title if spec else name)
-    note = safe_name(layer.reason)
-    if layer.hint:
-        note += f". {safe_name(layer.hint)}"
-    return LayerRow(name, "", "R", title, OpStats(), note)
+def why_inactive(snapshot: Snapshot, name: str) -> str:
+    """Why a layer has no numbers and what helps, printable; "" if it has some."""
+    layer = snapshot.layers.get(name)
+    if not isinstance(layer, Unavailable):
+        return ""
+    hint = f"; {safe_name(layer.hint)}" if layer.hint else ""
+    return f"{layer_title(snapshot, name)} is inactive: {safe_name(layer.reason)}{hint}"
 
 
 def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerRow]:
@@ -98,16 +96,25 @@ def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerR
 
 
 def cached_share(layer: LayerSnapshot) -> str:
-    """Share of the reads that touched no lower layer; "" where it is not known."""
-    share = layer.metrics.get(CACHED_SHARE)
+    """Share of reads that used no lower layer; "" if unknown."""
+    share = layer.metrics.get("cached_pct")
     return "" if share is None else f"{share:.1f}%"
 
 
 def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
-    """``rtt 64u``, ``min rtt 60u``; of what is sent the share and rate of what was sent again."""
+    """``rtt 64u``, ``min rtt 60u`` of what comes in; share and rate of retransmits of the rest."""
     by_name = {spec.derived_name: spec for spec in layer.spec.metrics}
     for name in _FLOW_FACTS.get(direction, ()):
         value = layer.metrics.get(name)
         if name in by_name and value is not None:
-            title = by_name[name].title.removesuffix("µs").rstrip()
-            yield f"{title} {format_unit(name, title, value)}"
+            yield f"{metric_title(by_name[name])} {metric_text(by_name[name], value)}"
+
+
+def metric_title(spec: MetricSpec) -> str:
+    """A number's title; a time has its unit in its text."""
+    return spec.title.removesuffix("µs").rstrip()
+
+
+def metric_text(spec: MetricSpec, value: Value) -> str:
+    """A number with its unit, if the title does not have it."""
+    return format_unit(spec.derived_name, metric_title(spec), value)

@@ -1,4 +1,4 @@
-"""Shows the screen over a feed from its begin to its end."""
+"""Shows the screen of a feed until the user quits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def run_screen(
     remembered: Preferences | None = None,
     note: str = "",
 ) -> int:
-    """Show a feed until the user ends it; returns the exit status.
+    """Show a feed until the user quits; return the exit status.
 
-    ``first`` is shown until the feed reports something; ``remembered`` is what was chosen the last
-    time, and what is chosen now is remembered; ``note`` is said at the beginning, printable.
+    ``first`` is shown until the feed reports something; ``remembered`` are the last choices, and
+    the new ones are saved; ``note`` is the first message, printable.
 
     Raises:
-        BaseException: What ended the feed, once the terminal is as it was.
+        BaseException: The feed's error, after the terminal is restored.
     """
     remembered = remembered or Preferences()
     app = IohApp(feed, options, first, remembered)
@@ -41,4 +41,4 @@ def run_screen(
         sys.stderr.write(f"ioh: {why}\n")
     if app.error is not None:
         raise app.error
-    return int(ExitCode.FAILED) if code is None else code  # None: a crash, told already
+    return int(ExitCode.FAILED) if code is None else code  # None: a crash, already reported

@@ -1,4 +1,4 @@
-"""What the user is looking at: plain values, changed by pure functions."""
+"""The state of the screen: plain values, changed by pure functions."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ Focus = Literal["layers", "top"]
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """One row of a breakdown that the whole screen is narrowed to.
+    """The row of a breakdown that the whole screen is narrowed to.
 
     Shape:
-        ``kind`` is the breakdown's name (``process``, ``device`` …), ``key`` the row's, both as
-        in the Snapshot; ``layer`` where it was chosen.
+        ``kind`` is the breakdown's name (``process``, ``device`` …) and ``key`` the row's, both as
+        in the Snapshot.
     """
 
     kind: str
     key: tuple[str, ...]
-    layer: str
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How one breakdown is shown; what rows there are decides in the end.
+    """How to show one breakdown.
 
     Shape:
-        ``sort`` is the derived name of a column, "" for the table's own order; ``pattern`` keeps
-        rows whose names hold it, whatever the case; ``offset`` is the first row seen; ``key`` that
-        of the row under the cursor, which it follows; () for the row at ``cursor``.
+        ``sort`` is the derived name of a column, "" for the table's own order; ``pattern`` filters
+        rows by name, case-insensitive; ``offset`` is the first visible row; ``key`` is the row that
+        the cursor follows, () for the row at ``cursor``.
     """
 
     name: str = ""
@@ -46,14 +45,14 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """Everything that keys change on the screen, time apart.
+    """Everything that keys change on the screen, except time.
 
     Shape:
-        ``layer`` is the layer zoomed into, "" for the overview; ``chosen`` the (layer, op) that
-        panels show; ``tables`` by layer; ``is_typing`` a filter, else ``prompt`` what for, and
-        ``typed`` what so far; ``scroll`` and ``line`` of the screens that are text: the first
-        line seen, and the one chosen, which ``line_key`` finds again; ``has_chosen``: by hand,
-        so that a layer that joins later takes nothing over.
+        ``layer`` is the zoomed layer, "" for the overview; ``chosen`` the (layer, op) that panels
+        show, by the user if ``has_chosen``: a layer that appears later does not replace it;
+        ``tables`` by layer; ``is_typing`` a filter, else a text ``typed`` for ``prompt``;
+        ``scroll`` and ``line`` of text screens: the first visible line, and the chosen one, which
+        ``line_key`` identifies.
     """
 
     screen: Screen = "main"
@@ -72,10 +71,10 @@ class ViewState:
     has_chosen: bool = False
 
     def table_of(self, layer: str) -> TableState:
-        """How a layer's breakdown is shown."""
+        """The state of a layer's breakdown."""
         return self.tables.get(layer, TableState())
 
     def with_table(self, layer: str, **changes: object) -> ViewState:
-        """The same with a layer's breakdown shown otherwise."""
+        """The same with changes to a layer's breakdown."""
         table = replace(self.table_of(layer), **changes)  # type: ignore[arg-type]
         return replace(self, tables={**self.tables, layer: table})

@@ -1,4 +1,4 @@
-"""How each named style looks: in true colour, 256 or 16 colours, or none, on dark or light."""
+"""The named styles in true colour, 256, 16 or no colours, on dark or light."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rich.style import Style
 
 from ioh.tui.options import ThemeName
 
-# Brightness alone orders the scale (it is near cividis), so that it reads in any kind of sight and
-# in a black-and-white picture; blue and orange distinguish reads and writes for the same reason.
+# Brightness orders the scale (similar to cividis): it works with any colour vision and in black and
+# white.  For the same reason reads are blue and writes orange.
 _HEAT_DARK = ("", "#5f7f9f", "#6f95a8", "#8aa88f", "#b0b070", "#d7bf4a", "#ffd75f", "bold #ffffaf")
 _HEAT_LIGHT = ("", "#7f8f9f", "#5f7f97", "#4f6f77", "#6f6f3f", "#7f5f10", "#7f3f00", "bold #5f0000")
 _HEAT_16 = ("", "blue", "blue", "cyan", "green", "yellow", "bold yellow", "bold white")
@@ -40,7 +40,7 @@ _DARK = {
     "write": "yellow",
     "other": "",
     "tab": "bold cyan underline",
-    # In full colours the largest shapes would be the loudest, and say the least.
+    # Trends are the largest shapes and the least important: no full colours.
     "trend_r": "bright_black",
     "trend_w": "bright_black",
     "trend_o": "bright_black",
@@ -101,9 +101,9 @@ _MONO = {
 
 
 def styles_for(theme: ThemeName, color_system: str | None) -> Mapping[str, Style]:
-    """Every named style; ``auto`` is dark: a terminal does not say which it is.
+    """All named styles; ``auto`` is dark, because terminals do not report their background.
 
-    ``color_system`` as rich calls it: ``truecolor``, ``256``, ``standard``, None for none.
+    ``color_system`` is rich's: ``truecolor``, ``256``, ``standard``, None for none.
     """
     if theme == "mono" or color_system is None:
         named = {**_COMMON, **_MONO}

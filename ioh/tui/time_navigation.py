@@ -1,4 +1,4 @@
-"""Keys that move through time, live and in a recording alike, and when findings began."""
+"""Actions that move through time, live and in recordings, and when findings began."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from ioh.model.feed import Extent, Feed, Overview
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
+from ioh.tui.render.findings import key_of
+from ioh.tui.render.line import Argument
 
 _CYCLES_S = (1.0, 2.0, 5.0, 10.0)
 _SPEEDS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-Argument = str | int | float
-_SAME_S = 1e-3  # moments closer to each other are one
+_SAME_S = 1e-3  # closer moments are the same
 MAX_SEEN = 500
 
 
 class TimeNavigation:
-    """Where on the time line the screen is, and how it gets elsewhere.
+    """The screen's position on the time line.
 
     Shape:
-        ``tick`` is the number of the interval shown, 0 before there is any; ``is_following``: the
-        next one told is shown as soon as it comes; ``actions`` by the names of keys.py, each gets
-        the interval shown and returns what to say.
-        ``request`` asks for an interval; the answer comes later.
+        ``tick`` is the number of the interval shown, 0 before the first; with ``is_following`` each
+        new interval is shown; ``actions`` by the names in keys.py get the interval shown and return
+        a message; ``request`` asks for an interval, which arrives later.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TimeNavigation:
         }
 
     def _go(self, tick: int) -> None:
-        """Show an interval, or the nearest there is."""
+        """Show an interval, or the nearest one."""
         extent = self._feed.extent
         if extent.last >= extent.first:
             self.tick, self.is_following = extent.nearest(tick), False
@@ -54,7 +54,7 @@ class TimeNavigation:
             self._request(self.tick)
 
     def seek(self, time_unix_s: float) -> None:
-        """Show the last interval that ends not later than a time."""
+        """Show the last interval that ends at or before a time."""
         self._go(self._feed.tick_at(time_unix_s))
 
     def _pause(self, shown: Snapshot | None) -> None:
@@ -72,7 +72,7 @@ class TimeNavigation:
         return is_last and self._feed.can_play
 
     def follow(self) -> None:
-        """Let time run on: a recording from where it stands, at its end anew, live from now."""
+        """Continue: a recording from here, or from the start if it ended; live from now."""
         self.is_following = True
         if self._is_at_the_end:
             self.tick = self._feed.extent.first
@@ -96,12 +96,9 @@ class TimeNavigation:
         self._findings.take(shown)
         times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
         times += self._findings.within(extent)
-        if direction > 0:
-            ahead = sorted(time_s for time_s in times if time_s > now_s + _SAME_S)
-        else:
-            ahead = sorted((time_s for time_s in times if time_s < now_s - _SAME_S), reverse=True)
-        for time_s in ahead:
-            # The interval that holds a moment is the one after the last that ends before it.
+        ahead = (time_s for time_s in times if (time_s - now_s) * direction > _SAME_S)
+        for time_s in sorted(ahead, reverse=direction < 0):
+            # A moment is in the interval after the last one that ends before it.
             tick = extent.nearest(self._feed.tick_at(time_s) + 1)
             if tick != self.tick:
                 self._go(tick)
@@ -112,37 +109,37 @@ class TimeNavigation:
         if self._feed.mode == "live":
             cycle_s = _next(_CYCLES_S, self._feed.cycle_s, -by)
             if self._feed.set_cycle(cycle_s):
-                return f"one interval every {cycle_s:g} s"
-            return "what another ioh sends has that one's interval"
+                return f"interval: {cycle_s:g} s"
+            return "the ioh that sends the data sets the interval"
         self.speed = _next(_SPEEDS, self.speed, by)
         self._feed.set_speed(self.speed)
         return f"speed {self.speed:g}x"
 
 
 def _next(scale: tuple[float, ...], now: float, by: int) -> float:
-    """The value so many further than the one nearest to ``now``, within the scale."""
+    """The value ``by`` steps from the one nearest to ``now``, within the scale."""
     at = min(range(len(scale)), key=lambda i: abs(scale[i] - now)) + by
     return scale[max(0, min(at, len(scale) - 1))]
 
 
 class FindingTimes:
-    """What is known of a feed's findings: what it looked at by itself, and what was seen here."""
+    """A feed's findings: those of its own search, and those seen on the screen."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._critical: set[tuple[str, str, str, float]] = set()
+        self._critical: set[str] = set()
         self._overview = Overview()
-        self._seen: dict[tuple[str, str, str, float], Finding] = {}  # in the order seen
+        self._seen: dict[str, Finding] = {}  # in the order seen
 
     def take(self, shown: Snapshot) -> None:
         """Note the findings of an interval on the screen."""
         for finding in shown.findings:
-            self._seen[finding.host, finding.rule, finding.subject, finding.since_unix_s] = finding
+            self._seen[key_of(finding)] = finding
         while len(self._seen) > MAX_SEEN:
             self._seen.pop(next(iter(self._seen)))
 
     def look(self) -> bool:
-        """Ask the feed again; whether there is more to show."""
+        """Ask the feed again; return whether there is more to show."""
         before, now = self._overview, self._feed.overview()
         self._overview = now
         return before.begins != now.begins or (
@@ -151,28 +148,24 @@ class FindingTimes:
         )
 
     def within(self, extent: Extent) -> list[float]:
-        """When each one began, of those that can be visited."""
+        """When each finding that can be visited began."""
         known = self._overview
-        # Where the feed has looked by itself, it knows better than a glance at some intervals.
-        later = [since for *_, since in self._seen if since > known.until_unix_s]
-        begins = (*known.begins, *later)
+        # Where the feed has searched, it knows more than the screen, which saw some intervals.
+        seen = (finding.since_unix_s for finding in self._seen.values())
+        begins = (*known.begins, *(since for since in seen if since > known.until_unix_s))
         return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
 
     def found(self) -> tuple[Finding, ...]:
-        """All that is known of: what was seen says more than what was found on the way."""
+        """All known findings; those seen come last, because they have more evidence."""
         return (*self._overview.found, *self._seen.values())
 
     def looked_until_unix_s(self) -> float | None:
-        """How far the feed has looked; None where it is done, or does not look."""
+        """How far the feed has searched; None if it is done or does not search."""
         known = self._overview
         return known.until_unix_s if known.is_under_way else None
 
     def is_new_critical(self, newest: Snapshot) -> bool:
-        """Whether a critical finding of the newest interval was not there before."""
-        critical = {
-            (found.host, found.rule, found.subject, found.since_unix_s)
-            for found in newest.findings
-            if found.severity == "critical"
-        }
+        """Whether the newest interval has a new critical finding."""
+        critical = {key_of(f) for f in newest.findings if f.severity == "critical"}
         is_new, self._critical = not critical <= self._critical, critical
         return is_new

@@ -1,4 +1,4 @@
-"""One feed on the screen: what is shown of it, where on its time line, and what it keeps."""
+"""One feed on the screen: the interval shown, its place in time, and its past."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ioh.model.feed import Feed, News, TimelineEvent
 from ioh.model.filters import options_told
 from ioh.model.printable import printable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import STARTING
 from ioh.tui.history import Past
 from ioh.tui.options import ScreenOptions
@@ -24,12 +24,11 @@ _NARROWED = 48  # columns
 
 
 class View:
-    """What the screen knows of one feed; of several, one is looked at.
+    """The screen's data of one feed; one of several is shown.
 
     Shape:
-        ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` stands below
-        the header.
-        ``tell`` gets each interval of the past that was asked for, from another thread.
+        ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` is below the
+        header.  ``tell`` gets each past interval requested, in another thread.
     """
 
     def __init__(self, feed: Feed, options: ScreenOptions, tell: Callable[[Found], None]) -> None:
@@ -48,7 +47,7 @@ class View:
         self.is_over = False
 
     def take(self, news: News) -> None:
-        """Note what the feed reports; show it where the newest interval is looked at."""
+        """Take a report of the feed; show its interval when following."""
         self.status = news.status
         # A recording can be played again.
         self.is_over = news.is_over or (self.is_over and news.snapshot is None)
@@ -60,42 +59,45 @@ class View:
         if self.travel.is_following:
             self.travel.tick = news.tick
             self.shown = news.snapshot
-            # A recording that starts in its middle has a past that was never told.
+            # A recording that starts in the middle has a past that was not reported.
             is_live = self.feed.mode == "live"
             if not is_live and self.past.missing(news.tick, 2, self.feed.extent.first):
                 self.seeker.ask(news.tick)
 
     def age_s(self) -> float | None:
-        """How old the newest interval is; None while none is awaited."""
+        """The age of the newest interval; None if no further one is expected."""
         is_awaited = self.latest is not None and not self.is_over
         if not is_awaited or self.feed.mode != "live" or not self.travel.is_following:
             return None
         return time.monotonic() - self.news_s
 
     def go_where(self, other: View) -> None:
-        """Show the time that another view shows."""
+        """Show the same time as another view."""
         if other.travel.is_following or other.shown is None:
-            # Time runs for all of them: what came last is where this one is.
+            # Time runs for all of them: this one is at its newest interval.
             if not self.travel.is_following and self.latest is not None:
                 self.travel.tick, self.shown = self._latest_tick, self.latest
             self.travel.is_following = True
             return
-        # Intervals of two hosts that belong together end within half of one.
+        # Matching intervals of two hosts end at most half an interval apart.
         self.travel.seek(other.shown.time_unix_s + self.feed.cycle_s / 2)
 
     def look(self) -> bool:
-        """Ask for what comes by itself: the line below the header, findings; whether any did."""
+        """Ask for a new line below the header and new findings; return whether there are any."""
         before = self.line
         self.line = before if self._options.line is None else self._options.line()
         return self.line != before or self.findings.look()
 
     def header(self, narrow: Narrow | None) -> HeaderView:
-        """What the first line says, the screen being narrowed to a row, or not."""
+        """The data of the first line."""
         is_live = self.feed.mode == "live"
         how = "ended" if self.is_over else "live" if is_live else "playing"
-        # A disk is on itself.
+        # A disk is on itself: print the name once.
         only = [f"only {' '.join(dict.fromkeys(narrow.key))}"] if narrow else []
-        options = [self._options.filters_text] if self._options.filters_text else _told(self.shown)
+        options = [self._options.filters_text] if self._options.filters_text else []
+        if self.shown and not options:  # a recording has them only in the layers' notes
+            layers = self.shown.measured.values()
+            options = [*options_told(note for layer in layers for note in layer.notes)]
         return HeaderView(
             mode=self.feed.mode,
             shown=how if self.travel.is_following else "paused",
@@ -110,7 +112,7 @@ class View:
         )
 
     def timeline(self) -> TimelineView | None:
-        """The time line, at the interval shown; None where there is nothing to visit yet."""
+        """The time line at the interval shown; None if there is no past yet."""
         extent, shown = self.feed.extent, self.shown
         if shown is None or extent.last <= extent.first:
             return None
@@ -127,20 +129,12 @@ class View:
         )
 
 
-def _told(shown: Snapshot | None) -> list[str]:
-    """What layers say of options that they apply; of a recording nobody else does."""
-    layers = shown.layers.values() if shown else ()
-    notes = (note for x in layers if isinstance(x, LayerSnapshot) for note in x.notes)
-    return list(options_told(notes))
-
-
 class Baseline:
-    """Pins what is shown, or has a mark's interval fetched.
+    """The interval to compare with: pinned, or a mark's.
 
     Shape:
-        ``snapshot`` is None until there is one; ``text`` that of its mark, "" where it has none.
-
-    ``request`` asks for an interval of the feed by its number; take() gets the answer.
+        ``snapshot`` is None until there is one; ``text`` is its mark's, "" if it has none.
+        ``request`` asks for an interval by its number; take() gets the answer.
     """
 
     def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:
@@ -150,11 +144,11 @@ class Baseline:
         self._asked: TimelineEvent | None = None
 
     def pin(self, shown: Snapshot, text: str = "") -> None:
-        """Compare with this one from now on; a mark's that is being fetched is not wanted."""
+        """Compare with this interval from now on; drop a mark's interval being fetched."""
         self.snapshot, self.text, self._asked = shown, text, None
 
     def marks(self) -> list[TimelineEvent]:
-        """All there are, the newest first; a gap is none."""
+        """All marks, newest first, without gaps."""
         marks = (moment for moment in self._feed.moments() if moment.until_unix_s is None)
         return sorted(marks, key=lambda mark: -mark.time_unix_s)
 
@@ -166,18 +160,16 @@ class Baseline:
         return before or next(after, None)
 
     def ask(self, mark: TimelineEvent) -> None:
-        """Have the interval fetched that holds it: the one after the last that ends before it."""
+        """Request a mark's interval: the one after the last that ends before the mark."""
         self._asked = mark
         self._request(self._feed.extent.nearest(self._feed.tick_at(mark.time_unix_s) + 1))
 
     def take(self, found: Snapshot | None) -> bool:
-        """Compare with what ask() brought; False where that interval is lost."""
+        """Take the interval of ask(); False if it is lost."""
         if self._asked is not None and found is not None:
             self.pin(found, self._asked.text)
         return found is not None
 
     def compared(self) -> Compared | None:
-        """What the screen is to draw of it; None where there is nothing."""
-        if self.snapshot is None:
-            return None
-        return Compared(self.snapshot, self.text, self.marks())
+        """The data to draw; None if there is no interval."""
+        return Compared(self.snapshot, self.text, self.marks()) if self.snapshot else None

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
-from ioh.tui.actions import Argument, Context, act, pasted, typed, with_valid_choice
+from ioh.tui.actions import Context, act, pasted, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
 from ioh.tui.render.top import shown_columns
@@ -116,7 +116,7 @@ def test_a_key_that_leads_nowhere_does_nothing(key: str) -> None:
 def test_enter_on_a_row_narrows_to_it() -> None:
     below = press(START, "enter", "enter")
     only = press(below, "down", "enter")
-    assert only.narrow == Narrow("process", rows_of(below)[1], "syscall")
+    assert only.narrow == Narrow("process", rows_of(below)[1])
     assert (only.focus, only.table_of("syscall").cursor) == ("layers", 0)
 
 
@@ -256,20 +256,18 @@ def test_the_cursor_of_a_breakdown_stays_on_its_row() -> None:
     tables = {**layer.tables, "process": (busier, *layer.tables["process"])}
     later = replace(LAST, layers={**LAST.layers, "syscall": replace(layer, tables=tables)})
     narrowed_to = do(chosen, "open", snapshot=later).narrow
-    assert narrowed_to == Narrow("process", row, "syscall")
+    assert narrowed_to == Narrow("process", row)
     moved = do(chosen, "down", snapshot=later)
     assert moved.table_of("syscall").cursor == 3
     first = press(START, "tab")
-    assert do(first, "open", snapshot=later).narrow == Narrow(
-        "process", rows_of(START)[0], "syscall"
-    )
+    assert do(first, "open", snapshot=later).narrow == Narrow("process", rows_of(START)[0])
 
 
 def test_a_click_on_a_row_moves_there_and_again_narrows() -> None:
     once = do(START, "row", 2)
     assert (once.focus, once.table_of("syscall").cursor, once.narrow) == ("top", 2, None)
     twice = do(once, "row", 2)
-    assert twice.narrow == Narrow("process", rows_of(START)[2], "syscall")
+    assert twice.narrow == Narrow("process", rows_of(START)[2])
 
 
 def test_a_click_on_a_line_chooses_and_again_zooms() -> None:

@@ -15,7 +15,7 @@ def test_without_a_mark_a_pins_an_interval_and_compares_with_it() -> None:
         await on.push(20)
         await on.press("A")
         assert "Compared: 14:06:45 with 14:07:05" in on.text
-        assert "A pin what is shown now" in on.lines[-1]
+        assert "A pin this interval" in on.lines[-1]
         row = next(line for line in on.lines if "R app" in line)
         assert row.count("%") >= 3
         await on.push(1)
@@ -82,7 +82,7 @@ def test_a_mark_whose_interval_is_lost_is_told() -> None:
         await on.press("end")
         await on.shows("14:07:40")
         await on.press("A")
-        await on.shows("the interval of that mark is lost")
+        await on.shows("the mark's interval is lost")
         assert on.app.state.screen == "main"
 
     stage(
@@ -109,7 +109,7 @@ def test_a_mark_set_here_is_compared_with_by_its_name() -> None:
 def test_of_many_marks_the_newest_are_listed_and_the_others_counted() -> None:
     async def flow(on: Stage) -> None:
         await on.press("end", "A")
-        await on.shows("Compared:", "Marks", "50 older ones are not listed")
+        await on.shows("Compared:", "Marks", "50 older ones not listed")
         await on.press(*["pagedown"] * 9)
         assert sum("run 149" in line for line in on.lines) == 0
         assert "run 50" in on.lines[-2]

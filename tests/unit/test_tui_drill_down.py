@@ -29,7 +29,7 @@ def layer(snapshot: Snapshot, name: str) -> LayerSnapshot:
 
 def test_a_mount_shows_its_whole_statistics_where_they_are_kept(snapshot: Snapshot) -> None:
     row = layer(snapshot, "nfs_client").tables["mount"][0]
-    shown = narrowed(snapshot, Narrow("mount", row.key, "nfs_client"))
+    shown = narrowed(snapshot, Narrow("mount", row.key))
     client = layer(shown, "nfs_client")
     part = f"{row.key[1]} on {row.key[0]}"
     assert client.ops == layer(snapshot, "nfs_client").parts[part]
@@ -40,13 +40,13 @@ def test_a_mount_shows_its_whole_statistics_where_they_are_kept(snapshot: Snapsh
 
 def test_a_mount_chosen_in_one_layer_is_the_same_in_another(snapshot: Snapshot) -> None:
     row = layer(snapshot, "syscall").tables["mount"][0]
-    client = layer(narrowed(snapshot, Narrow("mount", row.key, "syscall")), "nfs_client")
+    client = layer(narrowed(snapshot, Narrow("mount", row.key)), "nfs_client")
     assert client.ops["read"].count
 
 
 def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot) -> None:
     row = layer(snapshot, "syscall").tables["process"][0]
-    shown = narrowed(snapshot, Narrow("process", row.key, "syscall"))
+    shown = narrowed(snapshot, Narrow("process", row.key))
     read = layer(shown, "syscall").ops["read"]
     assert read.bytes_per_s == row.values["read_bytes_per_s"]
     assert read.ops_per_s == row.values["reads_per_s"]
@@ -57,42 +57,42 @@ def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot)
 
 def test_a_layer_that_cannot_tell_says_so(snapshot: Snapshot) -> None:
     row = layer(snapshot, "syscall").tables["process"][0]
-    tcp = narrowed(snapshot, Narrow("process", row.key, "syscall")).layers["tcp"]
+    tcp = narrowed(snapshot, Narrow("process", row.key)).layers["tcp"]
     assert tcp == Unavailable("not available per process", is_idle=True)
 
 
 def test_a_device_shows_its_histograms(snapshot: Snapshot) -> None:
     block = layer(snapshot, "block")
     row = next(r for r in block.tables["device"] if r.key[0] in block.parts)
-    shown = layer(narrowed(snapshot, Narrow("device", row.key, "block")), "block")
+    shown = layer(narrowed(snapshot, Narrow("device", row.key)), "block")
     assert shown.ops["read"] == block.parts[row.key[0]]["read"]
 
 
 def test_a_row_that_did_nothing_in_this_interval_is_idle(snapshot: Snapshot) -> None:
-    shown = narrowed(snapshot, Narrow("process", ("999999", "gone"), "syscall"))
+    shown = narrowed(snapshot, Narrow("process", ("999999", "gone")))
     assert layer(shown, "syscall").ops["read"].count == 0
     assert layer(shown, "syscall").tables["process"] == ()
 
 
 def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
     row = layer(snapshot, "nfs_server").tables["export"][0]
-    server = layer(narrowed(snapshot, Narrow("export", row.key, "nfs_server")), "nfs_server")
+    server = layer(narrowed(snapshot, Narrow("export", row.key)), "nfs_server")
     assert server.ops == layer(snapshot, "nfs_server").parts[row.key[0]]
 
 
 @pytest.mark.parametrize("kind", ["hist", "heat"])
 @pytest.mark.parametrize(
-    ("pid", "way"), [("4121", "ioh --pid 4121 keeps them"), (OTHERS, "for each process")]
+    ("pid", "way"), [("4121", "ioh --pid 4121 measures them"), (OTHERS, "per process")]
 )
 def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     snapshot: Snapshot, kind: Panel, pid: str, way: str
 ) -> None:
-    narrow = Narrow("process", (pid, ""), "syscall")
+    narrow = Narrow("process", (pid, ""))
     state = ViewState(narrow=narrow, panel=kind, chosen=("syscall", "read"))
     shown = narrowed(snapshot, narrow)
     points = [point_of(shown)] * 3
     text = " ".join(panel(PanelView(state, shown, points), 60, 10).text().split())
-    assert "latencies are not kept for each process" in text
+    assert "no percentiles or latencies per process" in text
     assert way in text
     assert OTHERS not in text
     assert "no operations" not in text

@@ -59,7 +59,7 @@ def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
         on.feed.say(News(status="compiling the probes: tcp"))
         await on.shows("1 app ", "compiling the probes: tcp")
         await on.push()
-        assert on.app.shown is later[0]
+        assert on.app.view.shown is later[0]
 
     stage(flow, FakeFeed(later), first=first)
 
@@ -125,7 +125,7 @@ async def test_narrowed_layers_that_do_not_know_the_row_say_so(on: Stage) -> Non
     await on.press("tab", "enter")
     assert "only 4121 dbserver" in on.lines[0]
     assert "not available per process" in on.text
-    assert "latencies by size are not" in on.text
+    assert "no latencies by size per" in on.text
     await on.press("1")
     assert "ioh --pid 4121" in on.text
     await on.press("1", "escape")
@@ -231,7 +231,7 @@ async def test_help_explains_and_scrolls(on: Stage) -> None:
     assert "zoom into that layer of the path" not in on.text
     on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
     on.app.redraw()
-    assert "the warmer and fuller a cell" in on.text
+    assert "warmer, fuller cells" in on.text
     before = on.text
     await on.press("pageup")
     assert on.text != before, "what was pressed beyond the end is not owed"

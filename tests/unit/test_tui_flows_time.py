@@ -134,7 +134,7 @@ async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
 async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
     await on.press("minus", "minus", "minus", "minus", "plus")
     assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
-    assert "one interval every 5 s" in on.lines[-1]
+    assert "interval: 5 s" in on.lines[-1]
     assert "LIVE 5s" in on.lines[0]
 
 
@@ -155,9 +155,9 @@ async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -
     await on.push()
     on.feed.say(News(status="the end of the recording", is_over=True))
     await on.shows("END", "Space plays it again")
-    assert on.lines[-1].strip().endswith("q ends")
+    assert on.lines[-1].strip().endswith("q quits")
     await on.later(3600)
-    assert "q ends" in on.lines[-1], "it stays"
+    assert "q quits" in on.lines[-1], "it stays"
     await on.press("left")
     await on.shows("PAUSED", at(SECONDS - 1))
     assert "the end" not in on.text
@@ -185,7 +185,7 @@ async def test_what_came_by_a_pipe_is_not_played_again(on: Stage) -> None:
     on.feed.told = SECONDS - 1
     await on.push()
     on.feed.say(News(status="the end", is_over=True))
-    await on.shows("END", "the end: left arrow goes back, q ends")
+    await on.shows("END", "the end: left arrow goes back, q quits")
     await on.press("space")
     await on.shows("PAUSED", at(SECONDS))
 

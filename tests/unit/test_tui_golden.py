@@ -30,7 +30,7 @@ from tests.screens import LAYERS, MOMENTS, judged, kinds, minute, screen_data, w
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tui"
 SIZES = ((80, 24), (120, 40), (200, 60))
-ONLY = Narrow("process", ("4121", "dbserver"), "syscall")
+ONLY = Narrow("process", ("4121", "dbserver"))
 RECORDING = RecordingState("ioh-demo.ioh", START_S + 20, 3_100_000)
 
 

@@ -113,7 +113,7 @@ def test_every_row_can_be_narrowed_to_whatever_it_is_called(layer: str) -> None:
     assert isinstance(shown, LayerSnapshot)
     for table, rows in shown.tables.items():
         for row in rows[::17]:
-            only = Narrow(table, row.key, layer)
+            only = Narrow(table, row.key)
             snapshot = narrowed(intervals()[0], only)
             state = with_valid_choice(ViewState(layer=layer, narrow=only), snapshot)
             frame = draw(state, screen_data(snapshot), 100, 30)

@@ -78,13 +78,13 @@ def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path) -> None
     folder.mkdir()
     (tmp_path / "victim").write_text("whole")
     (folder / f".{FILE_NAME}.{os.getpid()}").symlink_to(tmp_path / "victim")
-    assert "settings are not kept" in save(Preferences(), CHOSEN)
+    assert "cannot save the screen's settings" in save(Preferences(), CHOSEN)
     assert (tmp_path / "victim").read_text() == "whole"
 
 
 def test_what_cannot_be_written_is_said(folder: Path) -> None:
     folder.write_text("a file where the directory should be")
-    assert "settings are not kept" in save(Preferences(), CHOSEN)
+    assert "cannot save the screen's settings" in save(Preferences(), CHOSEN)
 
 
 @pytest.mark.parametrize("rings", [True, False])

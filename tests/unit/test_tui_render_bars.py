@@ -243,15 +243,18 @@ def test_all_that_is_known_of_a_finding_is_on_its_screen() -> None:
         finding.wrong_if,
         finding.check,
         "confidence high",
-        "on now, critical, confidence high",
+        "active, critical, confidence high",
         "1 rule not evaluated",
     ):
         assert said in text
     assert "Segments lost" not in text, "folded"
     assert text.count("Advice: ") == 1
     newest_first = [finding.since_unix_s for finding in (FINDINGS[2], FINDINGS[0], FINDINGS[1])]
-    assert [hit.argument for hit in page.frame.hits] == newest_first
-    assert [entry.argument for entry in page.entries] == [*newest_first, ""]
+    assert [hit.argument for hit in page.frame.hits] == [f"{since}@" for since in newest_first]
+    assert [entry.argument for entry in page.entries] == [
+        *(f"{since}@" for since in newest_first),
+        "",
+    ]
     assert "No findings" in findings_page(findings=(), missing=()).frame.text()
 
 

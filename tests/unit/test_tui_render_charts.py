@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 
 import pytest
 from hypothesis import example, given
@@ -16,7 +17,6 @@ from ioh.tui.render.sizelat import (
     HEAT_LEVELS,
     axis_for,
     column_label,
-    heat_level,
     heat_scale,
     render_heat_map,
     render_size_latency,
@@ -145,9 +145,9 @@ def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
 @given(st.integers(0, 10**18), st.integers(1, 10**18))
 def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     scale = heat_scale(largest)
-    assert 0 <= heat_level(count, scale) < HEAT_LEVELS
-    assert (heat_level(count, scale) == 0) == (count == 0)
-    assert heat_level(largest, scale) == HEAT_LEVELS - 1
+    assert 0 <= bisect_right(scale, count) < HEAT_LEVELS
+    assert (bisect_right(scale, count) == 0) == (count == 0)
+    assert bisect_right(scale, largest) == HEAT_LEVELS - 1
 
 
 def table(made: SizeLatencyHist, width: int, height: int) -> list[str]:

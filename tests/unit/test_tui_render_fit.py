@@ -91,7 +91,7 @@ def test_what_is_hidden_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("hidden", "width", "said"),
-    [(0, 24, ""), (1, 24, "+1 row (taller)"), (3, 24, "+3 rows (taller)"), (3, 12, "+3 rows")],
+    [(0, 24, ""), (1, 24, "+1 row hidden"), (3, 24, "+3 rows hidden"), (3, 12, "+3 rows")],
 )
 def test_how_it_is_told_depends_on_the_room(hidden: int, width: int, said: str) -> None:
     label = row("R", "x" * (width - 2))

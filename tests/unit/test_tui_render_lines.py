@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.style import Style
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
-from ioh.tui.patch import changed_runs
+from ioh.tui.patch import Paint, changed_runs, pieces_of
 from ioh.tui.render.columns import Column, cells, fitting, titles
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
 
-TEXT = st.text(st.sampled_from("ab .数é\u0301👍"), max_size=12) | st.just("  ")
+TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
 SPANS = st.lists(st.tuples(TEXT, st.sampled_from(["", "dim", "sel", "read"])), max_size=6)
 
 
@@ -77,17 +79,28 @@ def test_changed_runs_cover_every_change_and_nothing_before_the_first(
 
 
 def columns_of(line: Line) -> list[tuple[str, str]]:
-    """What is seen in each column; "" for the right half of a wide character."""
+    """What is seen in each column: both columns of a wide character show one half of it."""
     found: list[tuple[str, str]] = []
+    halves = 0
     for text, style in line.spans:
         for char in text:
             seen = style if char != " " or style == "sel" else ""
             if display_width(char) == 0:
-                if found:
-                    found[-1] = (found[-1][0] + char, style)
+                for at in range(len(found) - halves, len(found)):
+                    found[at] = (found[at][0] + char, style)
                 continue
-            found += [(char, seen), ("", seen)][: display_width(char)]
+            halves = display_width(char)
+            found += [(char, seen), ("right half of " + char, seen)][:halves]
     return found
+
+
+def test_a_wide_character_in_place_of_another_is_written_as_a_whole() -> None:
+    was, now = Line("ab数c"), Line("ab据c")
+    styles = {"": Style()}
+    written = pieces_of(now, 0, changed_runs(was, now), Paint(styles, Console()))
+    assert written == ["\x1b[1;3H据"]
+    row = changed_runs(Line("数" * 20), Line("a").add("数" * 19).add("b"))
+    assert row == [(0, 40)], "each stands a column further: no half stays"
 
 
 def test_beside_keeps_widths_and_moves_clicks() -> None:

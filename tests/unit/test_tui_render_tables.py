@@ -18,7 +18,7 @@ from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.findings import render_strip
 from ioh.tui.render.help import render_help
-from ioh.tui.render.layers import metric_title, render_facts, render_layers, visible_columns
+from ioh.tui.render.layers import render_facts, render_layers, visible_columns
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.top import (
     chosen_rows,
@@ -28,7 +28,7 @@ from ioh.tui.render.top import (
     shown_columns,
 )
 from ioh.tui.render.trends import length_text
-from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.rows import LayerRow, layer_rows, metric_title
 from ioh.tui.state import TableState, ViewState
 from tests.screens import FINDINGS, kinds, layer_of, minute
 
@@ -277,7 +277,7 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
     specs = tuple(minute()[-1].specs.values())
     text = " ".join(render_help(specs, width).text().split())
     assert [key.label for key in KEYS if key.action != "layer" and key.label not in text] == []
-    assert "needs 2, 20, 100, 1,000" in text
+    assert "need 2, 20, 100, 1,000 operations" in text
     for metric in (metric for spec in specs for metric in spec.metrics):
         assert not metric.title or width < 80 or metric.help.split()[0] in text
 

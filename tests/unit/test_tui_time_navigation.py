@@ -160,7 +160,7 @@ def test_a_past_that_is_known_is_not_read_again() -> None:
 
 
 def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None:
-    past, to = Past(), Narrow("device", ("sda",), "block")
+    past, to = Past(), Narrow("device", ("sda",))
     for tick in range(21, 31):
         past.take(tick, minute()[tick - 1])
     assert past.narrow(to)

@@ -1,4 +1,4 @@
-"""Columns of a table: which of them fit a width, the least useful one left out first."""
+"""Columns of a table of ops: which ones fit a width; the least useful is left out first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Column:
     """One number of each op.
 
     Shape:
-        ``cell`` makes its text; ``rank`` says how soon it is left out: the largest first,
-        0 last of all; ``style`` names how it looks.
+        ``cell`` makes its text; the largest ``rank`` is left out first, 0 last; ``style`` is a
+        name in theme.py.
     """
 
     title: str
@@ -27,33 +27,33 @@ class Column:
 
 
 def width_of(columns: Sequence[Column]) -> int:
-    """Columns of the terminal that they take, each with a space before it."""
+    """Terminal columns that they take, each with a space before it."""
     return sum(column.width + 1 for column in columns)
 
 
 def fitting(columns: Sequence[Column], room: int) -> list[Column]:
-    """The columns that fit ``room`` columns of the terminal."""
+    """The columns that fit ``room`` terminal columns."""
     kept = list(columns)
     while kept and width_of(kept) > room:
         worst = max(kept, key=lambda c: c.rank)
         if worst.rank == 0:
-            kept.pop()  # half a number would be another number
+            kept.pop()  # half a number would be a wrong number
         else:
             kept.remove(worst)
     return kept
 
 
 def titles(columns: Sequence[Column], line: Line) -> Line:
-    """The headings, appended to ``line``."""
+    """Append the headings to ``line``."""
     for column in columns:
         line.cell(column.title, column.width, "head")
     return line
 
 
 def cells(columns: Sequence[Column], stats: OpStats, line: Line, style: str = "") -> Line:
-    """An op's numbers, appended to ``line``; ``style`` instead of each column's own.
+    """Append an op's numbers to ``line``; ``style`` replaces each column's own.
 
-    What is not known is ``.`` where nothing was done.
+    An unknown number is ``.`` if there were no operations.
     """
     for column in columns:
         text = column.cell(stats)

@@ -1,4 +1,4 @@
-"""Two intervals in one table: in each cell what it was, what it is, and the change."""
+"""Two intervals in one table; each cell shows then, now and the change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ioh.model.feed import TimelineEvent
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name
 from ioh.sinks.rows import op_rows
 from ioh.tui.render.line import Line, ScreenFrame
@@ -29,11 +29,10 @@ _NOTABLE_PCT = 20.0  # a change that is coloured
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What is compared with.
+    """The interval to compare with.
 
     Shape:
-        ``text`` of its mark, "" where it has none; ``marks`` the others to choose from, the newest
-        first.
+        ``text`` is its mark's, "" if it has none; ``marks`` to choose from, newest first.
     """
 
     snapshot: Snapshot
@@ -44,7 +43,7 @@ class Compared:
 def render_compare(
     state: ViewState, compared: Compared, now: Snapshot, width: int, *, utc: bool
 ) -> Page:
-    """The table, then the marks to compare with; columns that do not fit go from the right."""
+    """The table, then the marks to compare with; the rightmost columns are left out first."""
     then = compared.snapshot
     line = Line(" Compared: ", "head").add(clock(then.time_unix_s, utc=utc), "strong")
     if compared.text:
@@ -57,7 +56,7 @@ def render_compare(
     head = Line(" ").left("", label_width)
     for title, *_ in columns:
         head.right(title, _CELL, "head")
-    frame = ScreenFrame([line.add(": in each cell then, now and the change", "dim"), head])
+    frame = ScreenFrame([line.add(". Each cell: then, now, change", "dim"), head])
     for label, before, after in pairs:
         line = Line(" ").left(label, label_width)
         for column in columns:
@@ -71,14 +70,14 @@ def render_compare(
 def _add_marks(
     page: Page, state: ViewState, marks: Sequence[TimelineEvent], width: int, *, utc: bool
 ) -> None:
-    """A line for each mark, below the table."""
+    """Add a line for each mark, below the table."""
+    if not marks:
+        return
     shown = marks[:_MAX_MARKS]
     keys = [f"{mark.time_unix_s}" for mark in shown]
-    if not shown:
-        return
-    head = Line(" Marks", "head").add(": Enter compares with the one chosen", "dim")
+    head = Line(" Marks", "head").add(": Enter compares with the selected one", "dim")
     if len(marks) > _MAX_MARKS:
-        head.add(f"; {len(marks) - _MAX_MARKS} older ones are not listed", "dim")
+        head.add(f"; {len(marks) - _MAX_MARKS} older ones not listed", "dim")
     page.frame.lines += [Line(), head]
     chosen = chosen_in(keys, state)
     for at, (key, mark) in enumerate(zip(keys, shown, strict=True)):
@@ -92,10 +91,8 @@ def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStat
     for name in dict.fromkeys([*then.layers, *now.layers]):
         found: dict[str, list[OpStats]] = {}
         for at, snapshot in enumerate((then, now)):
-            layer = snapshot.layers.get(name)
-            if not isinstance(layer, LayerSnapshot):
-                continue
-            for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)):
+            layer = snapshot.measured.get(name)
+            for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)) if layer else ():
                 pair = found.setdefault(f"{row.direction or ' '} {row.label}", [OpStats()] * 2)
                 pair[at] = row.stats
         for label, (before, after) in found.items():

@@ -1,32 +1,33 @@
-"""What is said of a layer, and what its operations become: ``1 read of 1M → 8 READs of 128K``."""
+"""A layer's findings, and its operations in the next layer: ``1 read of 1M → 8 READs of 128K``."""
 
 from __future__ import annotations
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
 from ioh.sinks.cells import display_width, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, is_flow, main_stats
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Span
 
-_CORRESPOND = 0.1  # so far apart may the bytes be of two layers that carry the same
-_RPC = "nfs_"  # of their names: operations are called as the protocol calls them
-# Tables of processes, by the layer, and what the operations of sessions are called there.
+_CORRESPOND = 0.1  # two layers carry the same bytes if they differ by at most this share
+_RPC = "nfs_"  # layers whose operations are named as in the protocol: READ, WRITE
+# Layers with a table of processes, and the names of reads and writes there.
 _BY_PROCESS = {
     "syscall": ("reads", "writes"),
     "nfs_client": ("READs", "WRITEs"),
     "block": ("requests", "requests"),
 }
-_SESSIONS = 0.005  # for a statement: fewer round to nothing
+_LEAST = 0.005  # operations per statement: fewer round to nothing
 
 
 def fan_out(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
 ) -> list[Span]:
-    """Its findings, reads, then writes, as far as they fit; ``below`` None below the lowest.
+    """The layer's findings, reads, then writes, as far as they fit.
 
-    Nothing of those whose number below is not known.
+    ``below`` is None under the lowest layer.  Operations are left out if their number below is
+    unknown.
     """
     spans: list[Span] = []
     for text, style in reasons(snapshot.findings, layer.spec.name):
@@ -48,27 +49,26 @@ def fan_out(
 
 
 def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
-    """What the sessions that had statements did for one of them, from the top down."""
-    rates = {
-        row.key[0]: row.values.get("statements_per_s") for row in layer.tables.get("session", ())
+    """Operations per statement, by layer, of the sessions that had statements."""
+    statements = {
+        row.key[0]: rate
+        for row in rows_of(layer, "session")
+        if (rate := row.values.get("statements_per_s"))
     }
-    statements = {pid: rate for pid, rate in rates.items() if rate}
     made: dict[str, float] = {}
     for name, nouns in _BY_PROCESS.items():
-        below = snapshot.layers.get(name)
-        rows = below.tables.get("process", ()) if isinstance(below, LayerSnapshot) else ()
-        for row in rows if statements else ():
+        for row in rows_of(snapshot.measured.get(name), "process"):
             for column, noun in zip(("reads_per_s", "writes_per_s"), nouns, strict=True):
                 if row.key[0] in statements and (rate := row.values.get(column)):
                     made[noun] = made.get(noun, 0.0) + rate / sum(statements.values())
-    words = [_many(n, noun) for noun, n in made.items() if n >= _SESSIONS]
+    words = [_many(n, noun) for noun, n in made.items() if n >= _LEAST]
     while words and len(text := f"1 statement → {', '.join(words)}") > width:
         words.pop()
     return text if words else ""
 
 
 def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
-    """Whether a rule has said that calls are broken up."""
+    """Whether a finding says that calls are split."""
     is_here = layer.spec.name == "syscall" and finding.rule.endswith("fragmentation")
     name = f"{op}_lower_ops_per_op"
     measured = name in layer.metrics and any(each.metric == name for each in finding.evidence)
@@ -91,10 +91,10 @@ def _of(size: float | None) -> str:
 def _becomes(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot, op: str, stats: OpStats
 ) -> str:
-    """``1 read of 1M → 8 READs of 128K``; "" where it is not known."""
+    """``1 read of 1M → 8 READs of 128K``; "" if unknown."""
     metrics, counted = layer.metrics, f"{op}_lower_ops_per_op"
     count = metrics.get(counted)
-    if count:  # call by call
+    if count:  # counted call by call
         ops, moved = metrics.get(f"{op}_lower_ops_per_s"), metrics.get(f"{op}_lower_bytes_per_s")
         size, nouns = moved / ops if moved and ops else None, _counted(snapshot, op)
     else:
@@ -113,14 +113,12 @@ def _becomes(
 
 
 def _counted(snapshot: Snapshot, op: str) -> str:
-    """What calls became, by the layers that did any: READs of NFS, requests to a device."""
-    client = snapshot.layers.get("nfs_client")
-    stats = client.ops.get(op) if isinstance(client, LayerSnapshot) else None
-    block = snapshot.layers.get("block")
-    local = block.ops.get(op) if isinstance(block, LayerSnapshot) else None
-    if not stats or not stats.count:
+    """The next layers' names for calls: READs of NFS, requests to a device, or both."""
+    layers = (snapshot.measured.get(name) for name in ("nfs_client", "block"))
+    remote, local = (layer.ops.get(op, OpStats()).count if layer else 0 for layer in layers)
+    if not remote:
         return "requests"
-    return f"{op.upper()}s" if not local or not local.count else f"{op.upper()}s and requests"
+    return f"{op.upper()}s and requests" if local else f"{op.upper()}s"
 
 
 def _name(spec: LayerSpec, op: str) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong, in words: the strip of the overview, and the screen with all the evidence."""
+"""Findings: the strip of the overview, and the screen with all the evidence."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _DAY_S = 43_200
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, then the oldest."""
+    """The most severe first, then the oldest."""
     return sorted(findings, key=lambda f: (_ORDER.index(f.severity), f.since_unix_s))
 
 
 def render_strip(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
-    """At most ``height`` lines: the worst finding whole, then others; clicks open all."""
+    """At most ``height`` lines: the worst finding in full, then others; a click opens all."""
     lines: list[Line] = []
     left = ranked(findings)
     while left and len(lines) < height:
@@ -48,29 +48,24 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
 
 
 def reasons(findings: Iterable[Finding], layer: str) -> list[Span]:
-    """`` ! Slow disk ``: what is said of a layer, the worst first."""
+    """`` ! Slow disk ``: a layer's findings, the worst first."""
     spans = [
         (f" {SIGNS[each.severity].strip()} {_title(each)} ", SEVERITY_STYLES[each.severity])
         for each in ranked(findings)
         if each.layer == layer
     ]
-    return list(dict.fromkeys(spans))  # one may be said of each of several devices
+    return list(dict.fromkeys(spans))  # several devices may have the same one
 
 
 def key_of(finding: Finding) -> str:
-    """What stays the same of a finding from one interval to the next."""
+    """Identifies a finding from interval to interval."""
     return f"{finding.since_unix_s}/{finding.rule}/{finding.subject}/{finding.host}"
 
 
 def _title(finding: Finding) -> str:
-    """With its host, where there are several."""
+    """The title, with the host if there are several."""
     host = f"{safe_name(finding.host)}: " if finding.host else ""
     return host + safe_name(finding.title)
-
-
-def _begin(finding: Finding) -> str | float:
-    """What the action ``visit`` takes."""
-    return f"{finding.since_unix_s}@{finding.host}" if finding.host else finding.since_unix_s
 
 
 def render_findings(  # noqa: PLR0913
@@ -82,10 +77,10 @@ def render_findings(  # noqa: PLR0913
     utc: bool,
     begun_unix_s: float | None = None,
 ) -> Page:
-    """Every finding of the session, the newest first, then what could not be judged and why.
+    """All findings of the session, newest first, then rules that were not evaluated, and why.
 
-    The one chosen is unfolded: its evidence, and what to do.  Of ``known`` those of the snapshot
-    are on now; ``begun_unix_s`` is when something began that the rules will report.
+    The chosen finding is unfolded: its evidence and advice.  Findings of the snapshot are active;
+    ``begun_unix_s`` is the begin of a problem that no rule reports yet.
     """
     now = {key_of(finding): finding for finding in snapshot.findings}
     by_key = {**{key_of(finding): finding for finding in known}, **now}
@@ -95,8 +90,8 @@ def render_findings(  # noqa: PLR0913
     lines = page.frame.lines
     if not now and begun_unix_s is not None:
         text = f"Something began at {clock(begun_unix_s, utc=utc)}. "
-        text += "The rules report it once it has lasted some seconds: "
-        text += "continue with the right arrow or Space."
+        text += "A rule reports it once it lasts some seconds: "
+        text += "press the right arrow or Space to continue."
         lines += wrapped(text, width, "accent")
     elif not now:
         lines.append(Line(" No findings in this interval.", "good"))
@@ -105,13 +100,13 @@ def render_findings(  # noqa: PLR0913
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
         title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
         line = _line(finding, title, is_now=key in now, is_open=at == chosen)
-        page.add(line, width, key, "visit", _begin(finding))
+        page.add(line, width, key, "visit", f"{finding.since_unix_s}@{finding.host}")
         lines += _unfolded(finding, width) if at == chosen else []
     missing = snapshot.not_evaluated
     if missing:
         is_open = chosen >= len(shown)
         text = f" {len(missing)} rule{'s' if len(missing) > 1 else ''} not evaluated"
-        line = Line(text + ("" if is_open else ": choose this line for the reasons"), "head")
+        line = Line(text + ("" if is_open else ": select this line for the reasons"), "head")
         is_marked = is_open and shown
         page.add(line.fitted(width).styled("sel") if is_marked else line, width, _MISSING)
         for rule in missing if is_open else ():
@@ -121,9 +116,9 @@ def render_findings(  # noqa: PLR0913
 
 
 def _line(finding: Finding, title: str, *, is_now: bool, is_open: bool) -> Line:
-    """A finding's line; a click goes to its begin."""
+    """A finding's line; a click goes to the finding's begin."""
     if is_open:
-        on = "on now, " if is_now else ""
+        on = "active, " if is_now else ""
         line = Line(title, "sel").add("   ").add("go there", "key")
         return line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
     line = Line(title, SEVERITY_STYLES[finding.severity] if is_now else "dim")
@@ -131,7 +126,7 @@ def _line(finding: Finding, title: str, *, is_now: bool, is_open: bool) -> Line:
 
 
 def _unfolded(finding: Finding, width: int) -> list[Line]:
-    """What is known of a finding, below its line."""
+    """A finding's evidence and advice."""
     parts = [(safe_name(finding.cause), "strong", 3)]
     for evidence in finding.evidence:
         source = f"   [{safe_name(evidence.source)}]" if evidence.source else ""

@@ -1,4 +1,4 @@
-"""The last line: keys, or what has just happened, or the filter being typed."""
+"""The last line: keys, or the prompt or filter being typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ioh.tui.keys import KEYS
 from ioh.tui.render.line import Click, Line, ScreenFrame, frame_of
 
-# What is shown first where not all fit; the help has the others.
+# In order of importance, if not all fit; the help has the others.
 _USEFUL = (
     "back help quit layer host focus pause findings top filter rec speed heat graph hist mark reads"
     " writes save"
@@ -18,26 +18,29 @@ _RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
 _PAGE_KEYS = {
     "findings": (("Enter", "go there", "enter"),),
     "help": (("/", "search", "slash"),),
-    "compare": (("A", "pin what is shown now", "A"),),
+    "compare": (("A", "pin this interval", "A"),),
 }
 _PROMPTS = {
     "filter": ("filter", "Enter apply, Esc cancel"),
     "search": ("search", "Enter apply, Esc cancel"),
-    "mark": ("mark", "Enter set it, Esc cancel"),
-    "command": ("command", "arrow keys choose, Enter does it, Esc cancel"),
+    "mark": ("mark", "Enter set, Esc cancel"),
+    "command": ("command", "arrows select, Enter run, Esc cancel"),
 }
 
 
 def render_keys(
     width: int, layers: int, *, is_replay: bool, is_zoomed: bool = False, has_hosts: bool = False
 ) -> ScreenFrame:
-    """As many keys as fit, each clickable, the most useful ones; ``layers`` to zoom into."""
+    """The most useful keys that fit, clickable; ``layers`` is the number of layers."""
     keys = [("Esc", "back", "escape")] if is_zoomed else []
     if layers:
         keys.append((f"1-{layers}" if layers > 1 else "1", "layer", ""))
     keys += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
     keys += [("+-", "speed", "plus")] if is_replay else []
-    left_out = {"" if has_hosts else "host", "rec" if is_replay else ""}  # it is one already
+    left_out = {
+        "" if has_hosts else "host",
+        "rec" if is_replay else "",
+    }  # a recording is not recorded again
     keys = [key for key in keys if key[1] not in left_out]
     room = width - 1
     kept = set()
@@ -52,7 +55,7 @@ def render_keys(
 
 
 def render_page_keys(first: int, room: int, total: int, width: int, screen: str) -> ScreenFrame:
-    """What there is to do with a text of ``total`` lines, of which so many fit."""
+    """The keys of a text of ``total`` lines, of which ``room`` fit."""
     count = min(room, total)
     keys = [*_PAGE_KEYS.get(screen, ()), ("Esc", "back", "escape"), ("q", "quit", "q")]
     if count < total:
@@ -65,7 +68,7 @@ def render_page_keys(first: int, room: int, total: int, width: int, screen: str)
 
 
 def _buttons(keys: Iterable[tuple[str, str, str]]) -> tuple[Line, list[Click]]:
-    """Keys as a label, what they do, and the name of the one that a click presses."""
+    """Draw keys: label, what it does, and the name of the key that a click presses."""
     line, gap = Line(" "), ""
     hits: list[Click] = []
     for label, short, name in keys:
@@ -78,7 +81,7 @@ def _buttons(keys: Iterable[tuple[str, str, str]]) -> tuple[Line, list[Click]]:
 
 
 def render_prompt(what: str, typed: str, width: int) -> Line:
-    """What is being typed; its end where it is longer than the line."""
+    """The text being typed; its end if it is longer than the line."""
     name, keys = _PROMPTS[what]
     room = max(8, width - len(name) - 5)
     line = Line(f" {name}: ", "key").add(typed[-room:], "strong").add("_", "cursor")

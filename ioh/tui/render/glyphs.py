@@ -1,4 +1,4 @@
-"""The screen on a terminal that shows ASCII only."""
+"""Characters for charts, and their replacements on terminals that show only ASCII."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ _PLAIN = str.maketrans("×µ…→←·≤≥↑↓", "xu~><-<>^v")
 
 
 def drawn_in_ascii(text: str) -> str:
-    """ASCII instead of what lines and charts are drawn with, in names from outside, too."""
+    """Replace the characters of lines and charts, also in names."""
     return text.translate(_DRAWN)
 
 
 def to_ascii(text: str) -> str:
-    """Text of ours for a terminal that shows ASCII only; other letters become ``?``.
+    """Replace all other characters too; the width stays the same.
 
-    Returns:
-        As many columns as ``text`` takes: two ``?`` for a wide character, none for a mark.
+    Letters become ``?``: two for a wide character, none for a combining mark.
     """
     if text.isascii():
         return text

@@ -1,4 +1,4 @@
-"""The first line: host, mode, clock, load, and the recording under way; several hosts."""
+"""The first line: host, mode, clock, load, recording; with several hosts, a line for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from ioh.model.feed import Mode, RecordingState
 from ioh.model.pairs import HostState
-from ioh.model.snapshot import LayerSnapshot, Pair, Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines
-from ioh.sinks.rows import is_flow, op_rows
+from ioh.sinks.rows import is_flow, main_stats
 from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
 
 LATE_INTERVALS = 1.6
@@ -19,13 +19,12 @@ _NAME = 24  # columns of a host's
 
 @dataclass(frozen=True, slots=True)
 class HeaderView:
-    """What the first line says beside the snapshot.
+    """What the first line needs in addition to the snapshot.
 
     Shape:
-        ``shown`` is "live" where the newest interval is on the screen, "paused", "playing"
-        an older one or a recording, or "ended" where it was the last; ``age_s`` how old the
-        newest interval is, None while none is awaited; ``speed`` of a recording; ``host`` which
-        one of several, and ``lost`` since when it does not answer, else "".
+        ``shown`` is "live", "paused", "playing" for a recording, or "ended"; ``age_s`` of the
+        newest interval, None if no further one is expected; ``speed`` of a recording; ``host`` is
+        one of several; ``lost`` is why it has no data, else "".
     """
 
     mode: Mode
@@ -43,14 +42,11 @@ class HeaderView:
 
 
 def _lowest_iops(snapshot: Snapshot) -> str:
-    """Reads plus writes a second of the lowest layer that counts them, and its title."""
-    layers = [x for x in snapshot.layers.values() if isinstance(x, LayerSnapshot)]
-    for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
-        if is_flow(layer.spec):
-            continue
-        rates = [r.stats.ops_per_s for r in op_rows(layer.spec, layer.ops, "") if r.is_main]
+    """Reads plus writes per second of the lowest layer that counts them, and its title."""
+    for layer in sorted(snapshot.measured.values(), key=lambda layer: -layer.spec.rank):
+        rates = (stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops))
         known = [rate for rate in rates if rate is not None]
-        if known:
+        if known and not is_flow(layer.spec):
             return f"IOPS {format_fixed(sum(known), 9, 0)} {safe_name(layer.spec.title)}"
     return ""
 
@@ -63,13 +59,11 @@ def _mode(view: HeaderView) -> Span:
         return f"‖ {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
     if view.mode == "replay":
         return f"▶ REPLAY{speed}", "accent"
-    if view.shown == "live":
-        return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
-    return "▶ BACK IN TIME", "warn"
+    return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
 
 
 def lateness(view: HeaderView, interval_s: float | None) -> str:
-    """What is to be said of a tick that is late, or an interval that was not as asked for."""
+    """``LATE 2.3 s`` for a late tick, ``interval 2.3 s`` for one longer than requested, else ""."""
     if view.age_s is not None and view.age_s > view.cycle_s * LATE_INTERVALS:
         return f"LATE {view.age_s:.1f} s"
     if interval_s is not None and interval_s > view.cycle_s * LATE_INTERVALS:
@@ -78,7 +72,7 @@ def lateness(view: HeaderView, interval_s: float | None) -> str:
 
 
 def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Line:
-    """The line; from the right, the least useful piece is left out where it does not fit."""
+    """Draw the line; the least useful pieces are left out if it is too narrow."""
     right, style = _recording(view)
     pieces = [piece for piece in _pieces(snapshot, view) if piece[1]]
     room = width - len(right) - 2
@@ -94,7 +88,7 @@ def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Li
 
 
 def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, str, str]]:
-    """How soon it is left out (the largest first, 0 never), a text, its style; "" for nothing."""
+    """Rank (the largest is left out first, 0 never), text ("" for none) and style."""
     yield 0, "ioh", "brand"
     yield 0, view.host, "title"
     if snapshot is not None:
@@ -133,14 +127,14 @@ def _recording(view: HeaderView) -> Span:
         return "", ""
     passed = max(0, int(view.now_unix_s - state.since_unix_s))
     length = f"{passed // 3600:02}:{passed // 60 % 60:02}:{passed % 60:02}"
-    # At a kilobyte a second the first megabyte takes a quarter of an hour.
+    # At 1 KB per second the first megabyte takes a quarter of an hour.
     is_small = state.size_bytes < 1e6
     size = f"{state.size_bytes / 1e3:.0f} KB" if is_small else f"{state.size_bytes / 1e6:.1f} MB"
     return f"● REC {length} {size}", "crit"
 
 
 def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFrame:
-    """One line: each host, what is wrong with it, and why with the one looked at; a click looks."""
+    """One line: the hosts and their problems; the reason only for the host shown."""
     texts = [f" {safe_name(state.name, _NAME)}{_wrong(state)} " for state in states]
     first = 0
     while first < at and sum(map(display_width, texts[first : at + 1])) + 1 > width:
@@ -157,15 +151,15 @@ def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFram
 
 
 def where(states: Sequence[HostState], at: int) -> str:
-    """``db01 1/2``: the host looked at, and how many there are."""
+    """``db01 1/2``: the host shown, its number, the number of hosts."""
     return f"{safe_name(states[at].name, _NAME)} {at + 1}/{len(states)}"
 
 
 def lost(state: HostState) -> str:
-    """``LOST 12 s``; "" of a host that is here."""
+    """``LOST 12 s``; "" if the host sends data."""
     if state.is_here:
         return ""
-    return "NOT HERE" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
+    return "NO DATA" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
 
 
 def _wrong(state: HostState) -> str:
@@ -174,12 +168,12 @@ def _wrong(state: HostState) -> str:
     if state.clock_is_good:
         return ""
     if state.offset_s is None or state.error_s is None:
-        return " clock not known"
-    return f" clock {state.offset_s * 1e3:+.0f} ms, to {state.error_s * 1e3:.0f} ms"
+        return " clock unknown"
+    return f" clock {state.offset_s * 1e3:+.0f} ms, error {state.error_s * 1e3:.0f} ms"
 
 
 def render_path(found: Sequence[Pair], width: int, height: int) -> ScreenFrame:
-    """What ``ioh text`` prints of pairs, as far as so many lines show it."""
+    """The pairs as ``ioh text`` prints them, in at most ``height`` lines."""
     if not found or height <= 1:
         return ScreenFrame()
     _, head, *lines = pair_lines(found)

@@ -1,4 +1,4 @@
-"""The help screen: keys, columns, and for each layer what is counted and where to check it."""
+"""The help screen: keys, columns, and each layer's numbers and how to check them."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
-from ioh.tui.render.layers import metric_title
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.top import column_title
+from ioh.tui.rows import metric_title
 
 COLUMNS_HELP = (
-    ("MB/s", "1,000,000 bytes a second, completed in the interval"),
-    ("ops/s", "operations completed a second; at each layer its own: one app read may be 8 READs"),
-    ("avg KB", "mean size of an operation, KB = 1,024 bytes"),
-    ("avg ms", "mean time from the layer's start to its end, milliseconds"),
-    ("queue", "part of avg ms: until the layer below had it (block: until issued; NFS: RPC)"),
-    ("service", "part of avg ms: after that (block: issued until completed)"),
-    ("p50 … p99.9", "that share took at most this long (within 6.25 %); needs 2, 20, 100, 1,000"),
-    ("max ms (KB)", "the slowest operation of the interval, and its size"),
-    ("in-fl", "begun and not completed at this moment; avg-fl is the mean over the interval"),
-    ("err/s", "operations that ended with an error, a second"),
-    ("READ WRITE SYNC", "the mean operation's time, divided among the layers; docs/path.md"),
-    ("MB/s 60s, peak", "the last minute, newest at the right; the highest bar's value"),
-    ("1µs … >17s", "a column for each latency, up to that; the fuller, the more operations"),
-    ("1 read→8 READs", "what an operation became in the next layer; segments are TCP's"),
+    ("MB/s", "completed throughput, in 1,000,000 bytes per second"),
+    ("ops/s", "completed operations per second; an app read may be 8 READs"),
+    ("avg KB", "mean size of an operation; KB = 1,024 bytes"),
+    ("avg ms", "mean latency in this layer, start to end, in milliseconds"),
+    ("queue", "part of avg ms until the layer below has it (block: until issued; NFS: RPC)"),
+    ("service", "the rest of avg ms (block: from issued to completed)"),
+    ("p50 … p99.9", "latency percentiles (within 6.25 %); need 2, 20, 100, 1,000 operations"),
+    ("max ms (KB)", "slowest operation of the interval, and its size"),
+    ("in-fl", "in flight at the interval's end; avg-fl: mean of the interval"),
+    ("err/s", "failed operations per second"),
+    ("READ WRITE SYNC", "mean time of an operation, split by layer; docs/path.md"),
+    ("MB/s 60s, peak", "trend over that time, newest at the right; highest interval"),
+    ("1µs … >17s", "a column per latency up to that; fuller: more operations"),
+    ("1 read→8 READs", "operations in the next layer per operation; segments: TCP"),
     ("312µs .1ms 2s", "microseconds (0.001 ms), milliseconds, seconds"),
-    ("64K 1M", "sizes in K, M and G of 1,024"),
-    (".  -", "none; not measured, or too few operations to tell"),
-    ("cached", "share of the calls, or READs, that touched no lower layer; measured, not guessed"),
+    ("64K 1M", "sizes; K, M and G are powers of 1,024"),
+    (".  -", "none; not measured, or too few operations"),
+    ("cached", "share of calls or READs that used no lower layer; measured, not estimated"),
 )  # fmt: skip
 HEADER_HELP = (
-    ("IOPS", "reads and writes a second of the lowest layer that counts them, which it names"),
-    ("cpu", "share of all CPUs' time spent working"),
-    ("iowait", "share spent idle while a task waited for I/O; only a hint"),
-    ("steal", "share that the hypervisor gave to others"),
-    ("load", "the load average of a minute"),
-    ("dirty", "written by programs, not yet sent to the disk"),
-    ("io psi", "share of the time in which some task waited for I/O (/proc/pressure/io, some)"),
+    ("IOPS", "reads and writes per second, in the lowest layer with counts"),
+    ("cpu", "share of all CPU time spent working"),
+    ("iowait", "share of time idle while a task waited for I/O; only a hint"),
+    ("steal", "share of CPU time that the hypervisor gave to others"),
+    ("load", "1-minute load average"),
+    ("dirty", "data in the page cache not yet written to disk"),
+    ("io psi", "share of time that some task waited for I/O (/proc/pressure/io, some)"),
 )  # fmt: skip
 CHECKS = {
     "syscall": "raw tracepoints sys_enter and sys_exit; check with fio's JSON, strace -c",
@@ -58,14 +58,14 @@ _SIGNS_HELP = (
     ("╳", "a gap: nothing was measured"),
     ("·", "not searched for findings yet"),
 )
-_COLOURS = "blue: reads; orange: writes; the warmer and fuller a cell, the more operations in it"
-_INDENT = 18  # of what entries mean
+_COLOURS = "blue: reads; orange: writes; warmer, fuller cells: more operations"
+_INDENT = 18  # of meanings
 
 
 def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> ScreenFrame:
-    """Everything a user can look up, as one long page; of it, what fits the words wanted."""
+    """The whole help as one page, or only the entries that match ``wanted``."""
     lines: list[Line] = []
-    headings: list[Line] = []  # which are added with the first of their entries that is wanted
+    headings: list[Line] = []  # added with the first matching entry below them
     for style, name, meaning, words in _entries(specs):
         if style == "title":
             headings = [Line(" ").add(name, style)]
@@ -76,13 +76,13 @@ def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> Scr
                 lines += [Line(), line] if lines and "title" in line.spans[-1] else [line]
             headings = []
             lines += _entry(name, meaning, style, width)
-    lines = lines or [Line(f' nothing about "{safe_name(wanted)}"', "warn")]
+    lines = lines or [Line(f' no match for "{safe_name(wanted)}"', "warn")]
     return ScreenFrame([line.fitted(width) for line in lines])
 
 
 def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
     indent = _INDENT
-    if width < 2 * indent and name:  # no room beside it
+    if width < 2 * indent and name:  # no room next to it
         yield Line("  ").add(name, style)
         name, indent = "", 4
     for part in textwrap.wrap(meaning, max(8, width - indent - 1)) or [""]:
@@ -91,7 +91,7 @@ def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
 
 
 def _entries(specs: Sequence[LayerSpec]) -> Iterator[tuple[str, str, str, str]]:
-    """A style, a name, its meaning, other words for it; a heading's is ``title`` or ``head``."""
+    """Style (a heading's is ``title`` or ``head``), name, meaning, other words to search for."""
     group = ""
     for key in KEYS:
         if key.group != group:
@@ -101,7 +101,7 @@ def _entries(specs: Sequence[LayerSpec]) -> Iterator[tuple[str, str, str, str]]:
             yield "key", key.label, key.help, key.words
         elif key.argument == 1:
             many = f"1-{len(specs)}" if specs else "1"
-            yield "key", many, "zoom into that layer of the path; again: back", "layer"
+            yield "key", many, "zoom into that layer of the path; again: zoom out", "layer"
     for title, entries in (("First lines", HEADER_HELP + _SIGNS_HELP), ("Columns", COLUMNS_HELP)):
         yield "title", title, "", ""
         for name, meaning in entries:

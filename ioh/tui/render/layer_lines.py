@@ -1,4 +1,4 @@
-"""The layers as lines, where there is no room for panels: reads and writes, a small histogram."""
+"""The layers as lines if panels do not fit: reads and writes, a small histogram."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line
 from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_ops import is_losing
-from ioh.tui.render.panels import PanelView
+from ioh.tui.render.panels import PanelView, op_style
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
 from ioh.tui.rows import LayerRow
 
-_LABEL = 16  # columns of the number, the title, and the op's letter
+_LABEL = 16  # columns of the number, the title and the op's letter
 _MIN_LABEL = 12
 _MIN_TREND = 10
 _MIN_AXIS = 8
@@ -32,13 +32,13 @@ COLUMNS = (
 
 
 def hidden_count(width: int) -> int:
-    """How many of the columns that are never left out do not fit."""
+    """How many of the necessary columns do not fit."""
     needed = [column for column in COLUMNS if column.rank == 0]
     return len(needed) - len(fitting(needed, width - _MIN_LABEL))
 
 
 def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[Line]:
-    """The heading, and a line for each row."""
+    """The heading and a line for each row."""
     columns = fitting(COLUMNS, width - _LABEL)
     room = width - _LABEL - width_of(columns) - 2
     axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
@@ -68,7 +68,7 @@ def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) ->
 def _add_numbers(
     line: Line, layer: LayerSnapshot, row: LayerRow, columns: Sequence[Column], axis: Axis | None
 ) -> None:
-    if is_flow(layer.spec):  # no latencies, so their place says what it has
+    if is_flow(layer.spec):  # no latencies: show its other numbers there
         cells(columns[:2], row.stats, line)
         style = "crit" if row.direction == "W" and is_losing(layer) else ""
         room = width_of(columns[2:]) + (axis.width + 2 if axis else 0)
@@ -84,11 +84,8 @@ def _add_numbers(
 
 
 def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:
-    """`` 2 nfs client  R``: the layer once, the op's letter in each line."""
-    state, name = view.state, row.layer
-    style = STYLES[row.direction]
-    if row.op and row.key == state.chosen:
-        style = "sel" if state.focus == "layers" else "sel2"
+    """`` 2 nfs client  R``: the layer's name on its first line, the op's letter on each."""
+    name = row.layer
     spec = view.snapshot.specs.get(name)
     is_word = spec is not None and is_flow(spec)
     letter = row.op if is_word else (row.direction or row.op)
@@ -99,4 +96,4 @@ def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:
             line.add(text[1], kind)
         line.to(1).add(f"{number} ", "key")
         line.left(spec.title if spec else name, _LABEL - 4 - len(letter), "title")
-    return line.to(_LABEL - 1 - len(letter)).add(letter, style).add(" ")
+    return line.to(_LABEL - 1 - len(letter)).add(letter, op_style(view, row.key)).add(" ")

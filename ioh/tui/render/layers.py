@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from ioh.model.metric import MetricSpec
+from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, format_unit, safe_name
+from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, safe_name
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
-from ioh.tui.render.panels import PanelView
+from ioh.tui.render.panels import PanelView, op_style
 from ioh.tui.render.trends import (
     STYLES,
     TREND_INTERVALS,
@@ -19,21 +20,25 @@ from ioh.tui.render.trends import (
     length_text,
     render_trend,
 )
-from ioh.tui.rows import LayerRow
+from ioh.tui.rows import LayerRow, metric_text, metric_title
 
 _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size
-_TREND_FROM = 90  # columns from which the trend is worth a percentile
+_TREND_FROM = 90  # from this width the trend matters more than a percentile
 _MIN_LABEL = 12
 _MAX_LABEL = 24
-# Gauges that say what the layer may do at most, not what it does.
+# Gauges that are limits of the layer, not its activity.
 _LIMIT_PREFIXES = ("max_", "rsize", "wsize", "speed_", "read_ahead", "chunk", "slots", "nconnect")
 _LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
 _MAX_LIMITED = 3
 
 
+def _fixed(value: float | None, unit: float, width: int, decimals: int) -> str:
+    return format_fixed(None if value is None else value / unit, width, decimals)
+
+
 def _ms(value_us: float | None) -> str:
-    return format_fixed(None if value_us is None else value_us / 1e3, 6, 3)
+    return _fixed(value_us, 1e3, 6, 3)
 
 
 def _rate(stats: OpStats) -> str:
@@ -41,30 +46,20 @@ def _rate(stats: OpStats) -> str:
     return format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1)
 
 
-def _megabytes(stats: OpStats) -> str:
-    rate = stats.bytes_per_s
-    return format_fixed(None if rate is None else rate / 1e6, 7, 3)
-
-
-def _kilobytes(stats: OpStats) -> str:
-    size = stats.avg_bytes
-    return format_fixed(None if size is None else size / 1024, 6, 1)
-
-
 def _slowest(stats: OpStats) -> str:
-    """The slowest operation, and the size of that very one."""
+    """The slowest operation and its size."""
     if stats.max_us is None or not stats.count:
         return UNKNOWN
-    # Below 1K there is no letter, and the heading says KB; a sync has no size.
+    # The heading says KB, so sizes below 1K need a letter; a sync has no size.
     unit = "B" if stats.max_bytes and stats.max_bytes < 1024 else ""
     size = "" if stats.max_bytes == 0 else f" ({format_scaled(stats.max_bytes, 1024)}{unit})"
     return format_fixed(stats.max_us / 1e3, min(6, _SLOWEST - len(size)), 3) + size
 
 
 COLUMNS = (
-    Column("MB/s", 7, _megabytes, style="strong"),
+    Column("MB/s", 7, lambda s: _fixed(s.bytes_per_s, 1e6, 7, 3), style="strong"),
     Column("ops/s", 7, _rate),
-    Column("avg KB", 6, _kilobytes, rank=2),
+    Column("avg KB", 6, lambda s: _fixed(s.avg_bytes, 1024, 6, 1), rank=2),
     Column("avg ms", 6, lambda s: _ms(s.latency_us), style="strong"),
     Column("queue", 6, lambda s: _ms(s.queue_us), rank=5),
     Column("service", 7, lambda s: _ms(s.service_us), rank=5),
@@ -81,7 +76,7 @@ _NEEDED = [column for column in COLUMNS if column.rank == 0]
 
 
 def visible_columns(label_width: int, width: int) -> list[Column]:
-    """The columns that fit beside the labels and, on a wide terminal, a short trend."""
+    """The columns that fit next to the labels and, if wide enough, a short trend."""
     trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
     return fitting(COLUMNS, width - label_width - trend)
 
@@ -89,16 +84,18 @@ def visible_columns(label_width: int, width: int) -> list[Column]:
 def render_layers(
     view: PanelView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
 ) -> ScreenFrame:
-    """A heading and a line for each row, a click chooses the row's op; ``hidden`` did not fit."""
-    # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
+    """A heading and a line for each row; a click chooses the op; ``hidden`` rows did not fit."""
+    # Hidden rows count too: columns do not move when one becomes visible.
     widest = max((len(_label(row)) for row in (*rows, *hidden)), default=0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - width_of(_NEEDED)))
     columns = visible_columns(label_width, width)
     used = label_width + width_of(columns)
     trend = min(TREND_INTERVALS, width - used - 2)
     points = view.points[-TREND_INTERVALS:]
-    is_flow = all(row.note for row in rows if row.op)  # of which the notes say the rest
-    missing = _missing(len(hidden), label_width)
+    is_flow = all(row.note for row in rows if row.op)  # the notes have its other numbers
+    missing = f"+{len(hidden)} row{'s' if len(hidden) > 1 else ''}" if hidden else ""
+    if hidden and len(missing) + 7 <= label_width:
+        missing += " hidden"
     head = Line().left(missing, label_width, "dim" if hidden else "")
     head = titles(columns[:2] if is_flow else columns, head).to(used)
     if trend >= _MIN_TREND:
@@ -116,13 +113,6 @@ def render_layers(
     return frame
 
 
-def _missing(count: int, width: int) -> str:
-    """How many rows are missing, and what shows them, where the labels' heading would be."""
-    text = f"+{count} row{'s' if count > 1 else ''}" if count else ""
-    said = f"{text} (taller)"
-    return said if text and len(said) <= width else text
-
-
 def _label(row: LayerRow) -> str:
     mark = " └ " if row.is_part else " "
     return f"{row.direction or ' '}{mark}{row.label}"
@@ -131,13 +121,11 @@ def _label(row: LayerRow) -> str:
 def _render_row(
     row: LayerRow, view: PanelView, columns: Sequence[Column], label_width: int
 ) -> Line:
-    style = STYLES[row.direction]
-    if row.op and row.key == view.state.chosen:
-        style = "sel" if view.state.focus == "layers" else "sel2"
-    line = Line().left(_label(row), label_width, style if row.op or row.is_part else "dim")
+    style = op_style(view, row.key) if row.op else STYLES[row.direction] if row.is_part else "dim"
+    line = Line().left(_label(row), label_width, style)
     if not row.op:
         return line.add(" ").add(row.note, "dim")
-    if row.note:  # a flow: no latencies, so their place says what it has
+    if row.note:  # a flow: no latencies, show its other numbers there
         return cells(columns[:2], row.stats, line).add("  ").add(row.note)
     return cells(columns, row.stats, line, "dim" if row.stats.count == 0 else "")
 
@@ -145,14 +133,14 @@ def _render_row(
 def fitted_rows(
     rows: Sequence[LayerRow], chosen: tuple[str, str], room: int
 ) -> tuple[list[LayerRow], list[LayerRow]]:
-    """The lines for ``room`` of them, the chosen one always among them, and those left out.
+    """The rows that fit ``room`` lines, always with the chosen one, and the rows left out.
 
-    Parts go first, then what is neither read nor write; reads and writes go last, and then those
-    about the chosen line are shown.
+    Parts are left out first, then rows that are neither reads nor writes.  If reads and writes
+    alone are too many, those around the chosen one are shown.
     """
     room = max(1, room)
     kept = list(rows)
-    # Idle parts first; in each kind the last line first.
+    # Idle parts first; of each kind the last row first.
     order = sorted(range(len(rows)), key=lambda at: (_usefulness(rows[at]), -at))
     for row in (rows[at] for at in order):
         if len(kept) <= room or _usefulness(row) == _MAIN:
@@ -176,32 +164,32 @@ def _usefulness(row: LayerRow) -> int:
 
 def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """At most ``height`` lines: the layer's own numbers that are not zero, then its limits."""
-    items = [
-        f"{metric_title(spec)} {_text(spec, layer.metrics.get(spec.derived_name))}"
-        for spec in layer.spec.metrics
-        if spec.title and layer.metrics.get(spec.derived_name)
-    ]
+    items = _texts(layer.spec.metrics, layer.metrics)
     limits = list(_limits(layer))
     lines = _joined("", items, width)[: max(1, height - bool(limits))]
     return (lines + _joined("  limits ", limits, width))[:height]
 
 
 def render_notes(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
-    """At most ``height`` lines: what the layer leaves out; of /proc the panels say it."""
+    """At most ``height`` lines: what the layer does not measure; for /proc the panels have it."""
     notes = layer.notes if layer.source != "proc" else ()
     lines = [wrapped(safe_name(note, 1000), width - 1, "warn", 2) for note in notes]
     return list(chain.from_iterable(lines))[:height]
 
 
 def _limits(layer: LayerSnapshot) -> Iterator[str]:
-    """What the first rows of each breakdown that has limits are held to."""
+    """The limits in the first rows of each breakdown."""
     for table in layer.spec.tables:
-        columns = [column for column in table.columns if column.title and _is_limit(column)]
+        columns = [column for column in table.columns if _is_limit(column)]
         for row in layer.tables.get(table.name, ())[:_MAX_LIMITED] if columns else ():
-            known = [(c, row.values.get(c.derived_name)) for c in columns]
-            shown = [f"{metric_title(c)} {_text(c, value)}" for c, value in known if value]
-            if shown:
+            if shown := _texts(columns, row.values):
                 yield f"{safe_name(row.key[0], 24)}: {' '.join(shown)}"
+
+
+def _texts(specs: Iterable[MetricSpec], values: Mapping[str, Value]) -> list[str]:
+    """Title and number of each spec with a title and a number that is not 0."""
+    known = ((spec, values.get(spec.derived_name)) for spec in specs if spec.title)
+    return [f"{metric_title(spec)} {metric_text(spec, value)}" for spec, value in known if value]
 
 
 def _is_limit(column: MetricSpec) -> bool:
@@ -209,15 +197,6 @@ def _is_limit(column: MetricSpec) -> bool:
     return column.kind == "gauge" and (
         name.startswith(_LIMIT_PREFIXES) or name.endswith(_LIMIT_SUFFIXES)
     )
-
-
-def metric_title(spec: MetricSpec) -> str:
-    """What a number is called; a time carries its unit itself."""
-    return spec.title.removesuffix("µs").rstrip()
-
-
-def _text(spec: MetricSpec, value: float | None) -> str:
-    return format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
 
 
 def _joined(head: str, items: list[str], width: int) -> list[Line]:

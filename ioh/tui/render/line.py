@@ -1,4 +1,4 @@
-"""A line of styled text, and a frame of lines with the places that a mouse can click."""
+"""A line of styled text, and a frame: lines with clickable places."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from ioh.model.printable import printable
 from ioh.sinks.cells import cut_to, display_width
 
 Span = tuple[str, str]
-# Columns of a line, the last one outside; the action, and its argument: see Hit.
-Click = tuple[int, int, str, str | int | float]
+Argument = str | int | float  # of an action
+# First column, one past the last, action, argument: see Hit.
+Click = tuple[int, int, str, Argument]
 
-# Styles that show on a space, too; in any other one a space is a space.
+# Styles that are visible on a space.
 SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
+
+
+GAP = 2  # columns between two frames side by side
 
 
 class Line:
@@ -43,10 +47,10 @@ class Line:
         return "".join(text for text, _ in self.spans)
 
     def add(self, text: str, style: str = "") -> Line:
-        """Append text; returns the line itself.
+        """Append text and return the line.
 
-        Whatever a terminal could act upon is spelled out here once more: a name that was
-        forgotten elsewhere must not be what takes a terminal over.
+        Control characters are escaped here once more: a name that was not escaped elsewhere must
+        not control the terminal.
         """
         if not text:
             return self
@@ -56,9 +60,9 @@ class Line:
         return self
 
     def _append(self, text: str, style: str, width: int) -> None:
-        """Append printable text; it joins the last span where that looks the same.
+        """Append printable text, to the last span if it looks the same.
 
-        Each change of style costs a dozen bytes a tick, and a space looks like any other.
+        Each change of style costs a dozen bytes per tick.
         """
         spans = self.spans
         self.width += width
@@ -83,7 +87,7 @@ class Line:
         return self.add(text + " " * (width - display_width(text)), style)
 
     def right(self, text: str, width: int, style: str = "") -> Line:
-        """Append text at the right end of ``width`` columns, cut where it is longer."""
+        """Append text right-aligned in ``width`` columns, cut if it is longer."""
         if not text.isascii() or not text.isprintable() or len(text) > width:
             text = cut_to(printable(text), width)
             return self.add(" " * (width - display_width(text))).add(text, style)
@@ -95,7 +99,7 @@ class Line:
         return self
 
     def cell(self, text: str, width: int, style: str = "") -> Line:
-        """Append a space, and text as right() does."""
+        """Append a space, then text as right() does."""
         if text.isascii() and len(text) <= width:
             return self.right(text, width + 1, style)
         return self.add(" ").right(text, width, style)
@@ -106,14 +110,14 @@ class Line:
         for at, (text, style) in enumerate(other.spans):
             before = len(self.spans)
             self._append(text, style, 0)
-            if len(self.spans) > before:  # nothing joins any more, as nothing did in the other
+            if len(self.spans) > before:  # the rest does not join, as in the other line
                 self.spans += other.spans[at + 1 :]
                 break
         self.width = width
         return self
 
     def to(self, column: int) -> Line:
-        """Fill with spaces up to a column; nothing where the line is there already."""
+        """Fill with spaces up to a column."""
         return self.add(" " * (column - self.width))
 
     def fitted(self, width: int) -> Line:
@@ -137,37 +141,36 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Columns ``left`` to ``right``, the last one outside, of line ``y`` that do something.
+    """Clickable columns ``left`` to ``right`` (exclusive) of line ``y``.
 
     Shape:
-        ``action`` as in keys.py; ``argument`` of it: a row's number, a moment, a key.  Where it
-        is a number that differs by column, it is that of the first one, and grows by ``step``.
+        ``action`` as in keys.py, ``argument`` its argument: a row, a time, a key.  With ``step``
+        the argument is that of the first column and grows by ``step`` per column.
     """
 
     y: int
     left: int
     right: int
     action: str
-    argument: str | int | float = ""
+    argument: Argument = ""
     step: float = 0.0
 
     def moved(self, right: int, down: int) -> Hit:
-        """The same elsewhere."""
+        """The same in another place."""
         left, end = self.left + right, self.right + right
         return Hit(self.y + down, left, end, self.action, self.argument, self.step)
 
     def at(self, x: int) -> Hit:
-        """What one of its columns does."""
+        """The hit of one column."""
         if not self.step:
             return self
-        return Hit(
-            self.y, x, x + 1, self.action, float(self.argument) + self.step * (x - self.left)
-        )
+        argument = float(self.argument) + self.step * (x - self.left)
+        return Hit(self.y, x, x + 1, self.action, argument)
 
 
 @dataclass(slots=True)
 class ScreenFrame:
-    """A piece of the screen: its lines from the top, and what can be clicked."""
+    """A part of the screen: its lines, and what can be clicked."""
 
     lines: list[Line] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
@@ -179,7 +182,7 @@ class ScreenFrame:
         self.hits += [Hit(y, *hit) for hit in hits]
 
     def below(self, other: ScreenFrame) -> None:
-        """Append another frame's lines below."""
+        """Append another frame."""
         y = len(self.lines)
         self.lines += other.lines
         self.hits += [hit.moved(0, y) for hit in other.hits]
@@ -194,33 +197,33 @@ def frame_of(line: Line, *hits: Click) -> ScreenFrame:
     return ScreenFrame([line], [Hit(0, *hit) for hit in hits])
 
 
-def beside(left: ScreenFrame, left_width: int, right: ScreenFrame, gap: int = 2) -> ScreenFrame:
-    """Two frames side by side, the right one beginning at ``left_width`` + ``gap``."""
+def beside(left: ScreenFrame, left_width: int, right: ScreenFrame) -> ScreenFrame:
+    """Two frames side by side, the right one ``GAP`` columns after ``left_width``."""
     made = ScreenFrame()
     for y in range(max(len(left.lines), len(right.lines))):
         line = left.lines[y].fitted(left_width) if y < len(left.lines) else Line()
-        line = Line().extend(line).to(left_width + gap)
+        line = Line().extend(line).to(left_width + GAP)
         if y < len(right.lines):
             line.extend(right.lines[y])
         made.add(line)
-    made.hits = [*left.hits, *(hit.moved(left_width + gap, 0) for hit in right.hits)]
+    made.hits = [*left.hits, *(hit.moved(left_width + GAP, 0) for hit in right.hits)]
     return made
 
 
 def clipped(frame: ScreenFrame, height: int) -> ScreenFrame:
-    """The first ``height`` lines of a frame, filled with empty ones where it has fewer."""
+    """The first ``height`` lines of a frame, filled up with empty lines."""
     lines = frame.lines[:height]
     lines += [Line() for _ in range(height - len(lines))]
     return ScreenFrame(lines, [hit for hit in frame.hits if hit.y < height])
 
 
 def heading(title: Iterable[Span], width: int) -> Line:
-    """A section's heading, ruled to the end of the line."""
-    line = Line("── ", "rule").add_all((text, style or "title") for text, style in title).add(" ")
+    """A section's heading, with a rule to the end of the line."""
+    line = Line("── ", "rule").add_all(title).add(" ")
     return line.add("─" * (width - line.width), "rule").fitted(width)
 
 
 def wrapped(text: str, width: int, style: str, indent: int = 1) -> list[Line]:
-    """A text in as many lines as it takes, indented."""
+    """A text in as many lines as needed, indented."""
     parts = textwrap.wrap(text, max(20, width - indent - 1))
     return [Line(" " * indent).add(part, style) for part in parts]

@@ -1,4 +1,4 @@
-"""The first screen: where the time goes, a panel for each layer, what became of each call."""
+"""The first screen: where the time goes, and a panel or lines for each layer."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ioh.tui.render.panel_db import DB, PG
 from ioh.tui.render.panel_ops import FLOW, OPS
 from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
-from ioh.tui.rows import layer_rows
+from ioh.tui.rows import layer_rows, layer_title
 
 _OWN_PANELS = {"db": DB, "pg": PG}
-_SIDES = 4  # columns of a box's sides and of the space beside them
+_SIDES = 4  # columns of a box's sides, each with a space
 
 _MIN_WIDTH = 76  # of a panel
-_WIDE = 100  # from which even a low one says more than lines do
-_MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a panel, its borders included
+_WIDE = 100  # from this width even a low panel shows more than lines
+_MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a panel with its borders, if wide and if not
 _MIN_BREAKDOWN = 5
-_INACTIVE = 11  # columns of that word
-_MIN_WATERFALL = 12  # lines from which the bars are shown
+_INACTIVE = 11  # columns of the word
+_MIN_WATERFALL = 12  # lines needed for the bars
 
 
 def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
-    """All of it, exactly ``height`` lines: panels where there is room, else lines."""
+    """Exactly ``height`` lines: panels if they fit, else lines."""
     bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
     view = folded(view)
-    shown = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
+    shown = list(view.snapshot.measured.values())
     inactive = _inactive(view, width)
     needed = len(inactive) + (_MIN_HEIGHT if width >= _WIDE else _MIN_NARROW) * len(shown)
     has_panels = bool(shown) and width >= _MIN_WIDTH and height - len(bars) + 1 >= needed
@@ -42,7 +42,7 @@ def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
         needed = len(inactive) + 1 + rows + _MIN_BREAKDOWN
     if height < _MIN_WATERFALL:
         bars = []
-    elif height - len(bars) < needed:  # reads and writes say most
+    elif height - len(bars) < needed:  # reads and writes matter most
         bars = bars[:-1]
     frame, room = ScreenFrame(bars), height - len(bars)
     if has_panels:
@@ -54,13 +54,12 @@ def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
 
 
 def _inactive(view: PanelView, width: int) -> list[Line]:
-    """One line for all layers that are not shown, with the reasons where there is room."""
+    """One line for all layers that are not shown, with the reasons if they fit."""
     missing: dict[str, list[str]] = {}
     for name, layer in view.snapshot.layers.items():
         if isinstance(layer, Unavailable):
-            spec = view.snapshot.specs.get(name)
-            reason = safe_name(layer.reason)
-            missing.setdefault(reason, []).append(safe_name(spec.title if spec else name))
+            title = layer_title(view.snapshot, name)
+            missing.setdefault(safe_name(layer.reason), []).append(title)
     if not missing:
         return []
     told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
@@ -70,7 +69,7 @@ def _inactive(view: PanelView, width: int) -> list[Line]:
 
 
 def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
-    """As high as each other; the uppermost have what is left over.  A click chooses the layer."""
+    """Panels of equal height; the first ones get the spare lines.  A click chooses the layer."""
     frame = ScreenFrame()
     each, left = divmod(room, len(shown))
     ops = {row.layer: row.op for row in reversed(layer_rows(view.snapshot))}
@@ -86,14 +85,14 @@ def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) 
 
 
 def panel_of(spec: LayerSpec) -> Panel:
-    """A layer's own panel, or that of its kind."""
+    """A layer's own panel, or the panel of its kind."""
     return _OWN_PANELS.get(spec.name) or (FLOW if is_flow(spec) else OPS)
 
 
 def boxed(
     view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
 ) -> ScreenFrame:
-    """A layer's panel with its box; its operations become those of the layer ``below``."""
+    """A layer's panel in its box; ``below`` is the next layer."""
     style, panel = border_of(view, layer.spec.name), panel_of(layer.spec)
     title = Line("╭─", style).extend(panel.title(view, layer, width))
     title = title if title.width < width else title.fitted(width - 1)
@@ -112,7 +111,7 @@ def boxed(
 def _last(
     view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
 ) -> ScreenFrame:
-    """The lower border: what calls became, and what the rows above it are."""
+    """The lower border: operations in the next layer, and the breakdown's name."""
     name = layer.spec.name
     style, named = border_of(view, name), Line()
     if width >= TABLE_FROM:
@@ -131,7 +130,7 @@ def _last(
 
 
 def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
-    """Lines, then as there is room: the chosen layer's breakdown, findings, what calls became."""
+    """Lines; if there is room: findings, operations in the next layer, the chosen breakdown."""
     rows = [row for row in layer_rows(view.snapshot) if row.op]
     head, *lines = render_layer_lines(view, rows, width)
     keys = [row.key for row in rows]
@@ -141,9 +140,9 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
     last = first + max(1, room - fixed)
     spare = room - fixed - len(lines) - _MIN_BREAKDOWN
     notes: dict[str, list[Span]] = {}
-    there = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
+    active = list(view.snapshot.measured.values())
     found = {finding.layer for finding in view.snapshot.findings}
-    pairs = zip(there, [*there[1:], None], strict=False)
+    pairs = zip(active, [*active[1:], None], strict=False)
     for layer, below in sorted(pairs, key=lambda pair: pair[0].spec.name not in found):
         spans = fan_out(view.snapshot, layer, below, width - 3)
         if spans and spare > len(notes):

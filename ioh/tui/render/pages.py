@@ -1,4 +1,4 @@
-"""The screens that are one text to scroll: findings, help, commands; some have lines to choose."""
+"""Text screens that scroll: findings, help, commands; some have lines to choose."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ioh.tui.palette import commands
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.state import ViewState
 
-FOLLOW = -1  # a ViewState's scroll that keeps the line chosen in sight
+FOLLOW = -1  # a ViewState's scroll that keeps the chosen line visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,42 +17,42 @@ class Entry:
     """A line that can be chosen.
 
     Shape:
-        ``key`` stays the same as others come and go; ``y`` its place in the text; ``action`` and
-        ``argument`` what Enter does.
+        ``key`` identifies it as lines come and go; ``y`` is its line in the text; Enter does
+        ``action`` with ``argument``.
     """
 
     key: str
     y: int
     action: str
-    argument: str | int | float = ""
+    argument: Argument = ""
 
 
 def chosen_in(keys: Sequence[str], state: ViewState) -> int:
-    """Which of the lines that can be chosen is; 0 where there are none."""
+    """The index of the chosen line; 0 if there are none."""
     at = keys.index(state.line_key) if state.line_key in keys else state.line
     return max(0, min(at, len(keys) - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole text, of which the screen shows a part."""
+    """A whole text; the screen shows a part of it."""
 
     frame: ScreenFrame = field(default_factory=ScreenFrame)
     entries: list[Entry] = field(default_factory=list)
 
     def add(
-        self, line: Line, width: int, key: str, action: str = "", argument: str | float = ""
+        self, line: Line, width: int, key: str, action: str = "", argument: Argument = ""
     ) -> None:
         """Append a line that can be chosen; a click does what Enter does."""
         self.entries.append(Entry(key, len(self.frame.lines), action, argument))
         self.frame.add(line.fitted(width), *[(0, width, action, argument)] if action else [])
 
     def chosen(self, state: ViewState) -> int:
-        """Which of the entries is chosen."""
+        """The index of the chosen entry."""
         return chosen_in([entry.key for entry in self.entries], state)
 
     def scrolled(self, state: ViewState, height: int) -> int:
-        """The first line in sight."""
+        """The first visible line."""
         last = max(0, len(self.frame.lines) - max(1, height))
         if state.scroll != FOLLOW:
             return max(0, min(state.scroll, last))
@@ -65,13 +65,13 @@ class Page:
         return min(max(0, end - height), begin, last)
 
     def seen(self, first: int, height: int) -> ScreenFrame:
-        """The part from a line on."""
+        """The part that starts at a line."""
         hits = [hit.moved(0, -first) for hit in self.frame.hits if hit.y >= first]
         return ScreenFrame(self.frame.lines[first : first + max(0, height)], hits)
 
 
 def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page:
-    """The palette: what fits the text typed, one line each; a click does it."""
+    """The palette: commands that match the text typed; a click runs one."""
     page, fitting = Page(), commands(state.typed, layers)
     chosen = chosen_in([command.title for command in fitting], state)
     for at, command in enumerate(fitting):
@@ -80,5 +80,5 @@ def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page
         line = line.styled("sel") if at == chosen else line
         page.add(line, width, command.title, command.action, command.argument)
     if not fitting:
-        page.frame.add(Line(" no command of that name; ? lists all keys", "warn"))
+        page.frame.add(Line(" no matching command; ? lists all keys", "warn"))
     return page

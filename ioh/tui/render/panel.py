@@ -1,4 +1,4 @@
-"""What the panels of all layers share: three blocks side by side, and a title of numbers."""
+"""The common parts of all layers' panels: three blocks side by side, a title with numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_n
 from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Line, ScreenFrame, beside
-from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.line import GAP, Line, ScreenFrame, beside
+from ioh.tui.render.panels import PanelView, busiest, op_style
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
 from ioh.tui.render.trends import (
-    STYLES,
     TREND_INTERVALS,
     TREND_STYLES,
     Values,
@@ -25,18 +24,17 @@ from ioh.tui.render.trends import (
     render_bars,
 )
 
-GAP = 2
 _NAME = 15  # columns of a layer's number and title
-_LETTER = 3  # of an op's letter or word
-_ALL, _PERCENTILE = 110, 90  # columns from which a title has the rate, too, and the percentile
-SIZES = 3 + SIZE_COLUMNS  # of an op's letter, a size and a space
+_LETTER = 3  # columns of an op's letter or word
+_ALL, _PERCENTILE = 110, 90  # columns needed for the rate and for the percentile in a title
+SIZES = 3 + SIZE_COLUMNS  # columns of an op's letter, a size and a space
 TABLE_FROM, _MIN_TABLE = 90, 30
 _MAX_TREND = 74
 _LABEL, _PEAK = 9, 6  # of a trend
 
 
 class Trend(NamedTuple):
-    """One number over time; ``rank`` says how soon it is left out, the largest first."""
+    """One number over time; the largest ``rank`` is left out first."""
 
     label: str
     style: str
@@ -46,23 +44,17 @@ class Trend(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """How layers of one kind are drawn.
+    """How to draw layers of one kind.
 
     Shape:
-        ``title`` gets the columns of the whole; ``middle`` the axis of all histograms, and how
-        many columns and lines it has; rows are left out below ``table_from`` columns.
+        ``title`` gets the panel's width; ``middle`` the axis of all histograms, its columns and
+        its lines; below ``table_from`` columns there is no table.
     """
 
     title: Callable[[PanelView, LayerSnapshot, int], Line]
     trends: Callable[[PanelView, LayerSnapshot], list[Trend]]
     middle: Callable[[PanelView, LayerSnapshot, Axis, int, int], list[Line]]
     table_from: int = TABLE_FROM
-
-
-def axis_of(inner: int) -> Axis:
-    """The latency axis of every panel ``inner`` columns wide."""
-    widest = 1 + (inner >= 150) + (inner >= 230)
-    return axis_for(max(4, min(inner - SIZES, inner // 2 if inner < 60 else inner)), widest)
 
 
 def axis_line(axis: Axis) -> Line:
@@ -73,13 +65,15 @@ def axis_line(axis: Axis) -> Line:
 def content_of(
     panel: Panel, view: PanelView, layer: LayerSnapshot, width: int, height: int
 ) -> ScreenFrame:
-    """Trends, the panel's middle, and the busiest rows, side by side.
+    """Trends, the panel's middle and the busiest rows, side by side.
 
-    The rows are there, too, where they are walked; what has no column is left out.
+    A narrow panel has no rows unless they have the focus.
     """
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
     has_table = bool(layer.spec.tables) and (width >= panel.table_from or is_asked)
-    axis = axis_of(width)
+    # The same axis for all panels of this width.
+    room = min(width - SIZES, width // 2 if width < 60 else width)
+    axis = axis_for(max(4, room), 1 + (width >= 150) + (width >= 230))
     left, center, right = _block_widths(width, axis, has_table=has_table)
     trends = _render_trends(panel.trends(view, layer), view, left, height)
     middle = panel.middle(view, layer, axis, center, height)
@@ -89,13 +83,13 @@ def content_of(
     made, width = ScreenFrame(), 0
     for piece, columns in pieces:
         if columns > 0:
-            made = beside(made, width, piece, GAP) if width else piece
+            made = beside(made, width, piece) if width else piece
             width += columns + (GAP if width else 0)
     return made
 
 
 def _block_widths(inner: int, axis: Axis, *, has_table: bool) -> tuple[int, int, int]:
-    """Columns of the trends, of the middle and of the table, 0 for one left out."""
+    """Columns of the trends, the middle and the table; 0 or less: left out."""
     middle = min(inner, SIZES + axis.width)
     rest = inner - middle - GAP
     if inner < TABLE_FROM:
@@ -106,14 +100,14 @@ def _block_widths(inner: int, axis: Axis, *, has_table: bool) -> tuple[int, int,
 
 
 def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height: int) -> list[Line]:
-    """A heading and the trends that fit, higher where there is room, with the highest value.
+    """A heading and the trends that fit, higher if there is room, with the peak.
 
-    The highest of the single intervals: a column may be the mean of some.  What was nothing all
-    the time has none.
+    The peak is that of single intervals, while a column may be a mean.  A number that was always 0
+    has no trend.
     """
     columns = max(1, min(TREND_INTERVALS, width - _LABEL - _PEAK))
     room = max(1, height - 1)
-    trends = [trend for trend in trends if not _is_nothing(trend.values)] or trends
+    trends = [t for t in trends if {*t.values[-TREND_INTERVALS:]} - {None} != {0.0}] or trends
     kept = sorted(trends, key=lambda trend: trend.rank)[:room]
     shown = [trend for trend in trends if trend in kept]
     each = max(1, min(4, room // max(1, len(shown))))
@@ -129,13 +123,8 @@ def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height:
     return lines
 
 
-def _is_nothing(values: Values) -> bool:
-    known = {value for value in values[-TREND_INTERVALS:] if value is not None}
-    return known == {0.0}
-
-
 def megabytes(bytes_per_s: Value) -> str:
-    """A throughput in at most five columns, in 1,000,000 bytes a second."""
+    """A throughput in at most five columns, in 1,000,000 bytes per second."""
     return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
@@ -156,12 +145,12 @@ def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
 
 
 def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
-    """The layer's number, as the key that zooms into it, and its title."""
+    """The layer's number (the key that zooms into it) and its title."""
     numbers = {name: at for at, name in enumerate(view.snapshot.specs, 1)}
     name = layer.spec.name
     line = Line(f" {numbers.get(name, '')} ", "key")
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
-    for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border says which
+    for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border has its title
         line.add(f"{text[1]} ", style)
     return line.add("─" * (_NAME - line.width), border_of(view, name))
 
@@ -169,16 +158,13 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
 def add_letter(
     view: PanelView, line: Line, key: tuple[str, str], letter: str, *, is_first: bool
 ) -> Line:
-    """An op's letter or word, marked where it is the one chosen, appended to a title."""
-    style = STYLES[direction(key[1])]
-    if key == view.state.chosen:
-        style = "sel" if view.state.focus == "layers" else "sel2"
+    """Append an op's letter or word to a title."""
     line.add("─" * (_LETTER - len(letter) + (not is_first)), border_of(view, key[0]))
-    return line.add(" ").add(letter, style)
+    return line.add(" ").add(letter, op_style(view, key))
 
 
 def add_rates(line: Line, stats: OpStats, width: int) -> Line:
-    """An op's throughput and, where there is room, its rate, appended to a title."""
+    """Append an op's throughput and, if there is room, its rate to a title."""
     line.right(megabytes(stats.bytes_per_s), 6, "strong").add(" MB/s", "dim")
     if width >= _ALL:
         line.right(format_scaled(stats.ops_per_s), 6).add("/s", "dim")
@@ -186,7 +172,7 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
 
 
 def add_latency(line: Line, stats: OpStats, width: int) -> Line:
-    """An op's mean time and, where there is room, a percentile, appended to a title."""
+    """Append an op's mean time and, if there is room, a percentile to a title."""
     line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
@@ -194,7 +180,7 @@ def add_latency(line: Line, stats: OpStats, width: int) -> Line:
 
 
 def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str) -> Line:
-    """An op's numbers, appended to a title; of one that did not occur a dot alone."""
+    """Append an op's numbers to a title; only a dot if there were no operations."""
     if stats.count != 0:
         return line.extend(numbers)
     return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)

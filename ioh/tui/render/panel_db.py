@@ -1,4 +1,4 @@
-"""The panels of databases: what clients ask for, how long each step takes, what is waited for."""
+"""The panels of databases: statements and commits, the time of each step, waits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ioh.tui.render.top import render_top
 from ioh.tui.rows import cached_share
 from ioh.tui.state import TableState
 
-# What has a line, the most wanted first, by a word that fits beside it.
+# Ops with a line, the most important first, with a short word.
 _STEPS = {
     "statement": ("stmt", "other"),
     "commit": ("commit", "other"),
@@ -38,7 +38,7 @@ _STEPS = {
 }
 _MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
 _WAITS = "wait"
-# Of each op of PostgreSQL's own views: what it is called, what is shown, its unit and colour.
+# Ops of PostgreSQL's own views: short word, number shown, unit, colour.
 _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
     ("commit", "commit", "ops_per_s", "/s", "trend_o"),
     ("data_read", "read", "bytes_per_s", " MB/s", "trend_r"),
@@ -48,7 +48,7 @@ _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
 
 
 def _db_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-    """Statements and commits: how many, how long."""
+    """Rates and latencies of statements and commits."""
     line = begin_title(view, layer)
     for at, (op, word, short) in enumerate(_MAIN):
         stats = layer.ops.get(op, OpStats())
@@ -71,7 +71,7 @@ def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 def _steps(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """The latencies of each kind of operation that happened."""
+    """The latencies of each kind of operation."""
     del view, columns
     lines = [axis_line(axis)]
     for op, (word, style) in _STEPS.items():
@@ -85,7 +85,7 @@ def _steps(
 
 
 def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-    """Commits, blocks read, log written and the mean sync; what of the blocks was cached."""
+    """Commits, blocks read, log written, the mean sync, and the share of cached blocks."""
     line = begin_title(view, layer)
     for at, (op, word, measure, unit, _) in enumerate(_SHOWN):
         value = getattr(layer.ops.get(op, OpStats()), measure)
@@ -110,12 +110,12 @@ def _pg_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 def _waits(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """What sessions wait for; the first breakdown where the waits stand beside it already."""
+    """The sessions' waits; the first breakdown if the table shows the waits already."""
     del axis
     chosen = table_spec(layer, view.state.table_of(layer.spec.name))
     spec = next((t for t in layer.spec.tables if t.name == _WAITS and t is not chosen), None)
     spec = spec or layer.spec.tables[0]
-    # With the number alone that ranks it.
+    # Only with the number that ranks it.
     ranked = tuple(column for column in spec.columns if column.derived_name in spec.sort_by)
     rows = layer.tables.get(spec.name, ())
     return render_top(replace(spec, columns=ranked), rows, TableState(), columns, height).lines

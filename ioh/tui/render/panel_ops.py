@@ -1,4 +1,4 @@
-"""The panels of layers that serve operations, and of those that carry bytes in and out."""
+"""The panels of layers that serve operations, and of flows, which carry bytes in and out."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from ioh.tui.render.sizelat import (
 from ioh.tui.render.trends import STYLES
 from ioh.tui.rows import cached_share
 
-RETRANS_PCT = 0.5  # as the rule about them has it
+RETRANS_PCT = 0.5  # as in the rule about retransmits
 _MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
 
 
 def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-    """Reads and writes, and what of the reads was cached."""
+    """Reads and writes, and the share of cached reads."""
     line = begin_title(view, layer)
     name = layer.spec.name
     for at, (op, stats) in enumerate(_main(layer)):
@@ -67,7 +67,7 @@ def _ops_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 
 
 def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
-    """The layer's reads and writes, or all its ops where it has neither."""
+    """The layer's reads and writes, or its first two ops if it has neither."""
     found = main_stats(layer.spec, layer.ops)
     return found or [(op, layer.ops.get(op, OpStats())) for op in layer.spec.ops[:2]]
 
@@ -75,12 +75,12 @@ def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
 def _histogram(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """Size × latency, or why there is none."""
+    """Size × latency, or the reason why it is unknown."""
     known = {op: hist for op, stats in _main(layer) if (hist := histogram_of(layer, stats))}
     if len(known) < len(_main(layer)) and not any(hist.total for hist in known.values()):
         text = "no latencies by size from /proc" if layer.source == "proc" else ""
         if view.state.narrow is not None:
-            text = f"latencies by size are not kept for each {view.state.narrow.kind}"
+            text = f"no latencies by size per {view.state.narrow.kind}"
         return wrapped(safe_name(text or "no latencies by size"), columns + 1, "dim")[:height]
     kept, hidden = _busiest_sizes(known, height - 1)
     more = f"+{hidden}" if hidden else ""
@@ -97,7 +97,7 @@ def _histogram(
 def _busiest_sizes(
     hists: dict[str, SizeLatencyHist], room: int
 ) -> tuple[list[tuple[str, int]], int]:
-    """The sizes of each op that fit, and how many did not; each op's busiest one always."""
+    """The sizes that fit, always with each op's busiest, and the number of those left out."""
     found = []
     for at, (op, hist) in enumerate(hists.items()):
         totals = [(sum(hist.row(size)), size) for size in used_sizes(hist)]
@@ -108,12 +108,12 @@ def _busiest_sizes(
 
 
 def is_losing(layer: LayerSnapshot) -> bool:
-    """Whether more is sent again than a healthy network needs."""
+    """Whether there are more retransmits than in a healthy network."""
     return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
 
 
 def _flow_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-    """What came in and went out, round trips and retransmits; under the other panels' numbers."""
+    """Input, output, round trips and retransmits, aligned with the other panels' numbers."""
     line = begin_title(view, layer)
     metrics = layer.metrics
     for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
@@ -151,7 +151,7 @@ def _flow_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 def _connections(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """Connections by round-trip time on the axis of the other panels, then what was sent again."""
+    """Connections by round-trip time on the axis of the other panels, then retransmits."""
     del view, columns, height
     lines = [axis_line(axis)]
     for spec in layer.spec.gauge_hists:

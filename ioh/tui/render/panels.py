@@ -1,4 +1,4 @@
-"""The zoom's panels: the chosen op's table, heat map or graph, and the layer's breakdown."""
+"""The panels of the zoom: the chosen op's table, heat map or graph, and the breakdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import cut_to, display_width, safe_name
+from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.line import Click, Line, ScreenFrame, Span, heading, wrapped
@@ -23,12 +23,13 @@ from ioh.tui.render.sizelat import (
 )
 from ioh.tui.render.top import chosen_rows, render_top
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, render_chart
+from ioh.tui.rows import why_inactive
 from ioh.tui.state import Narrow, TableState, ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
-SIDE_BY_SIDE = 100  # columns from which two panels stand beside each other
+SIDE_BY_SIDE = 100  # columns needed for two panels side by side
 
-# Narrowing by the probes themselves keeps everything, at the next start.
+# Options that narrow the probes: they measure everything, from the next start.
 _OPTIONS = {"process": "--pid", "device": "--device", "port": "--port"}
 _TITLES = {
     "hist": "latency by size, counts",
@@ -40,7 +41,7 @@ _IDLE = Unavailable("idle", is_idle=True)
 
 @dataclass(frozen=True, slots=True)
 class PanelView:
-    """What every panel draws from; ``tick`` numbers the newest of the points."""
+    """The data of every panel; ``tick`` is the number of the newest point."""
 
     state: ViewState
     snapshot: Snapshot
@@ -50,46 +51,50 @@ class PanelView:
 
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
-    """The layer that the panels are about; None where it is not there."""
-    layer = view.snapshot.layers.get(view.state.layer or view.state.chosen[0])
-    return layer if isinstance(layer, LayerSnapshot) else None
+    """The layer that the panels show; None if it is inactive."""
+    return view.snapshot.measured.get(view.state.layer or view.state.chosen[0])
+
+
+def op_style(view: PanelView, key: tuple[str, str]) -> str:
+    """The style of an op's name, which marks the chosen one."""
+    if key == view.state.chosen:
+        return "sel" if view.state.focus == "layers" else "sel2"
+    return STYLES[direction(key[1])]
 
 
 def table_spec(layer: LayerSnapshot, table: TableState) -> TableSpec | None:
-    """The breakdown shown: the one asked for, or the layer's first."""
+    """The breakdown shown: the one requested, or the layer's first."""
     tables = layer.spec.tables
     return next((t for t in tables if t.name == table.name), tables[0] if tables else None)
 
 
 def busy_ops(view: PanelView) -> Collection[tuple[str, str]]:
-    """The (layer, op) pairs that did anything in the interval or in the trends' time before it."""
+    """The (layer, op) pairs with operations in the interval or in the trends before it."""
     known = [point.ops for point in view.points[-TREND_INTERVALS:] if point is not None]
-    layers = (x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot))
-    now = {(x.spec.name, op) for x in layers for op, stats in x.ops.items() if is_busy(stats)}
+    layers = view.snapshot.measured.items()
+    now = {(name, op) for name, x in layers for op, stats in x.ops.items() if is_busy(stats)}
     return now.union(*known)
 
 
 def folded(view: PanelView) -> PanelView:
-    """The same with its idle layers as inactive ones.
+    """The same with idle layers as inactive.
 
-    The layer chosen and those of a finding stay, and all do where none is busy.  A layer whose
-    numbers are not known is not idle.
+    The chosen layer and those with a finding stay; all stay if none is busy.  A layer with
+    unknown numbers is not idle.
     """
     kept = {layer for layer, _ in busy_ops(view)}
     if not kept:
         return view
     kept |= {view.state.chosen[0], *(finding.layer for finding in view.snapshot.findings)}
     layers = dict(view.snapshot.layers)
-    for name, layer in view.snapshot.layers.items():
-        if name in kept or isinstance(layer, Unavailable):
-            continue
-        if any(stats.count == 0 for stats in layer.ops.values()):
+    for name, layer in view.snapshot.measured.items():
+        if name not in kept and any(stats.count == 0 for stats in layer.ops.values()):
             layers[name] = _IDLE
     return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
 
 def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFrame:
-    """The table, heat map or graph of the chosen op, with its heading."""
+    """The table, heat map or graph of the chosen op, with a heading."""
     kind = kind or view.state.panel
     layer, op = shown_layer(view), view.state.chosen[1]
     title, what, hidden = "", _TITLES[kind], 0
@@ -112,7 +117,9 @@ def _body(
     view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
 ) -> Sequence[Line]:
     if layer is None:
-        return wrapped(safe_name(_why_missing(view), 1000), width, "dim")
+        why = why_inactive(view.snapshot, view.state.layer or view.state.chosen[0])
+        why = why or "nothing to show: choose an active layer"
+        return wrapped(cut_middle(why, 1000), width, "dim")
     if kind == "graph":
         return list(_graphs(view, width, height))
     if kind == "hist" and is_flow(layer.spec):
@@ -126,40 +133,29 @@ def _body(
         return render_heat_map(intervals, width, height, lengths_s)
     style, hist = STYLES[direction(view.state.chosen[1])], histogram_of(layer, stats)
     lines = render_size_latency(hist, width, height, style, has_bytes=not _has_no_bytes(stats))
-    if hist is None and layer.source == "proc":  # others' notes stand above
+    if hist is None and layer.source == "proc":  # the notes of other sources are above
         for note in layer.notes:
             lines += wrapped(safe_name(note), width - 1, "dim", 2)
     return lines
 
 
 def _has_no_bytes(stats: OpStats) -> bool:
-    """Whether what ended moved nothing, such as syncs and statements."""
+    """Whether the operations moved no bytes, such as syncs and statements."""
     return bool(stats.count) and stats.bytes == 0
 
 
-def _why_missing(view: PanelView) -> str:
-    """Why a layer has nothing to show, in its own words."""
-    name = view.state.layer or view.state.chosen[0]
-    layer = view.snapshot.layers.get(name)
-    if not isinstance(layer, Unavailable):
-        return "nothing to show: choose an active layer"
-    spec = view.snapshot.specs.get(name)
-    text = f"{spec.title if spec else name} is inactive: {layer.reason}"
-    return f"{text}; {layer.hint}" if layer.hint else text
-
-
 def _not_kept(narrow: Narrow, width: int) -> list[Line]:
-    """Why there is no histogram of one row, and how to get one."""
-    text = f"percentiles and latencies are not kept for each {narrow.kind}"
+    """Why a single row has no histogram, and how to get one."""
+    text = f"no percentiles or latencies per {narrow.kind}"
     lines = wrapped(text, width, "dim")
     if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
         option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
-        lines += wrapped(f"ioh {option} keeps them, also in a recording", width, "dim")
+        lines += wrapped(f"ioh {option} measures them, also in a recording", width, "dim")
     return lines
 
 
 def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
-    """Distributions of things as they are now, such as connections by round-trip time."""
+    """Distributions at the interval's end, such as connections by round-trip time."""
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name) or ()
         used = [bucket for bucket in range(min(len(counts), LATENCY_BUCKETS)) if counts[bucket]]
@@ -187,7 +183,7 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
 
 
 def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
-    """The chosen layer's breakdown, with the names of its others in the heading."""
+    """The chosen layer's breakdown; the heading has the names of the others."""
     layer = shown_layer(view)
     if layer is None:
         return ScreenFrame([heading([("Top", "title")], width)])
@@ -211,7 +207,7 @@ def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
 
 
 def breakdown_name(view: PanelView, layer: LayerSnapshot) -> list[Span]:
-    """What a panel's rows are, and the filter that they passed."""
+    """The title of a panel's breakdown, and its filter."""
     table = view.state.table_of(layer.spec.name)
     spec = table_spec(layer, table)
     spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
@@ -223,7 +219,7 @@ def _filter_text(table: TableState) -> str:
 
 
 def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """The first rows of a layer's breakdown; those of the chosen layer can be walked."""
+    """The first rows of a layer's breakdown; a click on a row chooses it."""
     name = layer.spec.name
     spec = table_spec(layer, view.state.table_of(name))
     if spec is None:
@@ -250,7 +246,7 @@ def _rows(
 def _named_tables(
     layer: LayerSnapshot, shown: TableSpec | None, room: int
 ) -> Iterator[tuple[TableSpec | None, str]]:
-    """The breakdowns whose names fit, the one shown among them; None stands for those left out."""
+    """The breakdowns whose names fit, always with the one shown; None for those left out."""
     tables = layer.spec.tables
     titles = [safe_name(table.title) for table in tables]
     at = next((i for i, table in enumerate(tables) if table is shown), 0)
@@ -277,8 +273,10 @@ def _named_tables(
 def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
     """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
     layer = shown_layer(view)
-    table = view.state.table_of(layer.spec.name) if layer else TableState()
-    spec = table_spec(layer, table) if layer else None
-    if layer is None or spec is None:
+    if layer is None:
+        return None, []
+    table = view.state.table_of(layer.spec.name)
+    spec = table_spec(layer, table)
+    if spec is None:
         return None, []
     return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), table)]

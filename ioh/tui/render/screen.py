@@ -1,15 +1,14 @@
-"""Puts the pieces on the screen: header, time line, layers, panels, findings, footer."""
+"""Draws the whole screen: header, time line, layers, panels, findings, footer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
 from ioh.model.pairs import HostState
-from ioh.model.sample import Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
@@ -28,29 +27,28 @@ from ioh.tui.render.pages import Page, render_commands
 from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, panel, shown_layer
 from ioh.tui.render.sizelat import NUMBERS_FROM
 from ioh.tui.render.timeline import TimelineView, render_timeline
-from ioh.tui.rows import layer_rows
+from ioh.tui.rows import layer_rows, layer_title
 from ioh.tui.state import ViewState
 
-ROOMY = 30  # lines from which headings and the time line are always shown
-_TWO_LINES = 20  # lines from which a finding has two of them: most do not fit one of 80 columns
+ROOMY = 30  # lines needed to always show the time line
+_TWO_LINES = 20  # lines needed for two lines of findings: most are longer than 80 columns
 _MIN_PANEL = 5
 _LEGEND = "  .  none    -  not measured, or too few to tell"
-TELL_S = 10.0  # findings are told of within that time of their evidence
+TELL_S = 10.0  # findings are reported at most this long after their evidence
 
 _SOURCES = {"bpf": "BPF", "proc": "/proc"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenData:
-    """What is drawn, beside what the user chose.
+    """The data to draw; ViewState is what the user chose.
 
     Shape:
-        ``snapshot`` narrowed already, None before the first one; ``points`` up to the interval
-        shown, whose number is ``tick``; ``timeline`` None where there is nothing to visit yet;
-        ``status`` what is being waited for; ``message`` of the moment and its style; ``found``
-        all findings known; ``compared`` what the interval is compared with; ``line`` stands below
-        the header, "" for none; ``hosts``, of which that at ``host_at`` is shown; ``()``
-        where it is this machine.
+        ``snapshot`` is already narrowed, None before the first one; ``points`` up to the interval
+        shown, which is number ``tick``; ``timeline`` None if there is no past yet; ``status`` what
+        the feed waits for; ``message`` and its style; ``found`` all findings known; ``compared``
+        the interval to compare with; ``line`` below the header, "" for none; ``hosts`` with the
+        one shown at ``host_at``, ``()`` for this machine.
     """
 
     snapshot: Snapshot | None
@@ -59,7 +57,7 @@ class ScreenData:
     timeline: TimelineView | None = None
     status: str = ""
     message: tuple[str, str] = ("", "")
-    specs: Sequence[LayerSpec] = field(default_factory=tuple)
+    specs: Sequence[LayerSpec] = ()
     tick: int = 0
     found: Sequence[Finding] = ()
     compared: Compared | None = None
@@ -70,7 +68,7 @@ class ScreenData:
 
     @property
     def is_following(self) -> bool:
-        """Whether the newest interval is shown as it comes."""
+        """Whether the screen shows each new interval."""
         return self.header.shown == "live"
 
 
@@ -98,7 +96,7 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
     else:
         body = _main(state, data, data.snapshot, width, room)
     if page is None and host is not None and not host.is_here and data.is_following:
-        body.lines = [line.styled("dim") for line in body.lines]  # of what is not so any more
+        body.lines = [line.styled("dim") for line in body.lines]  # the numbers are old
     frame.below(clipped(body, max(0, room)))
     seen = None if page is None else (first, room, len(page.frame.lines))
     frame.below(_footer(state, data, width, seen))
@@ -111,13 +109,13 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
 
 
 def body_height(data: ScreenData, height: int) -> int:
-    """Lines between the first ones and the footer."""
+    """The lines between header and footer."""
     has_timeline = _shown_timeline(data, height) is not None
     return height - 2 - bool(data.line) - bool(data.hosts) - has_timeline
 
 
 def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
-    """How many lines PgDn moves on the screen drawn; of a text, one less than are seen."""
+    """How many lines PgDn moves; on a text screen one less than are visible."""
     if state.screen != "main":
         return max(1, body_height(data, len(frame.lines)) - 1)
     what = "row" if state.focus == "top" else "choose"
@@ -125,7 +123,7 @@ def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
 
 
 def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
-    """The whole of a screen that scrolls; None for any other."""
+    """The whole text of a text screen; None for another screen."""
     if state.screen == "help":
         return Page(render_help(data.specs, width, state.typed))
     if state.screen == "commands":
@@ -134,17 +132,12 @@ def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
     if state.screen == "compare" and data.snapshot is not None and data.compared is not None:
         return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
-        begun_unix_s = _just_begun(data.timeline, data.snapshot.time_unix_s)
+        times, now = data.timeline.findings if data.timeline else (), data.snapshot.time_unix_s
+        begun_unix_s = max((at for at in times if now - TELL_S < at <= now), default=None)
         return render_findings(
             state, data.snapshot, data.found, width, utc=data.header.utc, begun_unix_s=begun_unix_s
         )
     return None
-
-
-def _just_begun(timeline: TimelineView | None, now_unix_s: float) -> float | None:
-    """When the newest of the findings began that may not be reported yet."""
-    times = timeline.findings if timeline is not None else ()
-    return max((at for at in times if now_unix_s - TELL_S < at <= now_unix_s), default=None)
 
 
 def _shown_timeline(data: ScreenData, height: int) -> TimelineView | None:
@@ -154,7 +147,7 @@ def _shown_timeline(data: ScreenData, height: int) -> TimelineView | None:
 def _footer(
     state: ViewState, data: ScreenData, width: int, seen: tuple[int, int, int] | None
 ) -> ScreenFrame:
-    """The last line; ``seen`` of a text: its first line in sight, how many fit, and all."""
+    """The last line; ``seen`` of a text screen: first visible line, lines that fit, all lines."""
     if state.is_typing or state.prompt:
         pattern = state.table_of(state.chosen[0]).pattern
         what, typed = ("filter", pattern) if state.is_typing else (state.prompt, state.typed)
@@ -185,10 +178,8 @@ def _main(
 ) -> ScreenFrame:
     high = 2 if height >= (ROOMY if state.layer else _TWO_LINES) else 1
     strip = render_strip(snapshot.findings, width, high)
-    strip.lines += [
-        Line(" ").add(remark, "warn").fitted(width) for remark in _remarks(data, snapshot)
-    ]
-    strip = clipped(strip, high)  # a finding moves nothing
+    strip.lines += [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
+    strip = clipped(strip, high)  # always the same height: findings do not move the rest
     if data.hosts and not state.layer and state.narrow is None:
         name = data.hosts[data.host_at].name
         own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
@@ -207,15 +198,18 @@ def _main(
 
 
 def _zoom(view: PanelView, width: int, height: int) -> ScreenFrame:
-    """One layer: every kind of operation, its own numbers and limits, panels, breakdown."""
+    """One layer: every kind of operation, its numbers and limits, panels, breakdown."""
     state, is_roomy = view.state, height >= ROOMY - 5
     rows = layer_rows(view.snapshot, only=state.layer)
-    # The table has a heading; the panels below have one and what they need.
+    # Leave room for the headings and for the panels.
     rows, hidden = fitted_rows(rows, state.chosen, height - 1 - _MIN_PANEL - 3)
-    frame = frame_of(_heading(view, width))
+    layer = view.snapshot.measured.get(state.layer)
+    title = [(layer_title(view.snapshot, state.layer), "title")]
+    if layer is not None:
+        title.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
+    frame = frame_of(heading(title, width))
     frame.below(render_layers(view, rows, width, hidden))
-    layer = view.snapshot.layers.get(state.layer)
-    if isinstance(layer, LayerSnapshot):
+    if layer is not None:
         frame.lines += render_facts(layer, width, 3 if is_roomy else 1)
         frame.lines += render_notes(layer, width, 4 if is_roomy else 1)
     rest = height - len(frame.lines)
@@ -224,25 +218,13 @@ def _zoom(view: PanelView, width: int, height: int) -> ScreenFrame:
     return frame
 
 
-def _heading(view: PanelView, width: int) -> Line:
-    name = view.state.layer
-    layer, spec = view.snapshot.layers.get(name), view.snapshot.specs.get(name)
-    title = safe_name(spec.title if spec else name)
-    spans = [(title, "title")]
-    if isinstance(layer, LayerSnapshot):
-        spans.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
-    return heading(spans, width)
-
-
 def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
-    """What is waited for, is lost, or is not measured by the probes."""
+    """What the feed waits for, lost events, and layers measured without probes."""
     if data.status:
         yield data.status
     proc: list[str] = []
     why = "from /proc"
-    for layer in snapshot.layers.values():
-        if isinstance(layer, Unavailable):
-            continue
+    for layer in snapshot.measured.values():
         if sum(layer.lost.values()):
             yield render_lost(safe_name(layer.spec.title), layer)
         if layer.source == "proc":
@@ -253,7 +235,7 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _zoomed(view: PanelView, width: int, height: int) -> ScreenFrame:
-    """The chosen op's panels, and the layer's breakdown below them."""
+    """The chosen op's panels, the layer's breakdown below."""
     upper = max(_MIN_PANEL, height // 2) if height >= _MIN_PANEL + 3 else height
     if view.state.focus == "top" and upper == height:
         return breakdown(view, width, height)

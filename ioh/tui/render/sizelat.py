@@ -1,4 +1,4 @@
-"""Histograms: size × latency on one axis, the same for all panels and all time; heat maps."""
+"""Histograms: size × latency on one axis that never changes; heat maps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ioh.model.hist import (
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
 from ioh.tui.render.line import Line
+from ioh.tui.render.trends import newest
 
-_SHADES = " ░░▒▒▓▓█"  # of each heat level; one above 0 is always seen
+_SHADES = " ░░▒▒▓▓█"  # of each heat level; all above 0 are visible
 HEAT_LEVELS = len(_SHADES)
 SIZE_COLUMNS = 5
 _SUM = 6
 _TIME = 5  # columns of a heat map's labels
-_NUMBERS, _WITH_LABEL = 4, 5  # columns of a cell that holds its count, and of one with its label
+_NUMBERS, _WITH_LABEL = 4, 5  # columns of a cell with its count, and of one with its label
 NUMBERS_FROM = SIZE_COLUMNS + 2 + _SUM + _NUMBERS * LATENCY_BUCKETS  # of the whole table
 
 
@@ -43,29 +44,24 @@ def column_label(bucket: int) -> str:
 
 
 def heat_scale(largest: float) -> list[float]:
-    """The smallest count of each level from 1 on, ``largest``, above 0, being of the last one.
+    """The smallest count of each heat level from 1 on; ``largest``, above 0, has the last level.
 
-    By the power 1.5 of the logarithm's share: a tail of one in a thousand must be seen, and
-    not as bright as the body.
+    The level grows with the logarithm to the power of 1.5: a tail of one in a thousand is visible,
+    but not as bright as the body.
     """
     top = HEAT_LEVELS - 1
     shares = [((level - 0.5) / top) ** (2 / 3) for level in range(2, HEAT_LEVELS)]
-    # Anything above 0 is to be seen.
+    # Everything above 0 is visible.
     return [5e-324, *((1 + largest) ** share - 1 for share in shares)]
-
-
-def heat_level(count: float, scale: Sequence[float]) -> int:
-    """How hot a count is, 0 (none) to HEAT_LEVELS - 1."""
-    return bisect_right(scale, count)
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Latencies from left to right; a function of the room alone, so that nothing ever jumps.
+    """Latencies from left to right; depends only on the width, so columns never move.
 
     Shape:
-        ``first`` is the bucket of the leftmost column, which faster ones join where not all fit:
-        the slow end is never merged.  ``cell`` is how wide each column is.
+        ``first`` is the bucket of the leftmost column; faster buckets that do not fit are added to
+        it.  ``cell`` is the width of a column.
     """
 
     first: int
@@ -73,22 +69,18 @@ class Axis:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
+        """Terminal columns."""
         return (LATENCY_BUCKETS - self.first) * self.cell
-
-    @property
-    def _step(self) -> int:
-        """Buckets from one label to the next."""
-        return -(-_WITH_LABEL // self.cell)
 
     def is_labelled(self, bucket: int) -> bool:
         """Whether a column has its time above it."""
-        return (LATENCY_BUCKETS - 1 - bucket) % self._step == 0
+        step = -(-_WITH_LABEL // self.cell)
+        return (LATENCY_BUCKETS - 1 - bucket) % step == 0
 
     def heading(self, before: int) -> str:
-        """The longest time of each labelled column, above its right end.
+        """The longest time of each labelled column, right-aligned above it.
 
-        The first one may use ``before`` columns to the left of the axis, after a space.
+        The first label may use ``before`` columns to the left of the axis.
         """
         text = " " * (before + self.width)
         for bucket in range(self.first, LATENCY_BUCKETS):
@@ -107,16 +99,16 @@ class Axis:
 
 
 def axis_for(room: int, widest: int = 2) -> Axis:
-    """The axis that fits so many columns of the terminal, each bucket at most ``widest`` wide."""
+    """The axis that fits ``room`` terminal columns, each bucket at most ``widest`` wide."""
     cell = max(1, min(widest, room // LATENCY_BUCKETS))
     return Axis(max(0, LATENCY_BUCKETS - max(1, room // cell)), cell)
 
 
 def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest: int) -> Line:
-    """A row of cells, the fuller the more operations, appended to ``line``."""
+    """Append a row of cells to ``line``; fuller cells have more operations."""
     scale = heat_scale(max(1, largest))
     cells = [
-        (_SHADES[heat_level(count, scale)], style)
+        (_SHADES[bisect_right(scale, count)], style)
         if count
         else ("·" if axis.is_labelled(bucket) else " ", "rule")
         for bucket, count in enumerate(axis.joined(counts), axis.first)
@@ -131,7 +123,7 @@ def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest
 
 
 def used_sizes(hist: SizeLatencyHist) -> list[int]:
-    """Sizes that have any operation."""
+    """The sizes with operations."""
     return [size for size in range(SIZE_BUCKETS) if any(hist.row(size))]
 
 
@@ -145,24 +137,24 @@ def _count(value: int) -> str:
 
 
 def histogram_of(layer: LayerSnapshot, stats: OpStats) -> SizeLatencyHist | None:
-    """An op's latencies by size; probes have none of what never happened."""
+    """An op's latencies by size; an empty histogram if the probes counted no operations."""
     if stats.size_lat is None and stats.count == 0 and layer.source != "proc":
         return SizeLatencyHist()
     return stats.size_lat
 
 
 def hidden_sizes(hist: SizeLatencyHist | None, height: int) -> int:
-    """How many sizes in use have no line of their own in a table of so many lines."""
+    """How many sizes in use do not fit a table of ``height`` lines."""
     return max(0, len(used_sizes(hist)) - max(1, height - 1)) if hist is not None else 0
 
 
 def render_size_latency(
     hist: SizeLatencyHist | None, width: int, height: int, style: str, *, has_bytes: bool = True
 ) -> list[Line]:
-    """A heading and one line for each size in use, the busiest ones where not all fit.
+    """A heading and one line for each size in use, or for the busiest ones that fit.
 
-    Operations without bytes, such as a sync, are one line.  A column holds times up to its heading
-    and above the one before; its cells are counts where there is room for them, else shades.
+    Operations without bytes, such as syncs, have one line.  A column has the times up to its
+    heading and above the previous one; cells are counts if there is room, else shades.
     """
     if hist is None:
         return [Line("this source has no histogram", "dim")]
@@ -181,7 +173,7 @@ def render_size_latency(
         if axis.cell < _NUMBERS:
             shaded(line, row, axis, style, largest=largest)
         for count in axis.joined(row) if axis.cell >= _NUMBERS else ():
-            heat = f"heat{heat_level(count, scale)}" if count else "dim"
+            heat = f"heat{bisect_right(scale, count)}" if count else "dim"
             line.cell(_count(count), axis.cell - 1, heat)
         lines.append(line)
     return lines
@@ -193,24 +185,23 @@ def render_heat_map(
     height: int,
     lengths_s: Sequence[float | None] = (),
 ) -> list[Line]:
-    """Latency over time: columns are intervals, lines times, colour how many.
+    """Latency over time: columns are intervals, lines are latencies, colours are counts.
 
-    The newest intervals that fit, the latest at the right; a space where nothing is known.  Where
-    not all times fit, each line stands for two or more of them, its label being the longest.
+    Shows the newest intervals that fit, newest at the right; unknown ones are blank.  If not all
+    latencies fit, each line has two or more of them, labelled with the longest.
 
     Args:
         intervals: Counts by LATENCY_EDGES_US of each interval, oldest first; ``()`` for none.
-        width: Columns, the labels' included.
-        height: Lines, the time axis' included.
-        lengths_s: Of each interval, for the time axis; those not known as long as the others.
+        width: Columns, with the labels.
+        height: Lines, with the time axis.
+        lengths_s: Length of each interval, for the time axis; unknown ones count as typical.
     """
     columns = max(1, width - _TIME - 1)
-    known = list(intervals[-columns:])
-    shown: list[tuple[int, ...] | None] = [*[None] * (columns - len(known)), *known]
+    shown = newest(intervals, columns)
     found = [counts for counts in shown if counts]
     used = [b for b, total in enumerate(map(sum, zip(*found, strict=True))) if total]
     if not used:
-        return [Line("no operations with a known latency in this time", "dim")]
+        return [Line("no known latencies in this period", "dim")]
     low, high = used[0], used[-1]
     step = -(-(high - low + 1) // max(1, height - 1))
     nothing = (0,) * (high + 1)
@@ -223,17 +214,17 @@ def render_heat_map(
     lines = []
     for bucket, row in reversed(rows.items()):
         line = Line().right(column_label(bucket), _TIME, "head").add(" ")
-        for level, run in groupby([heat_level(count, scale) for count in row]):
+        for level, run in groupby([bisect_right(scale, count) for count in row]):
             line.add(_SHADES[level] * len(list(run)), f"heat{level}" if level else "")
         lines.append(line)
     return [*lines, _time_axis(columns, lengths_s)]
 
 
 def _time_axis(columns: int, lengths_s: Sequence[float | None]) -> Line:
-    newest = [*[None] * (columns - len(lengths_s)), *lengths_s[-columns:]]
-    known = sorted(length for length in newest if length is not None)
+    shown = newest(lengths_s, columns)
+    known = sorted(length for length in shown if length is not None)
     usual = known[len(known) // 2] if known else 1.0
-    spent = [usual if length is None else length for length in newest]
+    spent = [usual if length is None else length for length in shown]
     right_half = spent[columns - columns // 2 :]
     left, middle = f"-{sum(spent):.0f} s", f"-{sum(right_half):.0f} s"
     line = Line().to(_TIME + 1)

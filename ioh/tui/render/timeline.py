@@ -1,4 +1,4 @@
-"""The time line: everything that can be visited, with marks, gaps, findings and the position."""
+"""The time line: all intervals, with marks, gaps, findings and the position."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ioh.tui.render.line import Hit, Line, ScreenFrame
 
 @dataclass(frozen=True, slots=True)
 class TimelineView:
-    """What the time line shows.
+    """The data of the time line.
 
     Shape:
-        ``at_unix_s`` is the end of the interval on the screen; ``findings`` times at which one
-        began; ``text`` of a mark in the interval shown; the rules have looked until
-        ``looked_until_unix_s``, None where they are done.
+        ``at_unix_s`` is the end of the interval shown; ``findings`` when each one began; ``text``
+        of a mark in the interval shown; the search for findings is at ``looked_until_unix_s``,
+        None if it is done.
     """
 
     extent: Extent
@@ -32,7 +32,7 @@ class TimelineView:
 
 
 def render_timeline(view: TimelineView, width: int) -> ScreenFrame:
-    """One line; a click on its track goes there, the argument being a time."""
+    """One line; a click on the track goes to that time."""
     extent = view.extent
     begin, end = extent.start_unix_s, extent.end_unix_s
     spans_days = end - begin > 86_400
@@ -44,13 +44,13 @@ def render_timeline(view: TimelineView, width: int) -> ScreenFrame:
         line.add("".join(text for text, _ in cells), style)
     line.add(right, "dim")
     step_s = (end - begin) / track
-    # A click goes to the middle of what its column stands for.
+    # A click goes to the middle of its column's time.
     hit = Hit(0, len(left), len(left) + track, "seek", begin + step_s / 2, step_s)
     return ScreenFrame([line.fitted(width)], [hit])
 
 
 def _cells(view: TimelineView, track: int) -> list[tuple[str, str]]:
-    """What stands on the track, later entries covering earlier ones."""
+    """The track; later entries cover earlier ones."""
     begin, end = view.extent.start_unix_s, view.extent.end_unix_s
     length = end - begin
 
@@ -75,7 +75,7 @@ def _cells(view: TimelineView, track: int) -> list[tuple[str, str]]:
 
 
 def _label(cells: list[tuple[str, str]], at: int, text: str) -> None:
-    """Put a text beside the position, where there is more room; the track stays as long."""
+    """Put a text next to the position, on the side with more room; the length stays."""
     after = len(cells) - at - 1
     is_after = display_width(text) + 2 <= after or after >= at
     room = (after if is_after else at) - 2
@@ -88,7 +88,7 @@ def _label(cells: list[tuple[str, str]], at: int, text: str) -> None:
 
 
 def passed_moment(moments: Sequence[TimelineEvent], begin_s: float, end_s: float) -> str:
-    """What to say of an interval: the mark within it, or the gap that it follows."""
+    """The mark in an interval, or the gap before it; else ""."""
     for moment in reversed(moments):
         if moment.until_unix_s is not None and begin_s < moment.until_unix_s <= end_s + 1e-6:
             lost_s = moment.until_unix_s - moment.time_unix_s

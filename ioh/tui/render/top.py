@@ -1,4 +1,4 @@
-"""A breakdown (processes, files, mounts, devices …) as a table to sort, filter and walk."""
+"""A breakdown (processes, files, mounts, devices …) as a table: sorted, filtered, with a cursor."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import TableRow
 from ioh.sinks.cells import (
+    UNKNOWN,
+    ZERO,
     cut_middle,
     display_width,
     format_scaled,
     format_short,
-    format_unit,
     is_known,
     safe_name,
 )
 from ioh.tui.render.line import Click, Line, ScreenFrame
+from ioh.tui.rows import metric_text, metric_title
 from ioh.tui.state import TableState
 
 _NUMBER = 6
@@ -27,7 +29,7 @@ _LETTERS = {"r": "R", "w": "W"}
 
 
 def chosen_rows(rows: Sequence[TableRow], table: TableState) -> list[TableRow]:
-    """The rows that the filter leaves, in the order asked for; unknown values last."""
+    """The filtered rows in the chosen order; unknown values last."""
     wanted = table.pattern.casefold()
     kept = [r for r in rows if not wanted or any(wanted in part.casefold() for part in r.key)]
     if table.sort:
@@ -40,45 +42,45 @@ def chosen_rows(rows: Sequence[TableRow], table: TableState) -> list[TableRow]:
 
 
 def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
-    """Where the cursor is: on its row, wherever that has gone, else where that was last."""
+    """Where the cursor is: on its row, or at the row's last place if that is gone."""
     if table.key in keys:
         return keys.index(table.key)
     return max(0, min(table.cursor, len(keys) - 1))
 
 
 def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
-    """The numbers that fit: what ranks the table first, then the others as the table has them."""
+    """The columns that fit: first those that rank the table, then the others in table order."""
     titled = [column for column in spec.columns if column.title]
     ranked = [column for column in titled if column.derived_name in spec.sort_by]
     ordered = ranked + [column for column in titled if column not in ranked]
     ends = list(accumulate(_width(column) + 1 for column in ordered))
     fitting = [sum(end <= width - keys for end in ends) for keys in (width // 3, _KEYS, _MIN_KEYS)]
-    # One of two directions would hide who does the other.
+    # At least two, if possible: reads alone would hide who writes.
     return ordered[: max(1, min(fitting[:2]), min(2, fitting[2]))]
 
 
 def _width(column: MetricSpec) -> int:
-    """Columns of a number, and of its heading, which is never cut."""
+    """Columns of a number; its heading is never cut."""
     return max(_NUMBER, display_width(column_title(column)))
 
 
 def column_title(spec: MetricSpec) -> str:
-    """A heading; a time carries its unit in each cell."""
+    """A heading; a time has its unit in each cell."""
     if spec.derived_name.endswith("_bytes_per_s"):
         before, _, after = spec.title.partition("B/s")
         return f"{_LETTERS.get(before, before.strip())} MB/s{after}".strip()
-    plain = spec.title.removesuffix("µs").rstrip()
+    plain = metric_title(spec)
     return f"{plain} time" if len(plain) < 2 else plain
 
 
 def cell_text(spec: MetricSpec, value: Value) -> str:
-    """One number, of three digits."""
+    """One number with three digits."""
     name = spec.derived_name
     if name.endswith("_bytes_per_s"):
         return format_short(value / 1e6 if value and is_known(value) else value)
     if not name.endswith(("_us", "_pct", "_bytes")):
         return format_scaled(value)
-    return format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
+    return metric_text(spec, value)
 
 
 def key_text(row: TableRow, width: int) -> str:
@@ -97,12 +99,12 @@ def render_top(  # noqa: PLR0913
     *,
     has_focus: bool = False,
 ) -> ScreenFrame:
-    """A heading and as many rows as fit; a click on a heading sorts, on a row chooses it.
+    """A heading and the rows that fit; a click on a heading sorts, one on a row chooses it.
 
-    With the focus the cursor is shown, and rows scroll with it.
+    With the focus, the cursor is shown and rows scroll with it.
     """
-    columns = shown_columns(spec, width)
-    keys_width = max(4, width - sum(_width(column) + 1 for column in columns) - 1)
+    columns = [(column, _width(column)) for column in shown_columns(spec, width)]
+    keys_width = max(4, width - sum(each + 1 for _, each in columns) - 1)
     frame = ScreenFrame()
     head, hits = _heading(columns, table)
     frame.add(head.left(" ".join(spec.keys), keys_width, "head"), *hits)
@@ -116,24 +118,26 @@ def render_top(  # noqa: PLR0913
     first = max(cursor - room + 1, min(table.offset, cursor, len(shown) - room), 0)
     for at, row in enumerate(shown[first : first + height - 1], first):
         line = Line()
-        for column in columns:
+        for column, each in columns:
             text = cell_text(column, row.values.get(column.derived_name))
-            line.right(text, _width(column), "dim" if text in {".", "-"} else "").add(" ")
+            line.right(text, each, "dim" if text in {ZERO, UNKNOWN} else "").add(" ")
         line.left(key_text(row, keys_width), keys_width, "name")
         line = line.fitted(width)
         frame.add(line.styled("sel") if at == cursor else line, (0, width, "row", at))
     return frame
 
 
-def _heading(columns: Sequence[MetricSpec], table: TableState) -> tuple[Line, list[Click]]:
-    """The numbers' headings, and clicks that sort."""
+def _heading(
+    columns: Sequence[tuple[MetricSpec, int]], table: TableState
+) -> tuple[Line, list[Click]]:
+    """The headings of the numbers, and the clicks that sort."""
     line = Line()
     hits: list[Click] = []
-    for column in columns:
-        name, width = column.derived_name, _width(column)
+    for column, width in columns:
+        name = column.derived_name
         hits.append((line.width, line.width + width, "sort", name))
         if name == table.sort:
-            # The mark stands between the columns: a heading may need all of its own.
+            # The mark is between the columns: a heading may fill its own.
             mark = "↑" if table.is_ascending else "↓"
             line.right(column_title(column), width, "strong").add(mark, "strong")
         else:

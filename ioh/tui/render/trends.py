@@ -1,35 +1,37 @@
-"""Bars: a layer's last minute in one line, and charts of it."""
+"""Bars: trends of one or a few lines, and charts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.glyphs import ASCII_BARS, BARS
 from ioh.tui.render.line import Line
 
+T = TypeVar("T")
 Values = Sequence[float | None]
 
 TREND_INTERVALS = 60
 STYLES = {"R": "read", "W": "write", "": "other"}
 TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
-_USUAL = 4  # intervals from which the middle one is usual: the first ones are short
+_USUAL = 4  # intervals needed for a median length: the first ones are short
 _SCALE = 8  # columns of a chart's numbers
 
 
 def render_bars(
     values: Values, height: int, *, is_ascii: bool = False, gap: bool = False
 ) -> list[str]:
-    """A bar for each value, ``height`` lines from the top, none where a value is not known.
+    """A bar for each value in ``height`` lines, top first; no bar for an unknown value.
 
-    With ``gap`` the highest bar ends below its line's upper edge, apart from what is above.
+    With ``gap`` the highest bar leaves a gap to the line above.
     """
     highest = max((v for v in values if v is not None), default=0.0)
     bars = ASCII_BARS if is_ascii else BARS
     full = len(bars) - 1
     eighths = [0] * len(values)
-    if highest > 0:  # divided first: 1 / highest may be more than a number can be
+    if highest > 0:  # divide first: 1 / highest may overflow
         most = height * full - gap
         eighths = [max(1, round(v / highest * most)) if v else 0 for v in values]
     return [
@@ -41,10 +43,8 @@ def render_bars(
 def render_chart(
     values: Values, width: int, height: int, style: str = "", *, is_ascii: bool = False
 ) -> list[Line]:
-    """A bar chart of ``width`` columns, the newest value at the right, its scale at the left."""
-    columns = max(1, width - _SCALE - 1)
-    known = list(values[-columns:])
-    shown: list[float | None] = [*[None] * (columns - len(known)), *known]
+    """A bar chart of ``width`` columns, newest value at the right, scale at the left."""
+    shown = newest(values, max(1, width - _SCALE - 1))
     highest = max((v for v in shown if v is not None), default=0.0)
     lines = []
     for row, text in enumerate(render_bars(shown, height, is_ascii=is_ascii)):
@@ -54,26 +54,30 @@ def render_chart(
 
 
 def per_column(width: int) -> int:
-    """How many intervals each of ``width`` columns stands for."""
+    """How many intervals each of ``width`` columns has."""
     return max(1, round(TREND_INTERVALS / max(1, width)))
 
 
-def binned(values: Values, width: int, tick: int) -> list[float | None]:
-    """The newest ``values``, up to number ``tick``, in ``width`` columns: means of those known.
+def newest(values: Sequence[T | None], count: int) -> list[T | None]:
+    """The last ``count`` values, with None for the missing ones before them."""
+    known = values[-count:]
+    return [*[None] * (count - len(known)), *known]
 
-    Which column an interval is in depends on its number alone: bars move on one column at a time
-    and do not change on the way.
+
+def binned(values: Values, width: int, tick: int) -> list[float | None]:
+    """The newest ``values``, up to number ``tick``, in ``width`` columns: means of known values.
+
+    An interval's column depends only on its number: bars move by one column and do not change.
     """
     each = per_column(width)
     if each == 1:
-        newest = list(values[-width:])
-    else:
-        begin = len(values) - 1 - tick % each - (width - 1) * each
-        newest = []
-        for at in range(begin, len(values), each):
-            known = [v for v in values[max(0, at) : max(0, at + each)] if v is not None]
-            newest.append(sum(known) / len(known) if known else None)
-    return [*[None] * (width - len(newest)), *newest]
+        return newest(values, width)
+    begin = len(values) - 1 - tick % each - (width - 1) * each
+    means: list[float | None] = []
+    for at in range(begin, len(values), each):
+        known = [v for v in values[max(0, at) : max(0, at + each)] if v is not None]
+        means.append(sum(known) / len(known) if known else None)
+    return means
 
 
 def render_trend(values: Values, width: int, tick: int, *, is_ascii: bool) -> str:
@@ -82,11 +86,11 @@ def render_trend(values: Values, width: int, tick: int, *, is_ascii: bool) -> st
 
 
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
-    """How long the trends are: ``60s``; "" where that is not known yet."""
+    """The length of the trends: ``60s``; "" if not known yet."""
     shown = points[-width * per_column(width) :]
     known = [point.interval_s for point in shown if point is not None]
     if len(known) < min(_USUAL, len(shown)) or not known:
         return ""
-    usual = sorted(known)[len(known) // 2]  # one may be long, as when nothing was measured
+    usual = sorted(known)[len(known) // 2]  # one may be long, after a gap
     seconds = usual * len(shown)
     return f"{seconds:.{0 if seconds >= 1 else 1}f}s"

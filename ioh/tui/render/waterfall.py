@@ -1,4 +1,4 @@
-"""Where the time of the mean operation goes: a bar for each direction, divided among the layers."""
+"""The mean operation's time, split by layer: a bar for each direction."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ioh.sinks.cells import cut_to, display_width, format_ms
 from ioh.tui.render.line import Line
 
 _STYLES = {"read": "read", "write": "write", "sync": "other"}
-_OPS = {"sync": "fsync"}  # as the calls are named, where otherwise
+_OPS = {"sync": "fsync"}  # calls with another name
 _LABEL = 16  # columns of the direction and the mean time
-# Where a segment has no room for its name.
+# Short names, for narrow segments.
 _SHORT = {
     "page cache": "cache",
     "nfs queue": "nfs",
@@ -24,9 +24,9 @@ _SHORT = {
 
 
 def render_waterfall(snapshot: Snapshot, ops: Collection[str], width: int) -> list[Line]:
-    """One line each for reads, writes and syncs, as far as there were any lately.
+    """One line each for reads, writes and syncs, if there were any recently.
 
-    ``ops`` is what any layer did lately: a line stays while its operations pause.
+    ``ops`` are the recent ops of all layers: a line stays while its operations pause.
     """
     found = paths(snapshot)
     names = [name for name in DIRECTIONS if name in found or _OPS.get(name, name) in ops]
@@ -53,7 +53,7 @@ def _line(name: str, path: Path | None, width: int) -> Line:
 
 
 def _largest(path: Path, room: int) -> str:
-    """The step with the largest part, and the next one where that is at least half of it."""
+    """The longest step, and the second one if it is at least half as long."""
     known = sorted((s for s in path.segments if s.us), key=lambda s: -(s.us or 0.0))
     first, *rest = known[:2]
     text = f"{first.title} {path.share_pct(first) or 0:.0f}%"
@@ -67,7 +67,7 @@ def _largest(path: Path, room: int) -> str:
 
 
 def _bar(line: Line, path: Path, width: int) -> None:
-    """The segments whose time is known, each as wide as its share, with its name where it fits."""
+    """The segments with a known time, as wide as their share, with their names if they fit."""
     known = [segment for segment in path.segments if segment.us]
     for at, (segment, columns) in enumerate(zip(known, _columns(known, width), strict=True)):
         style = "slowest" if segment is path.slowest else f"step{at % 2}"
@@ -88,7 +88,7 @@ def _text(path: Path, segment: Segment, room: int) -> str:
 
 
 def _columns(segments: Sequence[Segment], width: int) -> list[int]:
-    """How wide each is: at least one column, together exactly ``width``."""
+    """The width of each: at least one column, in total exactly ``width``."""
     spare = width - len(segments)
     total = sum(segment.us or 0.0 for segment in segments)
     shares = ((segment.us or 0.0) / total * spare for segment in segments)
