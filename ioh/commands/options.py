@@ -251,6 +251,8 @@ def engine_from(args: argparse.Namespace) -> Engine | None:
 
 def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The layers of this machine that are asked for; as select_layers()."""
+    if args.layers is None and not args.no_layer:
+        return None  # the loader keeps what is imported before it is forked
     from ioh.layers import all_layers
 
     known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]
