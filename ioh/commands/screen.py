@@ -179,9 +179,11 @@ def show_live(args: argparse.Namespace) -> int:
             )
         )
 
-    with kept(".", SCREEN_FILES), contextlib.closing(source):
-        source.fork_loader()  # keeps what is imported now: before the screen is
-        return show(args, "live", make, filters_text(args))
+    with contextlib.closing(source):
+        # Both keep what is imported now; nothing in between, and they share it.
+        source.fork_loader()
+        with kept(".", SCREEN_FILES):
+            return show(args, "live", make, filters_text(args))
 
 
 def _remark(snapshot: Snapshot) -> str:
