@@ -16,19 +16,20 @@ _MAX_KNOWN = 1024
 class LateMapping(Mapping[_K, _V]):
     """A mapping that makes each value when it is first looked at.
 
-    What they are made of must never change; making a value twice does no harm, so that several
-    threads may look.
+    What they are made of must never change, and is let go once they are made; making a value twice
+    does no harm, so that several threads may look.
     """
 
     __slots__ = ("_makers", "_values")
 
     def __init__(self, makers: Mapping[_K, Callable[[], _V]]) -> None:
-        self._makers = makers
+        self._makers: dict[_K, Callable[[], _V] | None] = dict(makers)
         self._values: dict[_K, _V] = {}
 
     def __getitem__(self, key: _K) -> _V:
-        if key not in self._values:
-            self._values[key] = self._makers[key]()
+        make = self._makers[key]
+        if make is not None:
+            self._values[key], self._makers[key] = make(), None
         return self._values[key]
 
     def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
