@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import accumulate
+from operator import itemgetter
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from ioh.model.late import LateMapping
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
@@ -18,7 +20,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 MAX_SNAPSHOTS = 400
 MAX_FRESH_NUMBERS = 6 << 20  # as many as 48 MB hold: six seconds of a thousand busy disks
 DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
-MAX_OLD_ROWS = 50
+MAX_OLD_ROWS = 24  # what is none of them has less than 4 % of all
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _MISSING = object()
@@ -109,7 +111,7 @@ class Window:
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
         held = self._all
-        held.append(snapshot)
+        held[-1:] = [*map(_with_one_file, held[-1:]), snapshot]
         self._known_of.append({})
         self._whole_ns += _ns(snapshot.interval_s)
         self._fresh_numbers += snapshot.fresh_numbers
@@ -170,6 +172,19 @@ def _ns(seconds: float) -> int:
 
 
 _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
+
+
+def _with_one_file(snapshot: Snapshot) -> Snapshot:
+    """With the busiest row alone of each table of files: busiest_file() looks back at no other."""
+    layers = {
+        name: replace(layer, tables=layer.tables.but("file", itemgetter(slice(1))))
+        if isinstance(layer, LayerSnapshot)
+        and isinstance(layer.tables, LateMapping)
+        and "file" in layer.tables
+        else layer
+        for name, layer in snapshot.layers.items()
+    }
+    return replace(snapshot, layers=layers)
 
 
 def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:

@@ -22,8 +22,8 @@ class LateMapping(Mapping[_K, _V]):
 
     __slots__ = ("_makers", "_values")
 
-    def __init__(self, makers: Mapping[_K, Callable[[], _V]]) -> None:
-        self._makers: dict[_K, Callable[[], _V] | None] = dict(makers)
+    def __init__(self, makers: Mapping[_K, Callable[[], _V] | None]) -> None:
+        self._makers = dict(makers)
         self._values: dict[_K, _V] = {}
 
     def __getitem__(self, key: _K) -> _V:
@@ -35,6 +35,16 @@ class LateMapping(Mapping[_K, _V]):
     def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
         """As of any mapping, without an exception for what is not there."""
         return self[key] if key in self._makers else default
+
+    def but(self, key: _K, change: Callable[[_V], _V]) -> LateMapping[_K, _V]:
+        """The same, of one value what ``change`` makes of it."""
+        made: LateMapping[_K, _V] = LateMapping(self._makers)
+        make, made._values = self._makers[key], dict(self._values)
+        if make is None:
+            made._values[key] = change(self._values[key])
+        else:
+            made._makers[key] = lambda: change(make())
+        return made
 
     def __contains__(self, key: object) -> bool:
         return key in self._makers

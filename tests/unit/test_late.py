@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from dataclasses import replace
 from functools import partial
@@ -66,6 +67,14 @@ def test_a_late_mapping_is_a_mapping() -> None:
     assert repr(late) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
         late[3]
+
+
+def test_a_late_mapping_but_for_one_value_is_as_late() -> None:
+    late = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0})
+    for other in (late.but("a", math.cosh), late.but("a", math.cosh)):
+        assert (other["a"], late["a"], list(other)) == (math.cosh(1.0), 1.0, ["a", "b"])
+    with pytest.raises(ZeroDivisionError):
+        late.but("b", math.cosh)["b"]
 
 
 @pytest.mark.parametrize("told", [0, 1, 2, 19, 20, 99, 100, 999, 1000])
