@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from heapq import nsmallest
 from pathlib import Path
@@ -213,7 +214,7 @@ class FlowTables:
                 for at in range(0, len(value), _FLOW.size)
             )
             name = printable(next((c for c in comms if c), b"?"))
-        return str(tgid), name
+        return str(tgid), sys.intern(name)
 
     def _name_file(self, file: FileId) -> tuple[str]:
         return (self._locate(file).path,)
