@@ -34,6 +34,18 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ABOVE_0 = math.ulp(0.0)
 # What the probes leave out cannot be left out of a recording afterwards.
 LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
+# Of an interval as text.
+SECTIONS = {
+    "hist": "latency histogram of each layer's reads and writes",
+    "histsz": "latency by size, reads",
+    "histszw": "latency by size, writes",
+    "topfile": "the busiest files",
+    "top": "the busiest processes, files, mounts, connections and devices",
+    "path": "where the time of a read, a write and a sync goes, layer by layer",
+    "parts": "each device or mount alone, every kind of operation",
+    "findings": "the evidence of each finding, and rules that could not be checked",
+    "all": "all of these",
+}
 _T = TypeVar("_T", int, float)
 
 
@@ -179,8 +191,6 @@ def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sections(text: str) -> frozenset[str]:
     """An argparse type: names of SECTIONS, as in ``hist,topfile`` or ``"hist topfile"``."""
-    from ioh.sinks.text import SECTIONS
-
     names = text.replace(",", " ").split()
     for name in names:
         if name not in SECTIONS:
@@ -191,8 +201,6 @@ def sections(text: str) -> frozenset[str]:
 
 def add_section_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which parts of an interval are shown as text."""
-    from ioh.sinks.text import SECTIONS
-
     listed = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
     parser.add_argument(
         "-d",

@@ -24,7 +24,6 @@ from ioh.commands.terminal import (
     stderr_on_terminal,
     take_keyboard,
 )
-from ioh.model.feed import FeedEnded
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ def show(
             interval by the function before it is open.  IohError: there is nothing to show.
         filters_text: What the probes were narrowed to, printable.
     """
+    from ioh.model.feed import FeedEnded
     from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions

@@ -29,18 +29,6 @@ from ioh.sinks.metrics import mega, render_metrics, render_paths
 from ioh.sinks.rows import OpRow, main_stats, op_rows
 from ioh.sinks.tables import render_table
 
-SECTIONS = {
-    "hist": "latency histogram of each layer's reads and writes",
-    "histsz": "latency by size, reads",
-    "histszw": "latency by size, writes",
-    "topfile": "the busiest files",
-    "top": "the busiest processes, files, mounts, connections and devices",
-    "path": "where the time of a read, a write and a sync goes, layer by layer",
-    "parts": "each device or mount alone, every kind of operation",
-    "findings": "the evidence of each finding, and rules that could not be checked",
-    "all": "all of these",
-}
-
 LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
 # . none   - not known, or too few operations to tell   R reads  W writes
@@ -60,7 +48,7 @@ class TextOptions:
     """What to print.
 
     Shape:
-        ``sections`` of SECTIONS; ``top`` rows of each breakdown and direction, None for all;
+        ``sections`` by their names; ``top`` rows of each breakdown and direction, None for all;
         ``hist`` also says how wide the terminal is; ``utc`` instead of local time.
     """
 
