@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import accumulate
-from operator import itemgetter
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ioh.model.late import LateMapping
@@ -177,7 +176,7 @@ _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with pe
 def _with_one_file(snapshot: Snapshot) -> Snapshot:
     """With the busiest row alone of each table of files: busiest_file() looks back at no other."""
     layers = {
-        name: replace(layer, tables=layer.tables.but("file", itemgetter(slice(1))))
+        name: replace(layer, tables=layer.tables.but("file", layer.tables["file"][:1]))
         if isinstance(layer, LayerSnapshot)
         and isinstance(layer.tables, LateMapping)
         and "file" in layer.tables

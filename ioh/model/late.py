@@ -27,8 +27,7 @@ class LateMapping(Mapping[_K, _V]):
         self._values: dict[_K, _V] = {}
 
     def __getitem__(self, key: _K) -> _V:
-        make = self._makers[key]
-        if make is not None:
+        if key not in self._values and (make := self._makers[key]) is not None:
             self._values[key], self._makers[key] = make(), None
         return self._values[key]
 
@@ -36,14 +35,10 @@ class LateMapping(Mapping[_K, _V]):
         """As of any mapping, without an exception for what is not there."""
         return self[key] if key in self._makers else default
 
-    def but(self, key: _K, change: Callable[[_V], _V]) -> LateMapping[_K, _V]:
-        """The same, of one value what ``change`` makes of it."""
-        made: LateMapping[_K, _V] = LateMapping(self._makers)
-        make, made._values = self._makers[key], dict(self._values)
-        if make is None:
-            made._values[key] = change(self._values[key])
-        else:
-            made._makers[key] = lambda: change(make())
+    def but(self, key: _K, value: _V) -> LateMapping[_K, _V]:
+        """The same with another value."""
+        made: LateMapping[_K, _V] = LateMapping({**self._makers, key: None})
+        made._values = {**self._values, key: value}
         return made
 
     def __contains__(self, key: object) -> bool:

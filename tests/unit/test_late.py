@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 from dataclasses import replace
 from functools import partial
@@ -71,10 +70,11 @@ def test_a_late_mapping_is_a_mapping() -> None:
 
 def test_a_late_mapping_but_for_one_value_is_as_late() -> None:
     late = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0})
-    for other in (late.but("a", math.cosh), late.but("a", math.cosh)):
-        assert (other["a"], late["a"], list(other)) == (math.cosh(1.0), 1.0, ["a", "b"])
+    for _ in range(2):
+        other = late.but("a", 2.0)
+        assert (other["a"], late["a"], list(other)) == (2.0, 1.0, ["a", "b"])
     with pytest.raises(ZeroDivisionError):
-        late.but("b", math.cosh)["b"]
+        other["b"]
 
 
 @pytest.mark.parametrize("told", [0, 1, 2, 19, 20, 99, 100, 999, 1000])
