@@ -34,6 +34,7 @@ _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
 _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # the inode number that stands for more files than the probe has room
+_OTHERS, _NO_FILE = b"\xff" * 8, bytes(8)  # of a FileId: OTHER_FILES, and 0
 _PATH_HEAD = struct.Struct("=II")  # length, complete
 _IN_NO_FOLDER = 2  # of complete
 _PATH_BYTES = 1288  # behind its names a path of NFS has dentries
@@ -54,8 +55,13 @@ _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
 
 _COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
 
-FileId = tuple[int, int, int]  # ino, dev, its name's hash, or 0
+FileId = bytes  # a _FILE_KEY: ino, dev, its name's hash, or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, the tick in which they last changed
+
+
+def file_of(flow: bytes) -> FileId:
+    """Of a flow's key, which has the file's parts where every layer has them."""
+    return flow[:12] + flow[20:24]
 
 
 class FlowTables:
@@ -137,7 +143,7 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
-            if excess > 0 and file[0] != OTHER_FILES:
+            if excess > 0 and not file.startswith(_OTHERS):
                 done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
             if file not in self._paths:
                 if self._lacks_name(file):
@@ -156,14 +162,10 @@ class FlowTables:
             "mount": self._by_mount.table(self._tick, idle_since),
         }
 
-    def _file_of(self, key: bytes) -> FileId:
-        ino, dev, _, _, name = _FLOW_KEY.unpack(key)
-        return ino, dev, name
-
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to every row that it is part of; returns its file."""
-        ino, dev, tgid, op, name = _FLOW_KEY.unpack(key)
-        file, column = (ino, dev, name), self._column_of_op[op]
+        ino, _, tgid, op, _ = _FLOW_KEY.unpack(key)
+        file, column = file_of(key), self._column_of_op[op]
         self._flow_of[tgid] = key
         if key not in self._seen:
             self._newly_at_work.add(tgid)
@@ -189,7 +191,7 @@ class FlowTables:
 
         It does so after the first operation (libaio: at the reap), which may be after the read.
         """
-        if file[0] in {0, OTHER_FILES}:
+        if file.startswith((_NO_FILE, _OTHERS)):
             return False
         tries = self._unnamed.get(file, 0)
         self._unnamed[file] = tries + 1
@@ -225,7 +227,7 @@ class FlowTables:
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; of most file systems they are the same for all files."""
-        ino, dev, name = file
+        ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
             return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
@@ -245,7 +247,7 @@ class FlowTables:
 
     def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: below its mount, else named as well as can be."""
-        ino, dev, name = file
+        ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
             return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
@@ -273,9 +275,8 @@ class FlowTables:
         shown = printable(path if complete else f"/…{path}")
         return Location(f"{where}:{shown}", where, fstype, "")
 
-    def _learn_path(self, key: bytes, value: bytes) -> FileId | None:
+    def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Take in a name; returns its file (numbers are used again) where that had another."""
-        file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
         names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
         path = names, complete, self._roots.decode(value, _PATH_BYTES)
@@ -303,7 +304,7 @@ class FlowTables:
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return
-        files = {self._file_of(key) for key in self._seen} | set(self._asked_for)
+        files = {file_of(key) for key in self._seen} | set(self._asked_for)
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}
         self._unnamed = {file: tries for file, tries in self._unnamed.items() if file in files}
