@@ -24,14 +24,13 @@ from ioh.commands.playback import (
 )
 from ioh.commands.run import Ending, refuse_span, run_live
 from ioh.model.errors import refuse_if
-from ioh.model.pairs import Round, pairs
 from ioh.model.printable import printable
-from ioh.model.rounds import MAX_HOSTS
 
 if TYPE_CHECKING:
     from ioh.feeds.hosts_feed import HostsFeed
     from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
+    from ioh.model.pairs import Round
     from ioh.session.stream import Item
     from ioh.sinks.hosts import HostsSink
 
@@ -118,6 +117,7 @@ def _write_rounds(  # noqa: PLR0913
 
     ``remarks`` returns what to print before the next round.
     """
+    from ioh.model.pairs import pairs
     from ioh.playback.joined import with_own_pairs
 
     engines: dict[str, Engine | None] = {}
@@ -166,6 +166,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     """What to request from each host.  IohError: a name or an option is wrong."""
     from ioh.hosts.host import Asked
     from ioh.hosts.ssh import check_host
+    from ioh.model.rounds import MAX_HOSTS
 
     refuse_span(args)
     for name in args.hosts:

@@ -34,6 +34,18 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ABOVE_0 = math.ulp(0.0)
 # The probes apply these; they cannot be applied to a recording afterwards.
 LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
+# Parts of an interval as text.
+SECTIONS = {
+    "hist": "latency histogram of each layer's reads and writes",
+    "histsz": "latency of reads by size",
+    "histszw": "latency of writes by size",
+    "topfile": "the busiest files",
+    "top": "the busiest processes, files, mounts, connections and devices",
+    "path": "where a read, a write and a sync spend their time, layer by layer",
+    "parts": "each device or mount separately, with every kind of operation",
+    "findings": "the evidence for each finding, and rules that could not be evaluated",
+    "all": "all of these",
+}
 _T = TypeVar("_T", int, float)
 
 
@@ -179,8 +191,6 @@ def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
 
 def sections(text: str) -> frozenset[str]:
     """An argparse type: names of SECTIONS, as in ``hist,topfile`` or ``"hist topfile"``."""
-    from ioh.sinks.text import SECTIONS
-
     names = text.replace(",", " ").split()
     for name in names:
         if name not in SECTIONS:
@@ -191,8 +201,6 @@ def sections(text: str) -> frozenset[str]:
 
 def add_section_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``-d`` and ``--utc``."""
-    from ioh.sinks.text import SECTIONS
-
     listed = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
     parser.add_argument(
         "-d",
@@ -251,6 +259,8 @@ def engine_from(args: argparse.Namespace) -> Engine | None:
 
 def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The layers to measure on this machine, as select_layers() returns them."""
+    if args.layers is None and not args.no_layer:
+        return None  # the loader would keep what is imported before the fork
     from ioh.layers import all_layers
 
     known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]

@@ -12,12 +12,12 @@ from ioh.commands.options import LIVE_ONLY, engine_from, select_layers
 from ioh.commands.output import say
 from ioh.commands.run import Ending
 from ioh.model.errors import ExitCode, IohError, refuse_if
-from ioh.model.intervals import Intervals
 from ioh.model.printable import printable
-from ioh.model.sample import Sample
-from ioh.pipeline import SnapshotSink, judged, until
 
 if TYPE_CHECKING:
+    from ioh.model.intervals import Intervals
+    from ioh.model.sample import Sample
+    from ioh.pipeline import SnapshotSink
     from ioh.playback.time_range import Span
     from ioh.session.stream import Item
 
@@ -94,6 +94,8 @@ class Faults:
 
 def intervals_from(args: argparse.Namespace) -> Intervals:
     """Intervals with the requested layers and length; see choose_layers()."""
+    from ioh.model.intervals import Intervals
+
     return Intervals(lambda sample: choose_layers(args, sample), args.cycle_s)
 
 
@@ -130,6 +132,7 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
     ReaderGoneError: nobody reads stdout.
     """
     refuse_live_options(args)
+    from ioh.pipeline import judged, until
     from ioh.playback.replay import ReplaySource
 
     engine = engine_from(args) if form.judges else None

@@ -19,12 +19,12 @@ from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import SampleWantedError, tell_nothing, why_nothing
 from ioh.model.errors import ExitCode, refuse_if
-from ioh.pipeline import SnapshotSink, judged, snapshots, until
 
 if TYPE_CHECKING:
-    from ioh.findings.engine import Engine
     from ioh.live.first_interval import TellFirst
     from ioh.live.source import LiveSource
+    from ioh.model.snapshot import Snapshot
+    from ioh.pipeline import SnapshotSink
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
@@ -130,18 +130,20 @@ def run_live(
     IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
     refuse_span(args)
-    made: list[tuple[SnapshotSink, Engine | None]] = []
+    made: list[tuple[SnapshotSink, Iterator[Snapshot]]] = []
 
     def prepare() -> None:
         """Import the rest: after the loader is forked, before root is dropped."""
-        made.append((make_sink(), engine_from(args)))
+        from ioh.pipeline import judged, snapshots, until
+
+        engine = engine_from(args)
+        made.append((make_sink(), until(judged(snapshots(source), engine), args.run_s)))
 
     source = live_source(args, prepare)
     with Ending() as ending, source, few_collections(is_live=True):
         ending.stop = source.stop
-        sink, engine = made[0]
+        sink, shown = made[0]
         source.attach()  # the first interval has every layer
-        shown = until(judged(snapshots(source), engine), args.run_s)
         for number, snapshot in enumerate(shown):
             if not number and (why := why_nothing(snapshot)):
                 ending.stop = None  # a signal must not wait for the answer

@@ -24,7 +24,6 @@ from ioh.commands.terminal import (
     stderr_on_terminal,
     take_keyboard,
 )
-from ioh.model.feed import FeedEnded
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -81,6 +80,7 @@ def show(
             first interval to the function before it is open.  IohError: nothing to show.
         filters_text: The probes' filters, printable.
     """
+    from ioh.model.feed import FeedEnded
     from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
@@ -180,9 +180,10 @@ def show_live(args: argparse.Namespace) -> int:
             )
         )
 
-    with kept(".", SCREEN_FILES), contextlib.closing(source):
+    with contextlib.closing(source):
         source.fork_loader()  # before the screen's imports, which the loader would keep
-        return show(args, "live", make, filters_text(args))
+        with kept(".", SCREEN_FILES):  # the same, and shares the loader's memory
+            return show(args, "live", make, filters_text(args))
 
 
 def _remark(snapshot: Snapshot) -> str:

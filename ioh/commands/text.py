@@ -7,8 +7,6 @@ import argparse
 from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments, add_section_arguments, text_options
 from ioh.commands.playback import Form, text_remarks
-from ioh.sinks.hosts import TextHosts
-from ioh.sinks.text import TextSink
 
 SUMMARY = "print the layers as scrolling text, in the style of ioh.sh"
 EXAMPLES = """\
@@ -35,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, *, speed: float | None = None, asks: bool = False) -> int:
     """Print text; arguments, status and errors as for print_intervals()."""
     options = text_options(args)
+    from ioh.sinks.hosts import TextHosts
+    from ioh.sinks.text import TextSink
+
     form = Form(
         lambda: TextSink(options),
         text_remarks(utc=args.utc),

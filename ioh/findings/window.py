@@ -11,6 +11,7 @@ from functools import wraps
 from itertools import accumulate
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from ioh.model.late import LateMapping
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
@@ -109,7 +110,7 @@ class Window:
     def add(self, snapshot: Snapshot) -> None:
         """Add an interval, and drop those older than the span."""
         held = self._all
-        held.append(snapshot)
+        held[-1:] = [*map(_with_one_file, held[-1:]), snapshot]
         self._known_of.append({})
         self._whole_ns += _ns(snapshot.interval_s)
         self._fresh_numbers += snapshot.fresh_numbers
@@ -170,6 +171,19 @@ def _ns(seconds: float) -> int:
 
 
 _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
+
+
+def _with_one_file(snapshot: Snapshot) -> Snapshot:
+    """Keep only the busiest row of each table of files: busiest_file() uses no other."""
+    layers = {
+        name: replace(layer, tables=layer.tables.but("file", layer.tables["file"][:1]))
+        if isinstance(layer, LayerSnapshot)
+        and isinstance(layer.tables, LateMapping)
+        and "file" in layer.tables
+        else layer
+        for name, layer in snapshot.layers.items()
+    }
+    return replace(snapshot, layers=layers)
 
 
 def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:

@@ -19,5 +19,7 @@ def all_layers() -> dict[str, type[Layer]]:
 
 
 def find_layer(name: str) -> type[Layer]:
-    """The layer of that name; KeyError if there is none."""
-    return all_layers()[name]
+    """The layer of that name, without the others; KeyError if there is none."""
+    if any(module.name == name for module in pkgutil.iter_modules(__path__)):
+        importlib.import_module(f"{__name__}.{name}")
+    return Layer.registry[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from heapq import nsmallest
 from pathlib import Path
@@ -33,6 +34,7 @@ _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
 _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # inode number of all files beyond the probe's room
+_OTHERS, _NO_FILE = b"\xff" * 8, bytes(8)  # the start of a FileId: OTHER_FILES, and 0
 _PATH_HEAD = struct.Struct("=II")  # length, complete
 _IN_NO_FOLDER = 2  # a value of complete
 _PATH_BYTES = 1288  # with NFS, dentries follow the names
@@ -53,8 +55,13 @@ _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
 
 _COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
 
-FileId = tuple[int, int, int]  # ino, dev, hash of the name or 0
+FileId = bytes  # a _FILE_KEY: ino, dev, hash of the name or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
+
+
+def file_of(flow: bytes) -> FileId:
+    """The file in a flow's key: at the same place in every layer."""
+    return flow[:12] + flow[20:24]
 
 
 class FlowTables:
@@ -135,7 +142,7 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
-            if excess > 0 and file[0] != OTHER_FILES:
+            if excess > 0 and not file.startswith(_OTHERS):
                 done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
             if file not in self._paths:
                 if self._lacks_name(file):
@@ -154,14 +161,10 @@ class FlowTables:
             "mount": self._by_mount.table(self._tick, idle_since),
         }
 
-    def _file_of(self, key: bytes) -> FileId:
-        ino, dev, _, _, name = _FLOW_KEY.unpack(key)
-        return ino, dev, name
-
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to all its rows; return its file."""
-        ino, dev, tgid, op, name = _FLOW_KEY.unpack(key)
-        file, column = (ino, dev, name), self._column_of_op[op]
+        ino, _, tgid, op, _ = _FLOW_KEY.unpack(key)
+        file, column = file_of(key), self._column_of_op[op]
         self._flow_of[tgid] = key
         if key not in self._seen:
             self._newly_at_work.add(tgid)
@@ -187,7 +190,7 @@ class FlowTables:
 
         The name comes after the first operation (libaio: when reaped), so it can miss this tick.
         """
-        if file[0] in {0, OTHER_FILES}:
+        if file.startswith((_NO_FILE, _OTHERS)):
             return False
         tries = self._unnamed.get(file, 0)
         self._unnamed[file] = tries + 1
@@ -212,7 +215,7 @@ class FlowTables:
                 for at in range(0, len(value), _FLOW.size)
             )
             name = printable(next((c for c in comms if c), b"?"))
-        return str(tgid), name
+        return str(tgid), sys.intern(name)
 
     def _name_file(self, file: FileId) -> tuple[str]:
         return (self._locate(file).path,)
@@ -223,7 +226,7 @@ class FlowTables:
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; on most file systems all files have the same."""
-        ino, dev, name = file
+        ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
             return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
@@ -243,7 +246,7 @@ class FlowTables:
 
     def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: a path below its mount, or the best name available."""
-        ino, dev, name = file
+        ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
             return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
@@ -271,9 +274,8 @@ class FlowTables:
         shown = printable(path if complete else f"/…{path}")
         return Location(f"{where}:{shown}", where, fstype, "")
 
-    def _learn_path(self, key: bytes, value: bytes) -> FileId | None:
+    def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Note a path; return its file if that had another one (inode numbers are reused)."""
-        file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
         names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
         path = names, complete, self._roots.decode(value, _PATH_BYTES)
@@ -301,7 +303,7 @@ class FlowTables:
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return
-        files = {self._file_of(key) for key in self._seen} | set(self._asked_for)
+        files = {file_of(key) for key in self._seen} | set(self._asked_for)
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}
         self._unnamed = {file: tries for file, tries in self._unnamed.items() if file in files}

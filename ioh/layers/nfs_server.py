@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Event, Layer, argument_at, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
-from ioh.layers.flows import FileId, FlowTables
+from ioh.layers.flows import FileId, FlowTables, file_of
 from ioh.layers.nfs_maps import (
     BY_BYTES,
     FLOW,
@@ -119,13 +119,9 @@ class ClientTables(FlowTables):
     def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
         self._by_both.forget_names(lambda what: wanted(what[0]))
 
-    def _file_of(self, key: bytes) -> FileId:
-        ino, dev, _, _, _, name, _ = _FLOW_KEY.unpack(key)
-        return ino, dev, name
-
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
-        ino, dev, op, family, port, name, address = _FLOW_KEY.unpack(key)
-        file, client, column = (ino, dev, name), (family, port, address), self._column_of_op[op]
+        _, _, op, family, port, _, address = _FLOW_KEY.unpack(key)
+        file, client, column = file_of(key), (family, port, address), self._column_of_op[op]
         self._by_both.add((file, client), column, sums)
         self._by_client.add(client, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)

@@ -14,26 +14,32 @@ _MAX_KNOWN = 1024
 
 
 class LateMapping(Mapping[_K, _V]):
-    """A mapping that makes each value when it is first looked at.
+    """A mapping that makes each value on first access.
 
-    What they are made of must never change; making a value twice does no harm, so that several
-    threads may look.
+    The inputs must never change; they are released once the value is made.  Several threads may
+    use it: making a value twice does no harm.
     """
 
     __slots__ = ("_makers", "_values")
 
-    def __init__(self, makers: Mapping[_K, Callable[[], _V]]) -> None:
-        self._makers = makers
+    def __init__(self, makers: Mapping[_K, Callable[[], _V] | None]) -> None:
+        self._makers = dict(makers)
         self._values: dict[_K, _V] = {}
 
     def __getitem__(self, key: _K) -> _V:
-        if key not in self._values:
-            self._values[key] = self._makers[key]()
+        if key not in self._values and (make := self._makers[key]) is not None:
+            self._values[key], self._makers[key] = make(), None
         return self._values[key]
 
     def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
-        """As of any mapping, without an exception for what is not there."""
+        """As in Mapping, without raising an exception for a missing key."""
         return self[key] if key in self._makers else default
+
+    def but(self, key: _K, value: _V) -> LateMapping[_K, _V]:
+        """The same with another value."""
+        made: LateMapping[_K, _V] = LateMapping({**self._makers, key: None})
+        made._values = {**self._values, key: value}
+        return made
 
     def __contains__(self, key: object) -> bool:
         return key in self._makers

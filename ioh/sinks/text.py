@@ -29,18 +29,6 @@ from ioh.sinks.metrics import mega, render_metrics, render_paths
 from ioh.sinks.rows import OpRow, main_stats, op_rows
 from ioh.sinks.tables import render_table
 
-SECTIONS = {
-    "hist": "latency histogram of each layer's reads and writes",
-    "histsz": "latency of reads by size",
-    "histszw": "latency of writes by size",
-    "topfile": "the busiest files",
-    "top": "the busiest processes, files, mounts, connections and devices",
-    "path": "where a read, a write and a sync spend their time, layer by layer",
-    "parts": "each device or mount separately, with every kind of operation",
-    "findings": "the evidence for each finding, and rules that could not be evaluated",
-    "all": "all of these",
-}
-
 LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
 # . none   - not known, or too few operations to tell   R reads  W writes
@@ -60,7 +48,7 @@ class TextOptions:
     """What to print.
 
     Shape:
-        ``sections`` of SECTIONS; ``top`` rows per breakdown and direction, None for all;
+        ``sections`` by name; ``top`` rows per breakdown and direction, None for all;
         ``hist.width`` is that of the terminal; ``utc`` instead of local time.
     """
 

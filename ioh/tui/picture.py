@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from html import escape
 
 from rich.style import Style
 from rich.terminal_theme import TerminalTheme
@@ -18,6 +17,8 @@ COLUMN_PX, LINE_PX, FONT_PX = 12, 24, 20
 LEFT_PX, TOP_PX, BORDER_PX = 10, 42, 10
 # Each run has its own place: viewers treat repeated spaces differently.
 _RUN = re.compile("[^ ]+(?: [^ ]+)*")
+# As html.escape() has it, whose module knows 2,231 more: 0.4 MB.
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 DARK = TerminalTheme(
     (18, 18, 18),
@@ -66,7 +67,7 @@ def svg(
         "</style>",
         f'<rect x="1" y="1" {border} fill="{theme.background_color.hex}"/>',
         *(f'<circle cx="{x}" cy="22" r="7" fill="{colour}"/>' for colour, x in lights),
-        f'<text class="title" x="{width // 2}" y="28">{escape(title)}</text>',
+        f'<text class="title" x="{width // 2}" y="28">{title.translate(_ESCAPED)}</text>',
     ]
     for row, line in enumerate(frame.lines):
         spans = ((text, classes[name], styles[name]) for text, name in line.spans)
@@ -86,7 +87,7 @@ def _line(spans: Iterable[tuple[str, str, Style]], theme: TerminalTheme, y: int)
             at = x + display_width(text[: run.start()]) * COLUMN_PX
             place = f'x="{at}" y="{y + FONT_PX - 2}"'
             length = f'textLength="{display_width(run[0]) * COLUMN_PX}"'
-            yield f'<text class="{class_}" {place} {length}>{escape(run[0])}</text>'
+            yield f'<text class="{class_}" {place} {length}>{run[0].translate(_ESCAPED)}</text>'
         x += width
 
 

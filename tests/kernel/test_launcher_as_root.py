@@ -155,7 +155,7 @@ def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
     for place, complaint in (
         ("relative/ioh", "absolute path"),
         (f"{system}/opt/../ioh", "absolute path"),
-        (f"{system}/opt/theirs", "was not installed by ioh.sh"),
+        (f"{system}/opt/theirs", "ioh.sh did not install it"),
         (f"{writable}/ioh", "other users can write"),
         (f"{system}/opt/ioh", "ioh.sh did not create it"),
     ):

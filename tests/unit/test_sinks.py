@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ioh.commands.options import SECTIONS
 from ioh.model.derive import derive
 from ioh.model.hist import (
     LATENCY_BUCKETS,
@@ -29,7 +30,7 @@ from ioh.sinks.histogram import HistRow, HistStyle, render_columns
 from ioh.sinks.json import JsonSink, hist_to_json
 from ioh.sinks.rows import direction, op_rows
 from ioh.sinks.tables import render_table
-from ioh.sinks.text import SECTIONS, TextOptions, TextSink
+from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 
 Json = dict[str, Any]
