@@ -297,6 +297,15 @@ def test_inactive_layers_are_one_line_with_their_reasons() -> None:
     assert not any("2 nfs client" in text for text in shown(gone))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_a_layer_without_breakdowns_can_be_zoomed_into(size: tuple[int, int]) -> None:
+    spec = replace(layer_of(LAST, "block").spec, tables=())
+    snapshot = with_layer(LAST, "block", spec=spec, tables={})
+    snapshot = replace(snapshot, specs={**snapshot.specs, "block": spec})
+    state = ViewState(layer="block", chosen=("block", "read"))
+    assert "block" in drawn(snapshot, size, state).text()
+
+
 def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
     frame = drawn(LAST, state=ViewState(focus="top").with_table("syscall", pattern="dbw"))
     (chosen,) = (line for line in frame.lines if any(s == "sel" for _, s in line.spans))

@@ -85,7 +85,7 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     wrote = sum_op(recent, "syscall", "write_buffered")
     local = wrote.bytes - off_disk_bytes(recent, "write")
     a_second, least = local / wrote.seconds, limits["bytes_min_per_s"]
-    if a_second < least:
+    if a_second < least or local <= 0:
         return
     top = busiest(recent[-1], "syscall", "process", "write_bytes_per_s")
     if top is None or top.values.get("syncs_per_s"):

@@ -255,7 +255,7 @@ def _named_tables(
         left_out = (begin > 0) + (end < len(titles))
         return sum(display_width(title) + 2 for title in titles[begin:end]) + 2 * left_out
 
-    begin, end = 0, at + 1
+    begin, end = 0, min(at + 1, len(titles))
     while begin < at and width(begin, end) > room:
         begin += 1
     while end < len(titles) and width(begin, end + 1) <= room:
