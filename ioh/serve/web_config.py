@@ -27,12 +27,16 @@ _HINT = "See docs/fleet.md"
 _HASH_HINT = "Make the hash with: htpasswd -nBC 10 NAME"
 
 
+# Not set differs from any value: a file that sets one of these must not result in plain HTTP.
+_Text = str | msgspec.UnsetType
+
+
 class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    cert_file: str = ""
-    key_file: str = ""
-    client_ca_file: str = ""
-    client_auth_type: str = "NoClientCert"
-    min_version: str = "TLS12"
+    cert_file: _Text = msgspec.UNSET
+    key_file: _Text = msgspec.UNSET
+    client_ca_file: _Text = msgspec.UNSET
+    client_auth_type: _Text = msgspec.UNSET
+    min_version: _Text = msgspec.UNSET
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,14 +152,15 @@ def _read(path: str) -> _File:
 
 
 def _context(told: _Tls, folder: Path) -> ssl.SSLContext:
-    version = _VERSIONS.get(told.min_version)
-    client = _CLIENT_AUTH.get(told.client_auth_type)
+    version = _VERSIONS.get(told.min_version or "TLS12")
+    client = _CLIENT_AUTH.get(told.client_auth_type or "NoClientCert")
+    cert, key, ca = told.cert_file or "", told.key_file or "", told.client_ca_file or ""
     msg = ""
-    if not (told.cert_file and told.key_file):
+    if not (cert and key):
         msg = "tls_server_config: cert_file and key_file are both needed"
     elif version is None or client is None:
         msg = f"min_version is one of {[*_VERSIONS]}, client_auth_type of {[*_CLIENT_AUTH]}"
-    elif (client is ssl.CERT_REQUIRED) != bool(told.client_ca_file):
+    elif (client is ssl.CERT_REQUIRED) != bool(ca):
         msg = "RequireAndVerifyClientCert and client_ca_file need each other"
     if msg or version is None or client is None:
         raise Refused(msg)
@@ -164,10 +169,10 @@ def _context(told: _Tls, folder: Path) -> ssl.SSLContext:
     at = "cert_file or key_file"
     try:
         # Never prompt for a password: there may be no terminal.
-        context.load_cert_chain(folder / told.cert_file, folder / told.key_file, lambda: b"")
+        context.load_cert_chain(folder / cert, folder / key, lambda: b"")
         if client is ssl.CERT_REQUIRED:
             at = "client_ca_file"
-            context.load_verify_locations(folder / told.client_ca_file)
+            context.load_verify_locations(folder / ca)
     except OSError as error:
         msg = f"tls_server_config: {at}: {error.strerror or error}"
         raise Refused(msg) from error
