@@ -19,7 +19,7 @@ def all_layers() -> dict[str, type[Layer]]:
 
 
 def find_layer(name: str) -> type[Layer]:
-    """The layer of that name, without the others; KeyError if there is none."""
+    """The layer of that name, importing others only if its module has another name."""
     if any(module.name == name for module in pkgutil.iter_modules(__path__)):
         importlib.import_module(f"{__name__}.{name}")
-    return Layer.registry[name]
+    return Layer.registry.get(name) or all_layers()[name]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -320,3 +322,20 @@ def test_every_module_of_layers_is_a_layer_or_part_of_one() -> None:
     folder = Path(flows.__file__).parent
     names = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
     assert LAYERS.keys() <= names
+
+
+def test_a_layer_is_found_whatever_its_module_is_called(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(
+        "from dataclasses import replace\n"
+        "from ioh.layers.base import Layer\n"
+        "class Own(Layer):\n"
+        "    from ioh.layers.block import Block\n"
+        "    spec = replace(Block.spec, name='own')\n"
+    )
+    code = (
+        "import sys; from ioh import layers; layers.__path__.append(sys.argv[1])\n"
+        "print(layers.find_layer('own').__name__, layers.find_layer('block').__name__)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "Own Block\n", done.stderr

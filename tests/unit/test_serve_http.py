@@ -244,7 +244,7 @@ def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
         ("tls_server_config: [1]", "got `array` - at `$.tls_server_config`"),
         ("tls_server_config: {cert_file: a}", "cert_file and key_file are both needed"),
         ("tls_server_config: {min_version: TLS12}", "cert_file and key_file are both needed"),
-        ("tls_server_config: {cert_file: '', key_file: ''}", "cert_file and key_file are both needed"),
+        ("tls_server_config: {cert_file: '', key_file: ''}", "both needed"),
         ("tls_server_config: {cert_file: , key_file: }", "Expected `str`, got `null`"),
         ("tls_server_config: {cert_file: no.pem, key_file: no.pem}", "No such file"),
         ("tls_server_config: {cert_file: a, key_file: b, min_version: SSL3}", "min_version is one"),
