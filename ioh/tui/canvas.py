@@ -87,10 +87,10 @@ class Canvas(Widget):
 
     def _turn(self) -> Iterator[int]:
         """Lines in the order to write them: first the prompt's, then from where it stopped."""
-        count = len(self.frame.lines)
+        count, begin = len(self.frame.lines), self._next
         if count:
             yield count - 1
-            yield from ((self._next + at) % count for at in range(count))
+            yield from ((begin + at) % count for at in range(count))
 
     def _piece(self, y: int, line: Line, before: Line | None) -> str:
         if self._paint is None:

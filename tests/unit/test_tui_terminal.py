@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ioh.tui.link import QUESTION
 from ioh.tui.render.glyphs import to_ascii
 from tests.emulator import Emulated
 from tests.pty_screen import ESC
@@ -155,3 +156,20 @@ def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> N
             time.sleep(0.2)
         os.write(on.fd, b"S")
         on.wait_until(lambda: on.lines[-1].startswith(" saved "))
+
+
+def test_a_frame_is_one_picture_where_the_link_has_room(tmp_path: Path) -> None:
+    with Emulated((*IOH, "replay", "sample"), tmp_path) as on:
+        on.answers = True
+        on.wait_for_line("block")
+        on.press(" ")
+        on.wait_for_line("PAUSED")
+        on.press(*"?1?1?1")  # each answer doubles what may be in flight
+        on.read(0.3)
+        begin = len(on.shown)
+        on.press("?")
+        on.wait_for_line("pause / resume")
+        on.read(0.3)
+        pictures = on.shown[begin:].count(QUESTION.encode())
+        assert 1 <= pictures <= 2  # the second where the message of the pause has just expired
+        on.press("q")
