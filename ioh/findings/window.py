@@ -110,7 +110,8 @@ class Window:
     def add(self, snapshot: Snapshot) -> None:
         """Add an interval, and drop those older than the span."""
         held = self._all
-        held[-1:] = [*map(_with_one_file, held[-1:]), snapshot]
+        files = 0 if _has_calls(snapshot) else 1  # busiest_file() uses the most recent one only
+        held[-1:] = [*(_with_files(before, files) for before in held[-1:]), snapshot]
         self._known_of.append({})
         self._whole_ns += _ns(snapshot.interval_s)
         self._fresh_numbers += snapshot.fresh_numbers
@@ -173,10 +174,18 @@ def _ns(seconds: float) -> int:
 _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
 
 
-def _with_one_file(snapshot: Snapshot) -> Snapshot:
-    """Keep only the busiest row of each table of files: busiest_file() uses no other."""
+def _has_calls(snapshot: Snapshot) -> bool:
+    """Whether programs read or wrote files."""
+    stats = (op_of(snapshot, "syscall", op) for op in ("read", "write"))
+    return any(each is not None and each.count for each in stats)
+
+
+def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
+    """Keep only the busiest rows of tables of files; with 0, without deriving the table."""
     layers = {
-        name: replace(layer, tables=layer.tables.but("file", layer.tables["file"][:1]))
+        name: replace(
+            layer, tables=layer.tables.but("file", layer.tables["file"][:count] if count else ())
+        )
         if isinstance(layer, LayerSnapshot)
         and isinstance(layer.tables, LateMapping)
         and "file" in layer.tables

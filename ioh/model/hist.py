@@ -151,8 +151,10 @@ class SizeLatencyHist(_Counts):
 
     def by_latency(self) -> tuple[int, ...]:
         """Counts by latency, over all sizes."""
-        used = [row for size in range(SIZE_BUCKETS) if any(row := self.row(size))]
-        return tuple(map(sum, zip(*used, strict=True))) if used else (0,) * LATENCY_BUCKETS
+        counts, idle, step = self.counts, (0,) * LATENCY_BUCKETS, LATENCY_BUCKETS
+        rows = [counts[at : at + step] for at in range(0, len(counts), step)]
+        used = [row for row in rows if row != idle]
+        return tuple(map(sum, zip(*used, strict=True))) if used else idle
 
 
 def add_hists(several: Sequence[_Hist]) -> _Hist:

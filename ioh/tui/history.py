@@ -60,13 +60,9 @@ def is_busy(stats: OpStats) -> bool:
 
 
 def _op_point(stats: OpStats) -> OpPoint:
-    hist = stats.size_lat
-    return OpPoint(
-        stats.bytes_per_s,
-        stats.ops_per_s,
-        hist.by_latency() if hist is not None and hist.total else (),
-        stats.latency_us,
-    )
+    counts = () if stats.size_lat is None else stats.size_lat.by_latency()
+    by_latency = counts if any(counts) else ()
+    return OpPoint(stats.bytes_per_s, stats.ops_per_s, by_latency, stats.latency_us)
 
 
 class Past:

@@ -11,10 +11,14 @@ from dataclasses import replace
 import pytest
 
 from ioh.findings.engine import MAX_TEXT, Engine
+from ioh.findings.window import Window, busiest_file, rows_of
 from ioh.model.finding import Finding
+from ioh.model.late import LateMapping
 from ioh.model.sample import LayerSample, Sample
+from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.pipeline import judged, snapshots
 from ioh.session.reader import Session
+from tests.demo_samples import intervals
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS
 from tests.unit.snapshot_maker import disk, found, layer, op
 
@@ -142,3 +146,21 @@ def test_half_a_command_is_none() -> None:
     finding = found_by_limit("/" + "g" * MAX_TEXT)
     assert finding.command == ""
     assert finding.cause
+
+
+def test_only_the_newest_interval_with_calls_has_rows_of_files() -> None:
+    window = Window()
+    for snapshot in intervals()[:9]:
+        window.add(snapshot)
+    calls = window.newest.layers["syscall"]
+    assert isinstance(calls, LayerSnapshot)
+    files = [len(rows_of(s, "syscall", "file")) for s in window]
+    assert {*files[:-1]} == {0} != {files[-1]}
+    path = busiest_file(window.recent(3.0))
+    idle = replace(calls, ops={}, tables=LateMapping({"file": tuple[TableRow, ...]}))
+    for _ in range(2):
+        newest = window.newest
+        at_s = newest.time_unix_s + 1
+        window.add(replace(newest, time_unix_s=at_s, layers={"syscall": idle}))
+    assert [len(rows_of(s, "syscall", "file")) for s in window.recent(4.0)] == [0, 1, 0, 0]
+    assert busiest_file(window.recent(3.0)) == path != ""
