@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import shutil
-import signal
 import subprocess
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ from ioh.bench.results import HIST_COLUMNS, HIST_EDGES_US, Figures
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.hist import has_percentile
 from ioh.model.printable import printable
+from ioh.rights.process import die_with
 from ioh.rights.user import give_root_up
 
 MAX_JSON_BYTES = 64 << 20
-_PR_SET_PDEATHSIG = 1
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _EDGES_NS = tuple(edge * 1000 for edge in HIST_EDGES_US.values())
 _QUANTILES = {
@@ -35,7 +34,6 @@ _QUANTILES = {
     "p9995_us": 0.9995,
     "p9999_us": 0.9999,
 }
-_libc = ctypes.CDLL(None)
 
 
 def program(name: str, install: str) -> str:
@@ -60,17 +58,6 @@ def fio_version() -> str:
     return printable(done.stdout.strip(), 80)
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
-    """Return a preexec_fn by which the kernel kills the child when its parent dies."""
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return prepare
-
-
 class Fio(subprocess.Popen[bytes]):
     """One run of fio in a folder, with its job from stdin and its JSON to a file.
 
@@ -88,7 +75,7 @@ class Fio(subprocess.Popen[bytes]):
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 start_new_session=True,  # so that Ctrl-C goes to ioh only
-                preexec_fn=_dies_with(os.getpid()),  # one thread forks
+                preexec_fn=partial(die_with, os.getpid()),  # one thread forks
             )
         finally:
             os.close(fd)

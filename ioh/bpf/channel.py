@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import socket
@@ -20,7 +19,6 @@ _SEND_TIMEOUT_S = 1.0
 _END_TIMEOUT_S = 1.0
 _END_CHECK_S = 0.005
 
-_PR_SET_DUMPABLE = 4
 
 # The loader's answer, and the descriptors that came with it.
 Answer = tuple[dict[str, Any], list[int]]
@@ -46,11 +44,6 @@ def receive(end: socket.socket) -> Answer | None:
     for fd in fds:
         os.set_inheritable(fd, False)  # noqa: FBT003 (positional in os)
     return answer, list(fds)
-
-
-def hide_process() -> None:
-    """Keep the user's other processes from tracing this one; also hides part of its own /proc."""
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def close_all(fds: Sequence[int]) -> None:

@@ -25,7 +25,6 @@ cached.  ioh gets an answer however a child ends; every wait has a time limit.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -40,10 +39,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.calls import Made, Object, Outcome, count_run_time, is_gone
-from ioh.bpf.channel import MAX_MESSAGE_BYTES, Answer, Loader, close_all, hide_process, receive
+from ioh.bpf.channel import MAX_MESSAGE_BYTES, Answer, Loader, close_all, receive
 from ioh.bpf.server_ledger import ServerLedger
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
+from ioh.rights.process import die_with, hide_process
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
@@ -58,7 +58,6 @@ _CHILD_TIMEOUT_S = 600.0  # under emulation on a busy machine a probe takes minu
 _SEND_TIMEOUT_S = 5.0
 _GONE_TIMEOUT_S = 5.0
 _GONE_CHECK_S = 0.05
-_PR_SET_PDEATHSIG = 1
 # ioh handles the signals that a terminal or service manager sends to the whole group.
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP)
 _TAIL_BYTES = 65536
@@ -138,12 +137,10 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 def _confine(channel: int, parent: int) -> None:
     """Keep only the channel open, allow no inspection, and end with ioh."""
-    # In case it is stopped and does not see the channel close.  Not delivered after ioh has changed
-    # its user: then the loader ends when it continues.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # In case it is stopped and does not see the channel close; after ioh has changed its user, the
+    # loader ends when it continues.
+    die_with(parent)
     hide_process()
-    if os.getppid() != parent:
-        os._exit(0)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -288,13 +285,12 @@ class _Monitor:
         status = 1
         try:
             os.dup2(stderr, 2)
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == parent:
-                _close_all_but(end.fileno())
-                answer, fds, made = self._attach(asked)
-                message = {"answer": answer, "made": made}
-                socket.send_fds(end, [json.dumps(message).encode()], fds)
-                status = 0
+            die_with(parent)
+            _close_all_but(end.fileno())
+            answer, fds, made = self._attach(asked)
+            message = {"answer": answer, "made": made}
+            socket.send_fds(end, [json.dumps(message).encode()], fds)
+            status = 0
         except BaseException as error:  # noqa: BLE001 (the loader reads and reports it)
             lack = lack_behind(error)
             cause = lack.cause if lack else f"{type(error).__name__}: {error}"

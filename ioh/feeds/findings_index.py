@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -22,10 +21,10 @@ from ioh.model.snapshot import Snapshot
 from ioh.pipeline import judged
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
+from ioh.rights.process import die_with
 
 TELL_S = 0.25
 _PIPE_BYTES = 1 << 16
-_PR_SET_PDEATHSIG = 1
 
 
 class FindingsIndex:
@@ -106,9 +105,7 @@ class FindingsIndex:
         try:
             # Without this it would outlive the screen: an idle recording gives nothing to write to
             # the pipe, so it never breaks.
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != screen:
-                os._exit(0)
+            die_with(screen)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             with contextlib.suppress(OSError):  # a container may forbid it

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ioh.bpf import privileges
-from ioh.bpf.channel import hide_process
 from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
@@ -25,6 +24,7 @@ from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
 from ioh.model.waking import WakePipe
 from ioh.procfs.processes import are_pids_the_kernels
+from ioh.rights.process import hide_process
 from ioh.rights.user import own_rights
 
 if TYPE_CHECKING:
