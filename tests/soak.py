@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
 
+from ioh.feeds.memory_recording import MemoryRecording
 from ioh.findings.engine import Engine
 from ioh.live.memory import give_back_large
 from ioh.model.derive import derive
+from ioh.recorder.rotated_files import part_name
+from ioh.recorder.rotation import Recorder
 from ioh.session.check import check
-from ioh.session.memory import MemoryRecording
 from ioh.session.output import FileOutput
-from ioh.session.rotated_files import part_name
-from ioh.session.rotation import Recorder
 from tests.bench.recording import endless
 from tests.demo_samples import samples
 

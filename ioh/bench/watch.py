@@ -28,9 +28,9 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
+from ioh.recorder.marks import RunningRecording, running_recordings, send_mark
 from ioh.rights.files import create
 from ioh.rights.user import own_rights
-from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
 
 START_S = 120.0  # long enough to compile the probes on a slow machine

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the new recording."""
+    from ioh.recorder.rotated_files import default_names
     from ioh.session.join import Joining
-    from ioh.session.rotated_files import default_names
 
     with Joining() as joining:
         for path in args.files:

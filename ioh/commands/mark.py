@@ -12,7 +12,7 @@ from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.session.marks import RunningRecording
+    from ioh.recorder.marks import RunningRecording
 
 # The whole command takes at most LIMIT_S.  A script may run `ioh record &` and mark immediately:
 # these are the times a recording may take to appear, to begin, and to answer each request.
@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Send the mark."""
+    from ioh.recorder.marks import why_not
     from ioh.rights.user import own_rights
-    from ioh.session.marks import why_not
 
     why = why_not(args.text)
     refuse_if(why, f"not a valid mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _mark(args: argparse.Namespace) -> None:
-    from ioh.session.marks import send_mark
+    from ioh.recorder.marks import send_mark
 
     began = time.monotonic()
     running = _running(args.file, began)
@@ -84,8 +84,8 @@ def _running(file: str | None, began: float) -> list[RunningRecording]:
 
 
 def _matching(file: str | None, deadline: float) -> list[RunningRecording]:
-    from ioh.session.marks import running_recordings
-    from ioh.session.rotated_files import part_of_name
+    from ioh.recorder.marks import running_recordings
+    from ioh.session.recorded_file import part_of_name
 
     running = running_recordings(deadline)
     silent = [recording for recording in running if not recording.answers]

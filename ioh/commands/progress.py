@@ -14,7 +14,7 @@ from ioh.model.sample import LayerSample
 if TYPE_CHECKING:
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
-    from ioh.session.rotation import Recorder
+    from ioh.recorder.rotation import Recorder
 
 _CLEAR = "\r\x1b[K"
 

@@ -19,11 +19,11 @@ from ioh.commands.run import Ending, Signalled, live_source
 from ioh.model.errors import IohError, refuse_if
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
-from ioh.session.rotated_files import default_names
+from ioh.recorder.rotated_files import default_names
 
 if TYPE_CHECKING:
     from ioh.live.source import LiveSource
-    from ioh.session.rotation import Recorder
+    from ioh.recorder.rotation import Recorder
 
 MIN_PART_BYTES = 64_000
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000, "t": 1_000_000_000_000}
@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
     """If root itself records: keep creating later parts possible after root is dropped."""
+    from ioh.recorder.rotated_files import earlier_files
     from ioh.rights.files import SCREEN_FILES, kept
-    from ioh.session.rotated_files import earlier_files
 
     if args.output is None:
         return kept(".", SCREEN_FILES)
@@ -114,9 +114,9 @@ def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
 def _new_recorder(args: argparse.Namespace) -> Recorder:
     """Open the recording named by ``-o``, else the first unused default name."""
     from ioh.procfs.network import read_addresses
+    from ioh.recorder.rotated_files import EarlierFiles, earlier_files, parts_of
+    from ioh.recorder.rotation import Recorder
     from ioh.session.output import Output, first_free
-    from ioh.session.rotated_files import EarlierFiles, earlier_files, parts_of
-    from ioh.session.rotation import Recorder
 
     def stdout(_: int) -> Output:
         return Output(sys.stdout.fileno())
@@ -162,12 +162,12 @@ def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
 def _import_rest() -> None:
     """Import what is needed later: without root, ioh's own files may not be readable."""
     import ioh.model.derive
-    import ioh.session.marks
+    import ioh.recorder.marks
     import ioh.sinks.rows  # noqa: F401
 
 
 def _marks(source: LiveSource, recorder: Recorder) -> contextlib.AbstractContextManager[object]:
-    from ioh.session.marks import MarkServer
+    from ioh.recorder.marks import MarkServer
 
     made = MarkServer(
         lambda: os.path.abspath(recorder.name),  # noqa: PTH100

@@ -15,12 +15,12 @@ from ioh.model.feed import RecordingState
 from ioh.model.pairs import HostInterval
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
+from ioh.recorder.marks import MarkServer
+from ioh.recorder.rotated_files import default_names, parts_of
+from ioh.recorder.rotation import Recorder
 from ioh.rights.files import can_create_here, remove
 from ioh.session.join import Joining
-from ioh.session.marks import MarkServer
 from ioh.session.output import first_free
-from ioh.session.rotated_files import default_names, parts_of
-from ioh.session.rotation import Recorder
 
 _BEFORE_NS = 1_000_000
 

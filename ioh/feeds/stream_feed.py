@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ioh.feeds.findings_cache import KnownFindings, MakeJudge, no_judge
+from ioh.feeds.memory_recording import MemoryRecording
 from ioh.feeds.recorded_feed import RecordedFeed
 from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
@@ -23,7 +24,6 @@ from ioh.model.intervals import ChooseLayers, Intervals, all_layers
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.session.memory import MemoryRecording
 
 HISTORY_BYTES = 16_000_000
 MAX_MOMENTS = 10_000

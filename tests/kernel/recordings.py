@@ -13,7 +13,7 @@ from typing import IO, TypeVar
 from ioh.model.snapshot import LayerSnapshot
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, When
-from ioh.session.marks import RunningRecording, running_recordings, send_mark
+from ioh.recorder.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
 from tests.kernel.rig import ioh_command, ioh_environment
 from tests.kernel.talker import wait_until

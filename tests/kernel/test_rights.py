@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ioh.recorder.marks import send_mark
 from ioh.rights.user import service_user
 from ioh.session.check import check
-from ioh.session.marks import send_mark
 from tests import fakes
 from tests.kernel.recordings import recording_of
 from tests.kernel.rig import ROOT, START_S, ended

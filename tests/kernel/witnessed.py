@@ -18,7 +18,7 @@ from ioh.commands import main
 from ioh.live import source as live
 from ioh.model import derive
 from ioh.model.sample import Sample
-from ioh.session import marks, rotation
+from ioh.recorder import marks, rotation
 from ioh.session.writer import SessionWriter
 
 PRELOADED = (derive, marks, rotation, live)

@@ -10,7 +10,7 @@ import pytest
 
 from ioh.commands import main
 from ioh.model.errors import ExitCode
-from ioh.session import marks
+from ioh.recorder import marks
 from tests import fakes
 from tests.sessions import Shown, recorded
 from tests.unit.live_host import Host

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from ioh.feeds.memory_recording import MemoryRecording
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample
 from ioh.playback.cursor import Cursor
-from ioh.session.memory import MemoryRecording
 from ioh.session.reader import Recording, Session
 from tests import fakes
 from tests.sessions import recorded

@@ -14,9 +14,9 @@ import pytest
 
 from ioh.commands import commands
 from ioh.layers import all_layers
+from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
-from ioh.session.rotation import Recorder
 from tests import fakes, situations
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.model.errors import IohError
 from ioh.model.intervals import interval
 from ioh.model.snapshot import LayerSnapshot
+from ioh.recorder.rotation import Recorder
 from ioh.session.check import check
 from ioh.session.join import Joining
 from ioh.session.reader import Session
 from ioh.session.recorded_file import hosts_of
-from ioh.session.rotation import Recorder
 from tests.two_hosts import ADDRESSES, host, parts
 
 

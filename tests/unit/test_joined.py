@@ -13,12 +13,12 @@ import pytest
 from ioh.commands import main
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
+from ioh.recorder.rotated_files import part_name
+from ioh.recorder.rotation import Recorder
 from ioh.session.check import check
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Header
-from ioh.session.rotated_files import part_name
-from ioh.session.rotation import Recorder
 from ioh.session.stream import Item, ItemReader, LostTicks, Tick
 from tests import fakes
 from tests.sessions import recorded

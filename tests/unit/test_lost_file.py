@@ -14,10 +14,10 @@ import pytest
 from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
 from ioh.model.feed import RecordingState
+from ioh.recorder.rotated_files import default_names, part_name
+from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
-from ioh.session.rotated_files import default_names, part_name
-from ioh.session.rotation import Recorder
 from tests import fakes
 from tests.unit.test_record import await_size, said, start
 

@@ -17,16 +17,16 @@ import pytest
 
 from ioh.commands import main, mark
 from ioh.model.errors import ExitCode, IohError
-from ioh.session import marks
+from ioh.recorder import marks
+from ioh.recorder.rotation import Recorder
 from ioh.session.records import MAX_TEXT_BYTES
-from ioh.session.rotation import Recorder
 from tests import fakes
 from tests.sessions import Memory
 
 ROOT = Path(__file__).parents[2]
 STOPPED = """\
 import sys, threading
-from ioh.session.marks import MarkServer
+from ioh.recorder.marks import MarkServer
 made = []
 server = MarkServer(lambda: "/tmp/stopped.ioh", lambda text: not made.append(text))
 print("ready", flush=True)

@@ -18,8 +18,8 @@ from ioh.commands import main
 from ioh.commands.options import check_process
 from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
-from ioh.session import marks
-from ioh.session.rotated_files import part_of_name
+from ioh.recorder import marks
+from ioh.session.recorded_file import part_of_name
 from tests import fakes
 from tests.sessions import recorded
 

@@ -24,11 +24,11 @@ from ioh.commands import main
 from ioh.commands.record import size_bytes
 from ioh.model.errors import ExitCode
 from ioh.model.sample import LayerSample
-from ioh.session import marks
+from ioh.recorder import marks
+from ioh.recorder.rotated_files import default_names, part_name
+from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
-from ioh.session.rotated_files import default_names, part_name
-from ioh.session.rotation import Recorder
 from tests import fakes
 from tests.sessions import Memory, Shown, samples_of
 

@@ -14,11 +14,11 @@ import pytest
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import Sample
 from ioh.playback.time_range import Span, parse_when, part_of
-from ioh.session import rotation
+from ioh.recorder import rotation
+from ioh.recorder.rotated_files import EarlierFiles, earlier_files, part_name
+from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
-from ioh.session.rotated_files import EarlierFiles, earlier_files, part_name
-from ioh.session.rotation import Recorder
 from tests import fakes
 
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 
-from ioh.session.memory import MemoryRecording
+from ioh.feeds.memory_recording import MemoryRecording
 from tests import fakes
 
 SAMPLES = list(itertools.islice(fakes.seeded(), 300))

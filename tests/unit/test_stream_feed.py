@@ -20,9 +20,10 @@ from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.feed import Feed, FeedEnded, TimelineEvent
 from ioh.model.sample import Sample
-from ioh.session import marks, output
+from ioh.recorder import marks
+from ioh.recorder.rotation import Recorder
+from ioh.session import output
 from ioh.session.reader import Session
-from ioh.session.rotation import Recorder
 from tests import fakes
 from tests.feeds import Listener
 

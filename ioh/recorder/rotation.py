@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
+from ioh.recorder.rotated_files import EarlierFiles
 from ioh.rights.files import remove as remove_file
 from ioh.session.output import LostFileError, NoRoomError, Output, first_free
 from ioh.session.records import MAX_TEXT_BYTES, Mark, to_bytes
-from ioh.session.rotated_files import EarlierFiles
 from ioh.session.writer import SessionWriter
 
 NOTHING_EARLIER = EarlierFiles()

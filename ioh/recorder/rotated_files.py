@@ -15,6 +15,7 @@ from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput, NameTakenError
+from ioh.session.recorded_file import part_of_name
 
 MAX_NAMES = 99  # for recordings started in the same second
 
@@ -39,13 +40,6 @@ def parts_of(path: str, *, is_numbered: bool = False) -> Callable[[int], FileOut
     It raises as FileOutput does.
     """
     return lambda part: FileOutput(part_name(path, part) if is_numbered or part > 1 else path)
-
-
-def part_of_name(name: str, path: str) -> int | None:
-    """The number of the part of ``path`` that has this name; None if it is not one."""
-    stem, extension = map(re.escape, os.path.splitext(path))  # noqa: PTH122
-    found = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
-    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
