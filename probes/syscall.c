@@ -33,6 +33,20 @@ struct arguments {
 	u64 a[6];
 };
 
+#ifdef RECORDS
+/*
+ * Since 7.0 a program at a raw tracepoint can be preempted, and is then skipped for all other calls
+ * on its CPU.  At a trace event it cannot.  There it gets a record: 8 bytes that it may not read,
+ * the call's number, then all arguments, or the result.
+ */
+#define REGISTERS(ctx) NULL
+#define FIRST_ARGUMENT ctx->args[2]
+#define RESULT 2
+#define ARGUMENT(n, register) args->a[n] = ctx->args[2 + (n)]
+#else
+#define REGISTERS(ctx) hidden((ctx)->args[0])
+#define FIRST_ARGUMENT FOLLOW(u64, regs, FIRST)
+#define RESULT 1
 #ifdef OFF_pt_regs_di
 #define FIRST pt_regs_di
 #define ARGUMENT(n, register) args->a[n] = FOLLOW(u64, regs, pt_regs_##register)
@@ -41,10 +55,12 @@ struct arguments {
 #define OFF_first 0
 #define FIRST first
 #endif
+#endif
 
-static inline void read_arguments(struct arguments *args, const char *regs)
+static inline void read_arguments(struct arguments *args, struct bpf_raw_tracepoint_args *ctx,
+				  const char *regs)
 {
-#ifdef OFF_pt_regs_di
+#ifdef ARGUMENT
 	ARGUMENT(0, di);
 	ARGUMENT(1, si);
 	ARGUMENT(2, dx);
@@ -79,7 +95,7 @@ BPF_PROG_ARRAY(reap_step, 1);
  */
 int on_enter(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *regs = hidden(ctx->args[0]), *task;
+	const char *regs = REGISTERS(ctx), *task;
 	struct target to = {}, out = {};
 	struct arguments args = {};
 	u32 op = OP_READ, call_flags = 0;
@@ -131,9 +147,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	pid_tgid = PID_TGID(task);
 	if (is_filtered(pid_tgid >> 32) || is_compat(task))
 		return 0;
-	fd = FOLLOW(u64, regs, FIRST);
+	fd = FIRST_ARGUMENT;
 	if (op > OP_WRITE || ctx->args[1] == SYS_pwritev2) {
-		read_arguments(&args, regs);
+		read_arguments(&args, ctx, regs);
 		to.op = op;
 		switch (ctx->args[1]) {
 		case SYS_pwritev2:
@@ -213,7 +229,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	u64 pid_tgid = PID_TGID(task);
 	u32 tid = pid_tgid;
 	struct call *c = find_call(tid);
-	s64 result = ctx->args[1];
+	s64 result = ctx->args[RESULT];
 	u32 op;
 
 	if (!c)

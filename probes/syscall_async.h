@@ -70,7 +70,7 @@ static inline void submit_iocb(struct call *c, const char *task, u64 address, u3
 /* Runs on sys_enter of io_submit(ctx_id, nr, iocbpp); target.ino is the next iocb pointer. */
 int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *regs = hidden(ctx->args[0]), *task = CURRENT;
+	const char *regs = REGISTERS(ctx), *task = CURRENT;
 	u64 pid_tgid = PID_TGID(task), address = 0;
 	struct call *c = find_call(pid_tgid);
 	struct arguments args = {};
@@ -79,7 +79,7 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!c)
 		return 0;
-	read_arguments(&args, regs);
+	read_arguments(&args, ctx, regs);
 	c->request = args.a[0];
 	end = args.a[2] + args.a[1] * sizeof(u64);
 	for (i = 0; i < AIO_STEP; i++) {
@@ -136,7 +136,13 @@ int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!c)
 		return 0;
-	read_arguments(&args, hidden(ctx->args[0]));
+#ifdef RECORDS /* it has the result only: note_taken() went from the first to the last one taken */
+	args.a[2] = c->target.file;
+	if ((s64)ctx->args[RESULT] > 0)
+		args.a[2] -= ctx->args[RESULT] * sizeof(u64);
+#else
+	read_arguments(&args, ctx, REGISTERS(ctx));
+#endif
 	fetched = args.a[2] + (c->largest ? c->lower[0].bios * sizeof(u64) : 0);
 	for (i = 0; i < AIO_STEP; i++) {
 		if (c->target.ino <= c->target.file && c->target.ino > fetched)
@@ -181,7 +187,7 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	slept = c->target.file != FOLLOW(u64, task, task_struct_nvcsw);
 	for (i = 0; i < AIO_STEP; i++) {
-		if (c->target.dev >= ctx->args[1] ||
+		if (c->target.dev >= ctx->args[RESULT] ||
 		    bpf_probe_read_user(&event, sizeof(event), (void *)c->target.ino)) {
 			at_end = 1;
 			break;

@@ -31,6 +31,7 @@ _BPF_RAW_TRACEPOINT_OPEN = 17
 _BPF_ENABLE_STATS = 32
 _FD_BY_ID: dict[Kind, int] = {"map": 14, "program": 13, "link": 30}
 _PROG_TYPE_KPROBE = 2  # also for functions in user space
+_PROG_TYPE_TRACEPOINT = 5  # a trace event
 _PROG_TYPE_RAW_TRACEPOINT = 17
 _PROG_TYPE_TRACING = 26
 _ATTACH_RAW_TRACEPOINT = 23
@@ -168,15 +169,24 @@ def count_run_time() -> int:
 
 
 def load_program(
-    name: str, instructions: bytes, btf_id: int | None, *, of_user_space: bool = False
+    name: str,
+    instructions: bytes,
+    btf_id: int | None,
+    *,
+    of_user_space: bool = False,
+    of_event: bool = False,
 ) -> int:
-    """Load a program for a raw tracepoint or for user space functions; return its descriptor.
+    """Load a program for a raw tracepoint, a trace event or user space functions.
 
     Args:
         name: The function's name, for error messages and program lists.
         instructions: Eight bytes each, maps by descriptor.
         btf_id: The tracepoint's prototype, for a BTF-typed program; None for a plain one.
         of_user_space: Whether it is for user space functions.
+        of_event: Whether it is for a trace event.
+
+    Returns:
+        Its descriptor.
 
     Raises:
         OSError: The kernel refused; the message ends with the verifier's last line.
@@ -185,6 +195,8 @@ def load_program(
     licence = ctypes.create_string_buffer(_LICENCE)
     if of_user_space:  # kernels without this attach type ignore it
         kind, attach_type = _PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI
+    elif of_event:
+        kind, attach_type = _PROG_TYPE_TRACEPOINT, 0
     elif btf_id is None:
         kind, attach_type = _PROG_TYPE_RAW_TRACEPOINT, 0
     else:

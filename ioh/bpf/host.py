@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.calls import load_program
 from ioh.bpf.maps import possible_cpus
+from ioh.bpf.trace_events import has_trace_events
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
@@ -42,6 +43,7 @@ class HostFacts:
     without a helper call for each.  ``cast``: BTF id of bpf_rdonly_cast() (6.2), which lets them
     follow any address, None if unusable.  ``alone``: no program runs on top of itself on a CPU.
     ``preempted``: a program can be preempted; until it continues, it is skipped on that CPU.
+    ``trace_events``: programs at trace events cannot, and this process may attach them there.
     """
 
     btf: Btf
@@ -51,17 +53,21 @@ class HostFacts:
     cast: int | None = None
     alone: bool = False
     preempted: bool = field(default_factory=are_probes_preempted)
+    trace_events: bool = False
 
 
 def find_facts(btf: Btf) -> HostFacts:
     """Find the facts."""
     trusted = _takes(_GET_TASK + _END, btf)
+    preempted = are_probes_preempted()
     return HostFacts(
         btf,
         trusted_loads=trusted,
         cast=find_cast(btf) if trusted else None,
         # Linux 6.1 (commit 05b24ff9b2cf) brought this function together with the guard.
         alone=btf.function_id("bpf_prog_inc_misses_counter") is not None,
+        preempted=preempted,
+        trace_events=preempted and has_trace_events(),
     )
 
 

@@ -25,6 +25,7 @@ from ioh.bpf.calls import (
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
+from ioh.bpf.trace_events import attach_to_event
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
@@ -109,6 +110,8 @@ def all_defines(
         defines["ALONE"] = 1
     if host.preempted:
         defines["PREEMPTED"] = 1
+    if layer.at_events(host):
+        defines["RECORDS"] = 1
     if layer.copies(host) > 1:
         takers = max(_TAKERS_SMALL_HOST, _TAKERS_PER_CPU * host.cpu_count)
         defines |= {"COPIES": layer.copies(host), "EVENTS": len(chosen), "TAKERS": takers}
@@ -118,8 +121,11 @@ def all_defines(
 
 
 def forms_of(layer: type[Layer], host: HostFacts) -> list[HostFacts]:
-    """Forms of a layer's probe to try, cheapest first; the verifier can refuse any of them."""
+    """Forms of a layer's probe to try, best first; the kernel can refuse any of them."""
     forms = [host]
+    if layer.at_events(host):
+        host = replace(host, trace_events=False)
+        forms.append(host)
     if layer.trusts(host):
         forms += [replace(host, cast=None)] if host.cast is not None else []
         forms.append(replace(host, cast=None, trusted_loads=False))
@@ -153,9 +159,8 @@ def attach_program(
         lift_memory_limit()
         map_fds = [create_map(spec) for spec in compiled.maps]
         programs, handlers = _load_all(compiled, map_fds, layer, chosen, host)
-        typed = layer.trusts(host)
         links = [
-            attach_typed(program) if typed else attach_plain(program, event)
+            _attach(program, event, layer, host)
             for program, event in handlers
             if not _is_called(program, handed_on.get(event))
         ]
@@ -225,6 +230,8 @@ def _load_all(
 
     def load(function: str, event: str) -> int:
         code = renumber(compiled.functions[function], places)
+        if event in layer.at_events(host):
+            return load_program(function, resolve_casts(code, host.cast), None, of_event=True)
         if typed:
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
         return load_program(function, code, None)
@@ -244,6 +251,12 @@ def _load_all(
     points = _chosen_points(layer, chosen).values()
     copied = [point for point in points for _ in range(layer.copies(host))]
     return programs, [(load(point.function, point.event), point.event) for point in copied]
+
+
+def _attach(program: int, event: str, layer: type[Layer], host: HostFacts) -> int:
+    if event in layer.at_events(host):
+        return attach_to_event(program, event)
+    return attach_typed(program) if layer.trusts(host) else attach_plain(program, event)
 
 
 def _is_called(program: int, array: int | None) -> bool:

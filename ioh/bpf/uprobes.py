@@ -9,19 +9,16 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call, system_call
+from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call
+from ioh.bpf.trace_events import link_event
 
-_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _TYPE_PATH = "/sys/bus/event_source/devices/uprobe/type"
 # struct perf_event_attr up to config2 (PERF_ATTR_SIZE_VER1): type, size, config, period, sample
 # type, read format, flags, wakeup, breakpoint type, path, offset.
 _ATTR = struct.Struct("=IIQQQQQIIQQ")
 _AT_RETURN = 1
 _SEMAPHORE_SHIFT = 32
-_FD_CLOEXEC = 8
 _BPF_LINK_CREATE = 28
-_BPF_PERF_EVENT = 41
-_LINK = struct.Struct("=IIIIQ")  # program, event, attach type, flags, cookie
 # Program, none, attach type, flags, path, offsets, counters, cookies, count, flags, process.
 _MULTI_LINK = struct.Struct("=IIIIQQQQIIIxxxx")
 
@@ -91,10 +88,4 @@ def _attach_one(program_fd: int, path: str, place: Place, *, at_return: bool) ->
     attr = _ATTR.pack(
         kind, _ATTR.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(where), place.offset
     )
-    buffer = ctypes.create_string_buffer(attr, len(attr))
-    event = system_call(_PERF_EVENT_OPEN, buffer, -1, 0, -1, ctypes.c_ulong(_FD_CLOEXEC))
-    try:
-        link = _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, place.cookie)
-        return bpf_call(_BPF_LINK_CREATE, link)
-    finally:
-        os.close(event)
+    return link_event(program_fd, attr, place.cookie)

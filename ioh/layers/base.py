@@ -107,6 +107,7 @@ class Layer(ABC):
     prefers_typed: ClassVar[bool] = False
     cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe reads by address
     joins: ClassVar[str] = ""  # the layer that passes events to it, see Event.hands_on
+    prefers_events: ClassVar[frozenset[str]] = frozenset()  # tracepoints, see at_events()
     takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe requires
     welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, optional
@@ -128,6 +129,14 @@ class Layer(ABC):
     def trusts(cls, host: HostFacts) -> bool:
         """Whether to load its probe BTF-typed, with ``-DTRUSTED``; this costs less per run."""
         return cls.prefers_typed and host.trusted_loads
+
+    @classmethod
+    def at_events(cls, host: HostFacts) -> frozenset[str]:
+        """The tracepoints at whose trace events its programs are attached, with ``-DRECORDS``.
+
+        Only where a program at a raw tracepoint can be preempted: a trace event costs more.
+        """
+        return cls.prefers_events if host.trace_events and cls.trusts(host) else frozenset()
 
     @classmethod
     def copies(cls, host: HostFacts) -> int:

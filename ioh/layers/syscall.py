@@ -134,6 +134,7 @@ class Syscall(Layer):
     prefers_typed = True
     cast_types: ClassVar = CAST_TYPES
     joins = "block"
+    prefers_events = frozenset({"sys_enter", "sys_exit"})
     welcome_modules = ("btrfs", "xfs")
     events = (
         Event("exit", "sys_exit"),

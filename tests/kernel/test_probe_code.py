@@ -11,7 +11,7 @@ from ioh.bpf.btf import Btf
 from ioh.bpf.channel import close_all
 from ioh.bpf.compiled import Compiled
 from ioh.bpf.compiler import compile_probe
-from ioh.bpf.host import HostFacts
+from ioh.bpf.host import HostFacts, find_facts
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_program, forms_of
 from ioh.layers import find_layer
@@ -53,7 +53,7 @@ def test_programs_at_uprobes_have_no_stack_of_the_cpu() -> None:
 def test_room_on_the_stack(layer: str, filters: Filters, preempted: bool) -> None:
     """What needs more than there is makes LLVM end the process that compiles."""
     btf = Btf(welcome=find_layer(layer).welcome_modules)
-    host = HostFacts(btf, cast=1, alone=True, preempted=preempted)
+    host = HostFacts(btf, cast=1, alone=True, preempted=preempted, trace_events=preempted)
     for form in forms_of(find_layer(layer), host):
         _assert_room(compile_layer(layer, form, filters))
 
@@ -118,4 +118,15 @@ def test_maps_stay_within_bounds(layer: str, cpu_count: int) -> None:
 def test_the_kernel_takes_them(layer: str) -> None:
     attached = attach_program(find_layer(layer), host_of(layer, 256), Filters(), {})
     assert not isinstance(attached, Unavailable), attached
+    close_all(attached[1])
+
+
+def test_the_kernel_takes_them_at_trace_events() -> None:
+    """All are loaded before the first one is attached, which needs tracefs."""
+    layer = find_layer("syscall")
+    host = replace(find_facts(Btf(welcome=layer.welcome_modules)), trace_events=True)
+    attached = attach_program(layer, host, Filters(), {})
+    if isinstance(attached, Unavailable):
+        assert "no trace event for sys_exit" in attached.reason
+        return
     close_all(attached[1])

@@ -157,6 +157,7 @@ class FakeBtf:
         cpus: int = 4,
         preempted: bool = False,
         casts: bool = False,
+        trace_events: bool = False,
     ) -> HostFacts:
         return HostFacts(
             cast("Btf", self),
@@ -166,6 +167,7 @@ class FakeBtf:
             cast=1 if casts else None,
             alone=casts,
             preempted=preempted,
+            trace_events=trace_events,
         )
 
 

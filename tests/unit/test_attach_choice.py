@@ -35,9 +35,12 @@ def defines_of(
     trusted: bool = False,
     preempted: bool = False,
     casts: bool = False,
+    trace_events: bool = False,
 ) -> Mapping[str, int | str]:
     layer = all_layers()[name]
-    host = btf.host(machine, trusted=trusted, preempted=preempted, casts=casts)
+    host = btf.host(
+        machine, trusted=trusted, preempted=preempted, casts=casts, trace_events=trace_events
+    )
     chosen = choose_points(layer.events, host)
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
     defines = all_defines(layer, host, filters or Filters(), chosen)
@@ -78,6 +81,17 @@ def test_the_probe_is_whole_on_this_kernel(
     for event in layer.events:
         if event.name in chosen:
             assert text.has_function(event.points[chosen[event.name]].function), event.name
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_calls_are_whole_at_trace_events(machine: str) -> None:
+    btf = linux_6_18()
+    text = ProbeText(
+        "syscall",
+        defines_of("syscall", btf, None, machine, trusted=True, preempted=True, trace_events=True),
+    )
+    assert text.undefined() == set()
+    assert text.macros["RESULT"].strip() == "2"
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -223,6 +223,17 @@ def test_a_form_that_the_verifier_refuses_has_others_behind_it() -> None:
         assert forms_of(layer, plain) == [plain]
 
 
+def test_trace_events_come_first_and_can_be_refused() -> None:
+    layer, other = all_layers()["syscall"], all_layers()["block"]
+    host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
+    plain = replace(host, trace_events=False)
+    assert forms_of(layer, host) == [host, *forms_of(layer, plain)]
+    assert layer.at_events(host) == {"sys_enter", "sys_exit"}
+    assert not layer.at_events(plain)
+    assert not layer.at_events(replace(host, trusted_loads=False))
+    assert not other.at_events(host)
+
+
 TURNS = MapSpec("turns", 6, 4, 16, 2)
 COPIES = 3
 

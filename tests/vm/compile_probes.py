@@ -34,7 +34,7 @@ def _is_small_enough(kernel_dir: Path) -> bool:
         with tempfile.TemporaryDirectory() as directory:
             unpack_btf(kernel_dir, modules, Path(directory))
             btf = open_btf(Path(directory), modules)
-            host = HostFacts(btf, cast=1, alone=True, preempted=preempted)
+            host = HostFacts(btf, cast=1, alone=True, preempted=preempted, trace_events=preempted)
             compiled = [compile_layer(name, form, asked) for form in forms_of(layer, host)]
         programs = [program for form in compiled for program in form.functions.items()]
         needed = {stack_bytes(code): function for function, code in programs}

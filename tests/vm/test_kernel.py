@@ -16,9 +16,9 @@ import pytest
 
 from ioh.bpf.host import are_probes_preempted
 from tests.kernel import tcp_load
-from tests.kernel.fio_truth import Load
+from tests.kernel.fio_truth import Load, directions
 from tests.kernel.part import part_of
-from tests.kernel.rig import Ioh, Volume
+from tests.kernel.rig import MIB, Ioh, Volume, fio
 from tests.vm.nfs import watching
 
 LOADS = [
@@ -51,6 +51,30 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
     with part_of(layers) as ioh:
         compare = load.run(volume)
     compare(ioh)
+
+
+@pytest.mark.parametrize("engine", ["psync", "libaio"])
+def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: str) -> None:
+    """Linux 7 preempts programs at raw tracepoints: there 13 to 80 % of such calls went unseen.
+
+    At trace events it does not, but skips them while a task that reads or writes a map is itself
+    preempted on that CPU: for at most a time slice, and only if it is ioh's turn just then.
+    """
+    volume.empty()
+    volume.file("small", MIB)
+    shape: dict[str, object] = {"filename": "small", "rw": "read", "bs": 16, "size": "256k"}
+    with part_of(layers) as ioh:
+        jobs = fio(
+            volume.mount, ioengine=engine, numjobs=8, cpus_allowed=0, thread=1, **shape
+        )  # fmt: skip
+    done = directions(jobs)["read"][0]
+    assert done == 8 * (256 << 10) // 16
+    unseen, lost = done - ioh.total("syscall", "read"), ioh.lost("syscall")
+    print(f"{engine}: {unseen} of {done} unseen, {lost}")
+    if not are_probes_preempted():
+        assert (unseen, lost) == (0, {})
+    assert 0 <= unseen <= sum(lost.values())
+    assert unseen < done / 200
 
 
 def test_bytes_of_connections(layers: Ioh) -> None:
