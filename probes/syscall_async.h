@@ -136,7 +136,7 @@ int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!c)
 		return 0;
-#ifdef RECORDS /* it has the result only: note_taken() went from the first to the last one taken */
+#ifdef RECORDS /* without arguments: back from where note_taken() went */
 	args.a[2] = c->target.file;
 	if ((s64)ctx->args[RESULT] > 0)
 		args.a[2] -= ctx->args[RESULT] * sizeof(u64);
@@ -215,6 +215,23 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 }
 
 #ifdef ON_URING_SUBMIT
+/* As at sys_enter, but the record has the request's address and its result. */
+#ifdef URING_RECORDS
+#define SUBMITTED (const char *)ctx->args[2]
+#define COMPLETED (const char *)ctx->args[2]
+#define COMPLETION_RESULT (int)ctx->args[4]
+#define OF_SUBMITTED(type, request, member) PEEK(type, request, REQUEST, io_kiocb_##member)
+#else
+#define SUBMITTED hidden(ctx->args[0])
+#define COMPLETED (const char *)ctx->args[1]
+#ifdef URING_CQE
+#define COMPLETION_RESULT FOLLOW(int, hidden(ctx->args[2]), io_uring_cqe_res)
+#else
+#define COMPLETION_RESULT (int)ctx->args[3]
+#endif
+#define OF_SUBMITTED(type, request, member) FOLLOW(type, request, io_kiocb_##member)
+#endif
+
 /*
  * Begin to watch this request's operations below, if its thread begins it before the next one.
  * Requests that wait for another one or for a worker, or are opaque, are not watched.
@@ -259,13 +276,13 @@ static inline u64 position_of(const char *request, const char *task, u32 fd)
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = hidden(ctx->args[0]), *task = CURRENT;
+	const char *request = SUBMITTED, *task = CURRENT;
 	struct async_key key = {.request = (u64)request};
 	struct async a = {}, *noted;
 	u64 pid_tgid = PID_TGID(task);
 	u32 flags, fd, rw_flags = 0, op;
 
-	switch (FOLLOW(u8, request, io_kiocb_opcode)) {
+	switch (OF_SUBMITTED(u8, request, opcode)) {
 	case 1: /* READV */
 	case 4: /* READ_FIXED */
 	case 22: /* READ */
@@ -291,11 +308,11 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	a.tgid = pid_tgid >> 32;
 	if (is_filtered(a.tgid))
 		return 0;
-	flags = FOLLOW(u32, request, io_kiocb_flags);
+	flags = OF_SUBMITTED(u32, request, flags);
 	a.target.op = op;
 	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
-		fd = FOLLOW(u32, request, io_kiocb_cqe_fd);
+		fd = OF_SUBMITTED(u32, request, cqe_fd);
 		if (!aim(&a.target, file_of(task, fd), op, rw_flags,
 			 op == OP_READ ? position_of(request, task, fd) : ANYWHERE))
 			return 0;
@@ -346,7 +363,7 @@ static inline int take_back(u64 request, int result)
  */
 int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = (const char *)ctx->args[1], *file;
+	const char *request = COMPLETED, *file;
 	struct async_key key = {.request = (u64)request};
 	struct async *found, a;
 	int result;
@@ -367,11 +384,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		note_started(a.target.op);
 	}
-#ifdef URING_CQE
-	result = FOLLOW(int, hidden(ctx->args[2]), io_uring_cqe_res);
-#else
-	result = (int)ctx->args[3];
-#endif
+	result = COMPLETION_RESULT;
 	if (result < 0 && !take_back(key.request, result))
 		note_failed(&a.target, a.rw_flags, result);
 	if (finish(&a.target, a.tgid, a.start_ns, NULL, result))

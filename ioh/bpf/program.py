@@ -110,8 +110,7 @@ def all_defines(
         defines["ALONE"] = 1
     if host.preempted:
         defines["PREEMPTED"] = 1
-    if layer.at_events(host):
-        defines["RECORDS"] = 1
+    defines |= dict.fromkeys(layer.records(host), 1)
     if layer.copies(host) > 1:
         takers = max(_TAKERS_SMALL_HOST, _TAKERS_PER_CPU * host.cpu_count)
         defines |= {"COPIES": layer.copies(host), "EVENTS": len(chosen), "TAKERS": takers}

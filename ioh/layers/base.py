@@ -27,6 +27,9 @@ _COPIES = 6
 PLEASE_REPORT = "ioh does not know this kernel yet: please report its version"
 
 
+Records = Mapping[str, Mapping[str, int]]  # by tracepoint: offsets in its trace event's record
+
+
 class AttachPoint(NamedTuple):
     """A raw tracepoint and the C function attached to it."""
 
@@ -107,7 +110,7 @@ class Layer(ABC):
     prefers_typed: ClassVar[bool] = False
     cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe reads by address
     joins: ClassVar[str] = ""  # the layer that passes events to it, see Event.hands_on
-    prefers_events: ClassVar[frozenset[str]] = frozenset()  # tracepoints, see at_events()
+    prefers_events: ClassVar[Mapping[str, Records]] = {}  # by -D constant, see records()
     takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe requires
     welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, optional
@@ -131,12 +134,28 @@ class Layer(ABC):
         return cls.prefers_typed and host.trusted_loads
 
     @classmethod
-    def at_events(cls, host: HostFacts) -> frozenset[str]:
-        """The tracepoints at whose trace events its programs are attached, with ``-DRECORDS``.
+    def records(cls, host: HostFacts) -> dict[str, Records]:
+        """The tracepoints at whose trace events its programs are attached, by ``-D`` constant.
 
-        Only where a program at a raw tracepoint can be preempted: a trace event costs more.
+        Only where a program at a raw tracepoint can be preempted, because a trace event costs more,
+        and where the trace events' records are as the probe reads them.
         """
-        return cls.prefers_events if host.trace_events and cls.trusts(host) else frozenset()
+        if not (host.trace_events and cls.trusts(host)):
+            return {}
+        return {
+            constant: records
+            for constant, records in cls.prefers_events.items()
+            if all(
+                host.btf.offset(f"trace_event_raw_{tracepoint}", member) == at
+                for tracepoint, members in records.items()
+                for member, at in members.items()
+            )
+        }
+
+    @classmethod
+    def at_events(cls, host: HostFacts) -> frozenset[str]:
+        """The tracepoints of records()."""
+        return frozenset(name for records in cls.records(host).values() for name in records)
 
     @classmethod
     def copies(cls, host: HostFacts) -> int:

@@ -134,7 +134,13 @@ class Syscall(Layer):
     prefers_typed = True
     cast_types: ClassVar = CAST_TYPES
     joins = "block"
-    prefers_events = frozenset({"sys_enter", "sys_exit"})
+    prefers_events: ClassVar = {
+        "RECORDS": {"sys_enter": {"id": 8, "args": 16}, "sys_exit": {"ret": 16}},
+        "URING_RECORDS": {
+            "io_uring_submit_req": {"req": 16},
+            "io_uring_complete": {"req": 16, "res": 32},
+        },
+    }
     welcome_modules = ("btrfs", "xfs")
     events = (
         Event("exit", "sys_exit"),

@@ -74,6 +74,10 @@ _MEMBERS = {
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us write_seq rcv_nxt",
     "thread_info": "status flags",
+    "trace_event_raw_io_uring_complete": "ent ctx req user_data res",
+    "trace_event_raw_io_uring_submit_req": "ent ctx req",
+    "trace_event_raw_sys_enter": "ent id args",
+    "trace_event_raw_sys_exit": "ent id ret",
 }
 _REQ_OPS = {
     "REQ_OP_READ": 0,

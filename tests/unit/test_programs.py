@@ -228,10 +228,27 @@ def test_trace_events_come_first_and_can_be_refused() -> None:
     host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
     plain = replace(host, trace_events=False)
     assert forms_of(layer, host) == [host, *forms_of(layer, plain)]
-    assert layer.at_events(host) == {"sys_enter", "sys_exit"}
+    calls, requests = {"sys_enter", "sys_exit"}, {"io_uring_submit_req", "io_uring_complete"}
+    assert layer.at_events(host) == calls | requests
     assert not layer.at_events(plain)
     assert not layer.at_events(replace(host, trusted_loads=False))
     assert not other.at_events(host)
+
+
+@pytest.mark.parametrize(
+    ("member", "left"),
+    [
+        ("trace_event_raw_io_uring_complete.res", {"RECORDS"}),
+        ("trace_event_raw_sys_enter.args", {"URING_RECORDS"}),
+    ],
+)
+def test_records_that_are_not_as_the_probe_reads_them_are_not_used(
+    member: str, left: set[str]
+) -> None:
+    btf = linux_6_18()
+    btf.drop(member)
+    host = btf.host(preempted=True, casts=True, trace_events=True)
+    assert all_layers()["syscall"].records(host).keys() == left
 
 
 TURNS = MapSpec("turns", 6, 4, 16, 2)

@@ -19,7 +19,7 @@ from tests.unit.fake_kernel import linux_6_18
 PROGRAM, EVENT, LINK = 7, 8, 9
 LINK_CREATE, AT_PERF_EVENT = 28, 41
 ENTER_ID = 357
-NUMBERS = {"sys_enter": 1, "sys_exit": 2}
+NUMBERS = {"sys_enter": 1, "sys_exit": 2, "io_uring_submit_req": 3, "io_uring_complete": 4}
 
 
 @pytest.fixture
@@ -76,15 +76,15 @@ def test_an_event_whose_link_is_refused_is_closed(tracefs: Path, calls: SimpleNa
 @pytest.mark.parametrize("text", [None, "", "none\n"])
 def test_without_its_number_there_is_no_trace_event(tracefs: Path, text: str | None) -> None:
     assert trace_events.has_trace_events()
-    path = tracefs / "raw_syscalls" / "sys_exit" / "id"
+    path = tracefs / "raw_syscalls" / "sys_enter" / "id"
     path.unlink()
     if text is not None:
         path.write_text(text)
-    assert trace_events.event_id("sys_enter") == ENTER_ID
-    assert trace_events.event_id("sys_exit") is None
+    assert trace_events.event_id("sys_exit") == ENTER_ID - 1
+    assert trace_events.event_id("sys_enter") is None
     assert not trace_events.has_trace_events()
-    with pytest.raises(OSError, match="no trace event for sys_exit"):
-        trace_events.attach_to_event(PROGRAM, "sys_exit")
+    with pytest.raises(OSError, match="no trace event for sys_enter"):
+        trace_events.attach_to_event(PROGRAM, "sys_enter")
 
 
 @pytest.mark.parametrize("release", ["6.18.5", "7.0.0-1-amd64"])
@@ -99,7 +99,7 @@ def test_they_are_used_where_probes_are_preempted(
 
 
 @pytest.mark.parametrize("at_events", [False, True])
-def test_only_the_ends_of_calls_are_at_trace_events(
+def test_only_where_calls_and_requests_begin_and_end_are_trace_events(
     monkeypatch: pytest.MonkeyPatch, at_events: bool
 ) -> None:
     layer = all_layers()["syscall"]
@@ -110,7 +110,7 @@ def test_only_the_ends_of_calls_are_at_trace_events(
     assert isinstance(chosen, dict)
     places = {name: program._attach(PROGRAM, p.event, layer, host)
               for name, p in program._chosen_points(layer, chosen).items()}  # fmt: skip
-    assert places.pop("enter") == (1 if at_events else 0)
-    assert places.pop("exit") == (2 if at_events else 0)
+    for at, name in enumerate(("enter", "exit", "uring_submit", "uring_complete"), 1):
+        assert places.pop(name) == (at if at_events else 0)
     assert set(places.values()) == {0}
     assert len(places) > 5

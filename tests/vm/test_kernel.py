@@ -53,20 +53,20 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
     compare(ioh)
 
 
-@pytest.mark.parametrize("engine", ["psync", "libaio"])
+@pytest.mark.parametrize("engine", ["psync", "libaio", "io_uring"])
 def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: str) -> None:
     """Linux 7 preempts programs at raw tracepoints: there 13 to 80 % of such calls went unseen.
 
-    At trace events it does not, but skips them while a task that reads or writes a map is itself
-    preempted on that CPU: for at most a time slice, and only if it is ioh's turn just then.
+    At trace events it does not, but skips them while a task is preempted on that CPU that reads a
+    map.  If that happens to ioh, it waits for a time slice of 3 ms of each of the 8 tasks, and the
+    load takes seconds: 0.5 % of it, and hardly ever more than once.
     """
     volume.empty()
     volume.file("small", MIB)
     shape: dict[str, object] = {"filename": "small", "rw": "read", "bs": 16, "size": "256k"}
+    shape |= {"ioengine": engine, "numjobs": 8, "cpus_allowed": 0, "thread": 1}
     with part_of(layers) as ioh:
-        jobs = fio(
-            volume.mount, ioengine=engine, numjobs=8, cpus_allowed=0, thread=1, **shape
-        )  # fmt: skip
+        jobs = fio(volume.mount, **shape)
     done = directions(jobs)["read"][0]
     assert done == 8 * (256 << 10) // 16
     unseen, lost = done - ioh.total("syscall", "read"), ioh.lost("syscall")
@@ -74,7 +74,7 @@ def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: st
     if not are_probes_preempted():
         assert (unseen, lost) == (0, {})
     assert 0 <= unseen <= sum(lost.values())
-    assert unseen < done / 200
+    assert unseen < done / 50
 
 
 def test_bytes_of_connections(layers: Ioh) -> None:
