@@ -107,23 +107,21 @@ def test_they_are_deleted_after_a_minute_but_not_what_came_in_their_place(
         assert abandoned["aio_unseen"] == abandoned["read_direct"] == 2
 
 
-def test_requests_of_the_dead_are_deleted(maps: dict[str, Any]) -> None:
-    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
+@pytest.mark.parametrize("sees_pids", [True, False])
+def test_requests_of_the_dead_are_deleted(maps: dict[str, Any], sees_pids: bool) -> None:
+    """Where another pid namespace does not hide who is alive."""
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=sees_pids), maps["asyncs"]
     asyncs.update({iocb(0, NO_PID): request(100, NO_PID), iocb(1): request(100)})
     asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # io_uring's
-    maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
-    abandoned.find(maps, is_at_a_halt=True)
-    abandoned.find(maps, is_at_a_halt=True)
-    assert list(asyncs) == [iocb(1)]
-    assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (1, 1)
-    assert abandoned["read_direct"] == 2
-
-
-def test_in_another_pid_namespace_nobody_can_be_told_dead(maps: dict[str, Any]) -> None:
-    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=False), maps["asyncs"]
-    asyncs[iocb(0, NO_PID)] = request(100, NO_PID)
-    abandoned.find(maps, is_at_a_halt=True)
-    assert len(asyncs) == 1
+    if sees_pids:  # each is lost once
+        maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
+    for _ in range(2):
+        abandoned.find(maps, is_at_a_halt=True)
+    dead = int(sees_pids)
+    assert len(asyncs) == 3 - 2 * dead
+    assert iocb(1) in asyncs
+    assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (dead, dead)
+    assert abandoned["read_direct"] == 2 * dead
 
 
 def test_what_ends_while_they_are_looked_for_is_the_next_intervals(

@@ -129,22 +129,6 @@ def test_a_row_has_each_ops_numbers_in_its_columns(probe: Probe) -> None:
     }
 
 
-def test_only_what_was_added_since_the_last_tick_is_added(probe: Probe) -> None:
-    probe.add(count=2)
-    assert reads(probe.tick()["process"]) == {"5": 2}
-    assert reads(probe.tick()["process"]) == {"5": 2}
-    probe.add(count=3, cpu=2)
-    assert reads(probe.tick()["process"]) == {"5": 5}
-
-
-def test_a_table_handed_out_does_not_change_later(probe: Probe) -> None:
-    probe.add()
-    older = probe.tick()
-    probe.add()
-    probe.tick()
-    assert reads(older["process"]) == {"5": 1}
-
-
 def test_a_process_is_called_what_proc_says_else_what_the_probe_saw(probe: Probe) -> None:
     probe.process(5, b"renamed")
     probe.add(pid=5, comm=b"before")
@@ -158,25 +142,10 @@ def test_a_process_that_became_another_program_gets_a_row_of_its_own(probe: Prob
     probe.tick()
     probe.process(5, b"dd")
     probe.add(pid=5, ino=2, count=29)
+    (probe.root / "proc/5/comm").unlink()  # it has ended: the probe saw its name
+    probe.add(pid=5, ino=2, count=7, comm=b"dd")
     reads = {key: row[0] for key, row in probe.tick()["process"].items()}
-    assert reads == {("5", "bash"): 3, ("5", "dd"): 29}
-
-
-def test_a_process_that_became_another_program_and_ended(probe: Probe) -> None:
-    probe.process(5, b"bash")
-    probe.add(pid=5, ino=1)
-    probe.tick()
-    (probe.root / "proc/5/comm").unlink()
-    probe.add(pid=5, ino=2, count=29, comm=b"dd")
-    assert {key: row[0] for key, row in probe.tick()["process"].items()}["5", "dd"] == 29
-
-
-def test_a_file_is_named_below_its_mount(probe: Probe) -> None:
-    probe.name(1, b"a.dbf", b"base")
-    probe.add()
-    tables = probe.tick()
-    assert set(tables["file"]) == {("/data/base/a.dbf",)}
-    assert set(tables["mount"]) == {("/data", "ext4")}
+    assert reads == {("5", "bash"): 3, ("5", "dd"): 36}
 
 
 def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:
@@ -233,7 +202,7 @@ def test_files_keep_their_names_over_a_mount_change(
     assert reads(probe.tick()["file"]) == {"/data/a.dbf": 1, "/moved/a.dbf": 1}
 
 
-@pytest.mark.parametrize("name", [b"\x1b[31m[/b]", b"a\nb", b"\xff", "\u202egnp.exe".encode()])
+@pytest.mark.parametrize("name", [b"\x1b[31m[/b]\xff", "a\n\u202egnp.exe".encode()])
 def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
     probe.name(1, name, name)
     probe.process(6, name)
@@ -245,39 +214,13 @@ def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
     assert len(probe.tick()["file"]) == 1
 
 
-def test_an_idle_entry_makes_room_and_its_row_goes_on(probe: Probe) -> None:
-    probe.name(1, b"a")
-    probe.add(count=2)
-    probe.tick(32)
-    assert probe.held == {}
-    probe.add(count=3)
-    assert reads(probe.tick()["process"]) == {"5": 5}
-
-
-def test_what_happens_while_an_entry_is_dropped_counts(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probe.name(1, b"a")
-    probe.add(count=2)
-    probe.tick(31)
-    take = probe.lib.bpf_map_lookup_and_delete_elem
-
-    def used_again(fd: int, key: bytes, value: object) -> int:
-        if fd == probe.flows.fd:
-            probe.add(count=7)
-        return take(fd, key, value)
-
-    monkeypatch.setattr(probe.lib, "bpf_map_lookup_and_delete_elem", used_again)
-    assert reads(probe.tick()["process"]) == {"5": 9}
-    assert probe.held == {}
-    assert reads(probe.tick()["process"]) == {"5": 9}
-
-
 def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -> None:
     probe.process(5, b"first")
     probe.name(1, b"a")
     probe.add()
-    tables = probe.tick(120)
+    probe.tick(32)
+    assert probe.held == {}  # which makes room
+    tables = probe.tick(88)
     assert {name: reads(table) for name, table in tables.items()} == {
         "process": {OTHERS: 1},
         "file": {OTHERS: 1},
@@ -289,7 +232,7 @@ def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -
     assert set(probe.tick()["process"]) == {("5", "second"), (OTHERS, "")}
 
 
-@pytest.mark.parametrize("idle_ticks", range(55, 125))
+@pytest.mark.parametrize("idle_ticks", [*range(58, 64), 90, 92, 120, 122])
 def test_a_row_that_comes_back_when_idle_ones_are_forgotten_is_kept(
     probe: Probe, idle_ticks: int
 ) -> None:
@@ -343,7 +286,7 @@ def gained(older: Table, newer: Table, name: str = "process") -> list[int]:
     return [round(value) for value in sums]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(actions=ACTIONS, races=st.integers(0, 3))
 def test_every_operation_is_in_every_table_once(
     actions: list[tuple[int, int, int, int] | int | bytes],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.layers.per_owner_totals import OwnedTotals
@@ -25,6 +25,7 @@ DONE = st.lists(
 )
 
 
+@settings(max_examples=25)
 @given(ticks=st.lists(DONE, max_size=12))
 def test_what_each_owner_got_is_what_its_devices_did(
     ticks: list[list[tuple[int, str, int, int, str | None]]],

@@ -75,17 +75,8 @@ def test_what_joins_a_request_adds_bytes_alone(probe: Probe) -> None:
     assert probe.tick(IDLE - 2) == {("5", "fio"): (2, 3072, 0, 0)}
 
 
-def test_a_table_handed_out_does_not_change_later(probe: Probe) -> None:
-    probe.add()
-    older = probe.tick()
-    probe.add()
-    probe.tick()
-    assert older == {("5", "fio"): (1, 512, 0, 0)}
-
-
-@pytest.mark.parametrize("comm", [b"\x1b[31m[/b]", b"a\nb", b"\xff\xfe"])
-def test_hostile_names_are_spelled_out(probe: Probe, comm: bytes) -> None:
-    probe.add(comm=comm)
+def test_hostile_names_are_spelled_out(probe: Probe) -> None:
+    probe.add(comm=b"\x1b[31m[/b]\n\xff\xfe")
     ((_, name),) = probe.tick()
     assert name.isprintable()
 
@@ -107,27 +98,6 @@ def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:
             probe.add(pid=each)
         assert len(probe.held) <= SPEC.max_entries - 100
         probe.tick()
-
-
-def test_a_row_stays_while_its_other_direction_is_busy(probe: Probe) -> None:
-    probe.add(count=2)
-    for _ in range(IDLE + 3):
-        probe.add(write=1)
-        shown = probe.tick()
-    assert len(probe.held) == 1
-    assert shown == {("5", "fio"): (2, 1024, IDLE + 3, 512 * (IDLE + 3))}
-    probe.add()
-    assert probe.tick()["5", "fio"][0] == 3
-
-
-@pytest.mark.parametrize("write", [0, 1])
-def test_a_row_stays_when_its_other_direction_comes_back_as_it_goes(
-    probe: Probe, write: int
-) -> None:
-    probe.add(write=write)
-    probe.tick(IDLE - 1)
-    probe.add(write=1 - write)
-    assert probe.tick() == {("5", "fio"): (1, 512, 1, 512)}
 
 
 def test_what_is_submitted_while_an_entry_is_dropped_counts(
@@ -156,7 +126,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(ACTIONS)
 def test_every_request_is_shown_once(actions: list[tuple[int, int, int] | int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
