@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import errno
 import json
-import signal
 import socket
 from pathlib import Path
 
 import pytest
 
-from ioh.bpf.loader import start_loader
 from ioh.commands import main
 from ioh.live import attaching
-from ioh.live.source import LiveSource
-from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descriptors, source
 from tests.unit.test_live_modules import Visitor
 
 GONE = "from /proc: the loader failed: the privileged loader has ended"
-
-
-def test_a_loader_that_is_dead_before_the_first_request(root: Host) -> None:
-    root.end.close()
-    with source() as running:
-        assert running.awaited == ()
-        sample = running.read()
-    assert notes(sample, "a") == notes(sample, "b") == (GONE,)
 
 
 def test_still_being_compiled_is_said_only_while_the_loader_lives(root: Host) -> None:
@@ -68,24 +56,6 @@ def test_a_loader_that_cannot_be_started(root: Host) -> None:
     with source() as running:
         (note,) = notes(running.read(), "a")
     assert note.startswith("from /proc: the loader cannot be started: too few processes")
-
-
-def test_a_compiler_that_dies_is_said_at_once(root: Host) -> None:
-    """With a loader of its own, whose children find that the layer has no probe."""
-
-    def die(*_: object) -> None:
-        signal.raise_signal(signal.SIGKILL)
-
-    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 60.0)
-    root.patch.setattr(attaching, "start_loader", start_loader)
-    root.patch.setattr("ioh.bpf.program.attach_layer", die)
-    root.patch.setattr(attaching, "find_layer", lambda name: name)
-    with LiveSource(("a",), Filters(), 1.0) as running:
-        running.attach()
-        sample = running.read()
-    assert notes(sample, "a") == (
-        "from /proc: the compiler was killed by SIGKILL (out of memory?)",
-    )
 
 
 def test_a_recording_without_its_loader_has_its_samples(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ioh.commands.doctor_verdicts import judge_layers
 from ioh.layers.base import AttachPoint, Late, Layer
 from ioh.live.source import LiveSource
@@ -13,10 +15,10 @@ class Tide:
     """A layer that has something to measure whenever the test says so."""
 
     def __init__(self, host: Host) -> None:
-        self.is_high = False
+        self.is_here = False
         self.layer: type[Layer] = make_layer("a", 10, probe="a")
         self.layer.idle = "no tide"
-        host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_high)
+        host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_here)
         host.know(self.layer)
 
 
@@ -42,7 +44,7 @@ def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
         running.read()
         before = open_descriptors()
         for _ in range(2):
-            tide.is_high = True
+            tide.is_here = True
             # Until the probe is there, /proc feeds the layer.
             assert sample_of(running).source == "proc"
             assert [request["layer"] for request in root.requests()] == ["a"]
@@ -51,52 +53,40 @@ def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
             assert sample_of(running).source == "bpf"
             assert root.requests() == []
             assert open_descriptors() == before + 3
-            tide.is_high = False
+            tide.is_here = False
             assert running.read().layers["a"] == Unavailable("no tide", is_idle=True)
             assert open_descriptors() == before
             assert running.attached["a"].layer is not first  # it remembers nothing
 
 
-def test_a_probe_that_comes_too_late_is_let_go(root: Host) -> None:
-    tide = Tide(root)
+@pytest.mark.parametrize("late", ["", "_late"])
+def test_what_comes_too_late_is_let_go(root: Host, late: str) -> None:
+    """A whole probe, or a part of one."""
+    tide: Tide | Visitor = Visitor(root) if late else Tide(root)
     with source("a") as running:
-        tide.is_high = True
+        tide.is_here = True
         running.read()
-        tide.is_high = False
+        tide.is_here = False
         running.read()
         before = open_descriptors()
-        root.attach("a")
+        if late:
+            root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+        else:
+            root.attach("a")
         running.read()
         assert open_descriptors() == before
-        assert not running.attached["a"].maps
-
-
-def test_an_answer_that_arrives_with_the_cost_is_kept(root: Host) -> None:
-    tide = Tide(root)
-    with source("a") as running:
-        tide.is_high = True
-        running.read()
-        root.attach("a")
-        with running.counting_run_time():
-            assert running.attached["a"].maps
+        assert bool(running.attached["a"].maps) == bool(late)
 
 
 def test_a_refusal_is_told_until_it_goes(root: Host) -> None:
     tide = Tide(root)
     with source("a") as running:
-        tide.is_high = True
+        tide.is_here = True
         running.read()
         root.answer({"verb": "attach", "layer": "a", "reason": "no BTF", "hint": ""})
         for _ in range(2):
             assert sample_of(running).notes == ("from /proc: no BTF",)
         assert len(root.requests()) == 1
-
-
-def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
-    tide = Tide(root)
-    with source("a", use_bpf=False) as running:
-        tide.is_high = True
-        assert sample_of(running).notes == ("from /proc: requested with --proc",)
 
 
 class Visitor:
@@ -133,19 +123,6 @@ def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
         assert running.attached["a"].layer is whole  # its totals went on
 
 
-def test_a_late_part_that_comes_too_late_is_let_go(root: Host) -> None:
-    visitor = Visitor(root)
-    with source("a") as running:
-        before = open_descriptors()
-        visitor.is_here = True
-        running.read()
-        visitor.is_here = False
-        running.read()
-        root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
-        running.read()
-        assert open_descriptors() == before
-
-
 def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -> None:
     visitor = Visitor(root)
     with source("a") as running:
@@ -159,12 +136,3 @@ def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -
         assert "guests are not counted: no BTF" in details
         visitor.is_here = False
         assert sample_of(running).notes == ()
-
-
-def test_a_loader_that_is_gone_attaches_no_late_part(root: Host) -> None:
-    visitor = Visitor(root)
-    with source("a") as running:
-        root.end.close()
-        visitor.is_here = True
-        notes = sample_of(running).notes
-    assert notes[0].startswith("guests are not counted: the loader failed: ")

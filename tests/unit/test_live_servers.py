@@ -110,17 +110,15 @@ def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> 
     running.probes.take({"pid": 1, "reason": "no symbols"}, [])
     running.probes.take({"pid": 2, "reason": "no symbols"}, [])
     assert running.probes.notes == ("a server is not counted: no symbols",)
+
     running.pids = set()
     running.probes.due()
     assert not running.probes.notes
-
-
-def test_what_a_server_lacks_is_said_once(running: Running) -> None:
-    running.pids = {1, 2}
+    running.pids = {3, 4}
     running.probes.due()
-    running.attach(1, FILE, missing=["no sort", "no commit"])
-    running.attach(2, OTHER_FILE, missing=["no sort"])
-    assert running.probes.notes == ("no sort", "no commit")
+    for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached but for one probe
+        running.attach(pid, file, missing=["no sort"])
+    assert running.probes.notes == ("no sort",)
 
 
 def test_an_op_that_is_dropped_is_dropped_wherever_it_comes(running: Running) -> None:
@@ -133,12 +131,3 @@ def test_an_op_that_is_dropped_is_dropped_wherever_it_comes(running: Running) ->
     assert not is_open(dropped)
     assert not is_open(running.attach(3, [8, 3], "data_read"))
     assert running.probes.notes == ("too many",)
-
-
-def test_closing_detaches(running: Running) -> None:
-    running.pids = {1}
-    running.probes.due()
-    fd = running.attach(1, FILE)
-    running.probes.close()
-    assert not is_open(fd)
-    assert running.probes.due() == [1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
 from ioh.layers.base import Layer
-from ioh.live.attached import COMPILING, AttachedLayer
+from ioh.live.attached import AttachedLayer
 from ioh.live.source import LiveSource
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -72,6 +71,8 @@ def test_the_loader_hears_the_layers_names_and_has_the_filters_from_the_start(ro
 
 
 def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
+    for nobodys in ({"error": "unknown verb"}, {"verb": "attach", "layer": "x", "reason": "?"}):
+        root.answer(dict(nobodys))
     root.answer({"verb": "attach", "layer": "a", "reason": "BPF refused", "hint": "try this"})
     root.attach("b")
     with source() as running:
@@ -81,30 +82,11 @@ def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
     assert notes(sample, "b") == ()
 
 
-def test_an_answer_for_nobody_is_no_answer(root: Host) -> None:
-    root.answer({"error": "unknown verb"})
-    root.answer({"verb": "attach", "layer": "x", "reason": "?"})
-    root.attach("a")
-    with source("a") as running:
-        assert running.attached["a"].maps
-
-
-def test_a_loader_that_dies(root: Host) -> None:
-    root.attach("a")
-    root.end.shutdown(socket.SHUT_WR)
-    with source() as running:
-        sample = running.read()
-    assert notes(sample, "a") == ()
-    (note,) = notes(sample, "b")
-    assert "the loader failed: the privileged loader has ended" in note
-
-
 @pytest.mark.parametrize(
     ("privileged", "use_bpf", "why"),
     [
         (False, True, "BPF needs root: start with sudo"),
         (True, False, "requested with --proc"),
-        (False, False, "requested with --proc"),
     ],
 )
 def test_without_bpf_no_loader_is_started(
@@ -192,12 +174,6 @@ def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
     assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", attached.hint)
     attached.why_proc = ""
     assert attached.read() == LESS
-
-
-def test_a_probe_that_is_still_compiled_is_only_waited_for() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
-    attached.why_proc = COMPILING
-    assert attached.read() == Unavailable(COMPILING, "shown as soon as it is attached")
 
 
 def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:

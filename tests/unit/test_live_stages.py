@@ -16,7 +16,6 @@ from ioh.bpf.privileges import Kept
 from ioh.live import attaching
 from ioh.live.source import LiveSource
 from ioh.model.derive import derive
-from ioh.model.errors import IohError
 from ioh.model.filters import Filters
 from ioh.model.sample import Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
@@ -37,22 +36,6 @@ def test_privilege_is_given_away_at_once(root: Host) -> None:
         running.attach()
         assert len(root.dropped) == 1
         assert root.hidden == [1]  # changing the user would undo it
-
-
-def test_what_is_imported_first_is_imported_as_root(root: Host) -> None:
-    dropped: list[int] = []
-    with early_source(preload=lambda: dropped.append(len(root.dropped))):
-        assert dropped == [0]
-
-
-def test_a_preload_that_fails_leaves_no_loader(root: Host) -> None:
-    def fail() -> None:
-        raise IohError(root.loader.__class__.__name__)
-
-    with pytest.raises(IohError):
-        early_source(preload=fail).__enter__()
-    assert root.loader.socket.fileno() < 0
-    assert root.dropped == []
 
 
 def test_entering_waits_for_no_probe(root: Host) -> None:
@@ -130,16 +113,16 @@ def test_what_another_layer_hands_on_is_asked_for_after_it(root: Host, is_attach
         assert running.awaited == ("a",)
 
 
-def test_what_the_other_layer_is_not_asked_for_waits_for_nobody(root: Host) -> None:
-    joining_layers(root)
-    with LiveSource(("a", "c"), Filters(), 1.0):
-        assert asked_for(root) == ["c", "a"]
-
-
-def test_a_layer_that_is_too_late_is_waited_for_no_longer_by_what_joins_it(root: Host) -> None:
+def test_who_joins_a_layer_waits_for_it_no_longer_than_it_may_come(root: Host) -> None:
     joining_layers(root)
     with source():
         assert asked_for(root) == ["c", "b", "a"]
+
+
+def test_who_joins_a_layer_that_is_not_asked_for_waits_for_nobody(root: Host) -> None:
+    joining_layers(root)
+    with LiveSource(("a", "c"), Filters(), 1.0):
+        assert asked_for(root) == ["c", "a"]
 
 
 def test_layers_join_one_by_one(root: Host) -> None:
@@ -213,25 +196,6 @@ def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
     assert time.monotonic() - started < CYCLE_S
     found = [derive(older, newer).layers["a"] for older, newer in itertools.pairwise(samples)]
     assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
-
-
-def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
-    asked: list[str] = []
-
-    def ask() -> bool:
-        asked.extend(request["layer"] for request in root.requests())
-        return bool(asked)
-
-    def preload() -> None:
-        wait_for(ask)
-        assert asked == ["b"]
-        root.attach("b")
-        wait_for(lambda: ask() and len(asked) > 1)
-
-    root.patch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    with early_source(preload=preload, tell_first=lambda *_: None):
-        assert asked == ["b", "a"]
-        assert root.requests() == []
 
 
 def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:

@@ -80,12 +80,11 @@ def test_a_note_stands_once() -> None:
     assert "\n".join(lines).count("pg_stat_io is newer") == 1
 
 
-@pytest.mark.parametrize("size", [(40, 12), (60, 20), (76, 40), (80, 24), (100, 30), (240, 60)])
-@pytest.mark.parametrize("query", [b"select 1", HOSTILE * 50])
+@pytest.mark.parametrize("size", [(40, 12), (76, 40), (80, 24), (240, 60)])
 @pytest.mark.parametrize("is_known", [True, False])
-def test_every_size(size: tuple[int, int], query: bytes, is_known: bool) -> None:
+def test_every_size(size: tuple[int, int], is_known: bool) -> None:
     width, height = size
-    lines = shown(interval(query, is_known=is_known), width, height)
+    lines = shown(interval(HOSTILE * 50, is_known=is_known), width, height)
     assert len(lines) == height
     assert all(line.isprintable() for line in lines)
     assert not is_known or "postg" in "\n".join(lines)

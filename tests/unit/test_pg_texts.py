@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.pg.login import Login, hide_passwords
@@ -45,6 +45,7 @@ def test_what_has_no_certain_end_is_hidden_to_the_last(statement: str) -> None:
     assert hide_constants(statement) == HIDDEN[statement]
 
 
+@settings(max_examples=25)
 @given(st.text(alphabet="abz_ $\\\n;()=,", max_size=20), st.text(max_size=20))
 def test_no_string_is_left_wherever_it_is_cut(before: str, value: str) -> None:
     begun = f"select {before.replace('$', '')} 'q{value.replace(chr(39), chr(39) * 2)}q' , x"
