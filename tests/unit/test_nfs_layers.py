@@ -90,12 +90,9 @@ def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) 
     assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
     again = PartTotals(SPEC.ops, queue=True).read(held.map, 2)
     assert again[OTHER_PARTS]["read"].count_total == 3 * CPUS
-
-
-def test_a_table_that_is_full_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Totals(monkeypatch, room=2)
-    assert PartTotals(SPEC.ops, queue=True).read(held.map, 0) == {}
-    assert len(held.entries) == 2
+    full = Totals(monkeypatch, room=2)  # from the start
+    assert PartTotals(SPEC.ops, queue=True).read(full.map, 0) == {}
+    assert len(full.entries) == 2
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(

@@ -98,15 +98,17 @@ class Host:
         return interval.ops["read"].bytes, sum(r or 0 for r in rows)
 
 
-@pytest.fixture(params=["proc"])
+@pytest.fixture(params=["bpf", "proc"])
 def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(tmp_path, monkeypatch, request.param)
 
 
-EITHER_WAY = pytest.mark.parametrize("host", ["bpf", "proc"], indirect=True)
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """From /proc alone, where procedures and totals have nothing else."""
+    return Host(tmp_path, monkeypatch)
 
 
-@EITHER_WAY
 def test_one_superblock_at_many_places_counts_once(host: Host) -> None:
     for reads in (5, 12):
         homes = [Shown(53, f"/home/u{n}", reads, f"srv:/home/u{n}") for n in range(50)]
@@ -126,14 +128,12 @@ def test_one_superblock_at_many_places_counts_once(host: Host) -> None:
         }
 
 
-@EITHER_WAY
 def test_what_the_cache_answered_counts_once(host: Host) -> None:
     for cached in (0, 3):
         sample = host.look(*(Shown(53, place, 5, cached=cached) for place in ("/a", "/b")))
     assert sample.ops["read_cached"].bytes_total == 3 * READ
 
 
-@EITHER_WAY
 def test_one_more_mount_of_a_known_superblock_brings_no_history(host: Host) -> None:
     host.look(Shown(53, "/a", 1000))
     host.look(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
@@ -143,7 +143,6 @@ def test_one_more_mount_of_a_known_superblock_brings_no_history(host: Host) -> N
         assert host.proc_bytes() == (7 * READ, 7)
 
 
-@EITHER_WAY
 def test_sums_go_on_where_mounts_go(host: Host) -> None:
     other = Shown(54, "/c", 10, "srv:/c")
     host.look(Shown(53, "/a", 1000), Shown(53, "/b", 1000, "srv:/b"), other)
@@ -161,7 +160,6 @@ def test_sums_go_on_where_mounts_go(host: Host) -> None:
     ("age_s", "bytes_read"),
     [(0, 5 * READ), (OLD_S, 0)],  # mounted just now; long ago in another mount namespace
 )
-@EITHER_WAY
 def test_what_a_superblock_that_is_new_here_has_counted(
     host: Host, age_s: int, bytes_read: int
 ) -> None:
@@ -173,45 +171,41 @@ def test_what_a_superblock_that_is_new_here_has_counted(
 
 
 @pytest.mark.parametrize("reads", [4, 40])
-def test_a_dev_that_another_superblock_has_got(host: Host, reads: int) -> None:
-    host.look(Shown(53, "/a", 9))
-    host.look(Shown(53, "/a", reads, age_s=0))
-    assert host.bytes_by("mount") == {"/a": reads * READ}
-    assert host.proc_bytes() == (reads * READ, reads)
+def test_a_dev_that_another_superblock_has_got(proc: Host, reads: int) -> None:
+    proc.look(Shown(53, "/a", 9))
+    proc.look(Shown(53, "/a", reads, age_s=0))
+    assert proc.bytes_by("mount") == {"/a": reads * READ}
+    assert proc.proc_bytes() == (reads * READ, reads)
 
 
-def test_mounts_over_each_other(host: Host) -> None:
-    host.look(Shown(53, "/a", 10), Shown(54, "/a", 20))
-    host.look(Shown(53, "/a", 11), Shown(54, "/a", 22))
-    assert host.bytes_by("server") == {"srv": 3 * READ}
-    assert host.bytes_by("mount") == {"/a": 2 * READ}  # the last one hides the others
-    assert host.proc_bytes() == (3 * READ, 3)
+def test_mounts_over_each_other(proc: Host) -> None:
+    for reads in (10, 11):
+        proc.look(Shown(53, "/a", reads), Shown(54, "/a", 2 * reads))
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+    assert proc.bytes_by("mount") == {"/a": 2 * READ}  # the last one hides the others
+    assert proc.proc_bytes() == (3 * READ, 3)
 
 
-def test_names_that_the_kernel_escapes(host: Host) -> None:
+def test_versions_are_told_apart(proc: Host) -> None:
     for reads in (1, 4):
-        places = (r"/a\040b", r"/a\134b", r"/\303\244", "/ä")
-        host.look(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
-    assert host.proc_bytes() == (3 * READ, 3)
-    assert host.bytes_by("server") == {"srv": 3 * READ}
-
-
-def test_mounts_that_mountinfo_does_not_have(host: Host) -> None:
-    host.look(Shown(53, "/a", 10))
-    host.look(Shown(53, "/a", 11), Shown(0, "/b", 11))  # gone before mountinfo was read
-    assert host.proc_bytes() == (1 * READ, 1)
-    host.look(Shown(0, "/a", 13))  # no mountinfo at all
-    host.look(Shown(0, "/a", 17))
-    assert host.proc_bytes() == (4 * READ, 4)
-
-
-def test_versions_are_told_apart(host: Host) -> None:
-    for reads in (1, 4):
-        host.look(Shown(53, "/a", reads), Shown(54, "/b", 2 * reads, "srv:/b", vers="3"))
-    rows = {row.key: row.values["calls_per_s"] for row in host.interval().tables["procedure"]}
+        proc.look(Shown(53, "/a", reads), Shown(54, "/b", 2 * reads, vers="3"))
+    rows = {row.key: row.values["calls_per_s"] for row in proc.interval().tables["procedure"]}
     assert rows == {("v4", "READ"): 3, ("v3", "READ"): 6}
 
 
-def test_a_server_is_known_by_its_address(host: Host) -> None:
-    sample = host.look(Shown(53, "/home", 5), Shown(0, "/gone", 5, "old:/gone"))
+def test_names_that_the_kernel_escapes(proc: Host) -> None:
+    for reads in (1, 4):
+        places = (r"/a\040b", r"/a\134b", r"/\303\244", "/ä")
+        proc.look(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
+    assert proc.proc_bytes() == (3 * READ, 3)
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+
+
+def test_mounts_that_mountinfo_does_not_have(proc: Host) -> None:
+    proc.look(Shown(53, "/a", 10))
+    sample = proc.look(Shown(53, "/a", 11), Shown(0, "/b", 11, "old:/b"))  # gone meanwhile
+    assert proc.proc_bytes() == (1 * READ, 1)
     assert set(sample.tables["server"]) == {("srv", "10.0.0.9"), ("old", "?")}
+    proc.look(Shown(0, "/a", 13))  # no mountinfo at all
+    proc.look(Shown(0, "/a", 17))
+    assert proc.proc_bytes() == (4 * READ, 4)

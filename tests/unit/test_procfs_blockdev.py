@@ -65,15 +65,16 @@ def test_loop_over(root: Path, file: str, stack: str, is_stacked: bool) -> None:
 
 def test_limits() -> None:
     sda = device("8:0")
-    assert sda.max_request_bytes == 1280 * 1024
-    assert sda.max_hw_request_bytes == 32767 * 1024
-    assert sda.max_segments == 168
-    assert sda.queue_depth_limit == 64
-    assert sda.scheduler == "mq-deadline"
+    assert (sda.max_request_bytes, sda.max_hw_request_bytes) == (1280 * 1024, 32767 * 1024)
+    assert (sda.max_segments, sda.queue_depth_limit) == (168, 64)
+    assert (sda.scheduler, sda.model) == ("mq-deadline", "QEMU HARDDISK")
     assert sda.rotational is None  # a virtual one that says 1
-    assert sda.model == "QEMU HARDDISK"
     assert sda.counts_io
     assert not device("8:16").counts_io
+    sda1 = device("8:1")  # has its disk's queue
+    assert sda1.is_partition
+    assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
+    assert sda1.queue_depth_limit == 64
 
 
 @pytest.mark.parametrize(
@@ -95,28 +96,13 @@ def test_a_virtual_disk_that_turns_knows_nothing(
     assert device("8:0", root).rotational is turns
 
 
-def test_partition_has_its_disks_queue() -> None:
-    sda1 = device("8:1")
-    assert sda1.is_partition
-    assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
-    assert sda1.queue_depth_limit == 64
-
-
 def test_bio_devices_have_no_request_queue() -> None:
     assert not device("253:0").has_requests
     assert device("253:0").queue_depth_limit is None
     zram = device("253:0", DATA / "proc-6.18")
     assert (zram.name, zram.has_requests, zram.is_stacked) == ("zram0", False, False)
-
-
-def test_6_18() -> None:
     loop = device("7:0", DATA / "proc-6.18")
-    assert loop.stack == "file /var/tmp/cap/a b.img on vda"
-    assert loop.is_stacked
-    assert device("254:0", DATA / "proc-6.18").scheduler == "mq-deadline"
-
-
-def test_unknown_device() -> None:
+    assert (loop.stack, loop.is_stacked) == ("file /var/tmp/cap/a b.img on vda", True)
     assert read_block_device(make_dev(99, 9), OLD) is None
 
 
@@ -124,10 +110,8 @@ def test_unknown_device() -> None:
     ("text", "scheduler"),
     [
         ("none [mq-deadline] kyber", "mq-deadline"),
-        ("[none]", "none"),
         ("none", "none"),
         ("[]", None),
-        ("", None),
         (None, None),
     ],
 )
@@ -139,12 +123,9 @@ def test_scheduler(text: str | None, scheduler: str | None) -> None:
     ("argument", "name"),
     [
         ("sda", "sda"),
-        ("/dev/sda", "sda"),
         ("8:16", "sdb"),
-        ("dm-0", "dm-0"),
         ("vg-lv", "dm-0"),
         ("/dev/mapper/vg-lv", "dm-0"),
-        ("cciss/c0d0", "cciss/c0d0"),
         ("/dev/cciss/c0d0", "cciss/c0d0"),
     ],
 )
@@ -164,29 +145,14 @@ def test_stacked_device_says_where_its_requests_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument",
-    [
-        "",
-        ".",
-        "..",
-        "sdz",
-        "/dev/sdz",
-        "99:1",
-        "/mnt/nfs/x",
-        "/dev/../etc/passwd",
-        "a\0b",
-        "\x1b[0m",
-    ],
+    "argument", ["", "..", "/dev/sdz", "99:1", "/mnt/nfs/x", "/dev/../etc/passwd", "a\0b\x1b[0m"]
 )
-def test_unknown_device_lists_those_there_are(argument: str) -> None:
+def test_unknown_device_lists_those_there_are(argument: str, tmp_path: Path) -> None:
     with pytest.raises(IohError, match="no block device") as error:
         resolve_device(argument, OLD)
     assert error.value.code is ExitCode.USAGE
     assert "sda, sdb" in error.value.hint
     assert str(error.value).isprintable()
-
-
-def test_host_without_block_devices(tmp_path: Path) -> None:
     with pytest.raises(IohError, match="has no block device"):
         resolve_device("sda", tmp_path)
 

@@ -26,7 +26,7 @@ from ioh.procfs.network import (
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.mark.parametrize("text", [None, "", "two\nlines\n", "two\nlines\neth0: 1 2\n"])
+@pytest.mark.parametrize("text", [None, "", "two\nlines\neth0: 1 2\n"])
 def test_interfaces_that_cannot_be_read_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
@@ -102,10 +102,8 @@ def test_malformed_netstat(tmp_path: Path, text: str, expected: dict[str, dict[s
     assert read_counters("netstat", tmp_path) == expected
 
 
-def test_live_counters_only_grow() -> None:
-    older, newer = read_interfaces(), read_interfaces()
-    assert "lo" in older
-    assert all(newer[name].bytes_recv >= older[name].bytes_recv for name in older)
+def test_counters_of_this_machine_are_all_read() -> None:
+    assert "lo" in read_interfaces()
     for root in (DATA / "proc-6.18", Path("/")):
         pairs = [line.split() for line in (root / "proc/net/netstat").read_text().splitlines()]
         parsed = read_counters("netstat", root)
@@ -114,10 +112,16 @@ def test_live_counters_only_grow() -> None:
 
 def test_a_layer_alone_imports_neither_psutil_nor_pyroute2() -> None:
     """The loader, which imports the layers, keeps what it has for good."""
-    code = "import sys; from ioh.layers import all_layers; all_layers(); print(*sys.modules)"
+    code = (
+        "import sys; from ioh.layers import all_layers; all_layers(); print(*sys.modules)\n"
+        "from ioh.procfs.network import _tcmsg; _tcmsg(); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "ioh.layers.tcp" in done.stdout.split()
-    assert {"psutil", "pyroute2"}.isdisjoint(done.stdout.split())
+    layers, messages = (set(line.split()) for line in done.stdout.splitlines())
+    assert "ioh.layers.tcp" in layers
+    assert {"psutil", "pyroute2"}.isdisjoint(layers)
+    assert "pyroute2.netlink.rtnl.tcmsg" in messages
+    assert {"asyncio", "pyroute2.iproute", "pyroute2.ndb"}.isdisjoint(messages)
 
 
 def test_the_hosts_own_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,10 +194,3 @@ def test_rate_of_an_interface(
     for datagrams in ([data], [qdisc(99, b"noqueue"), data]):
         monkeypatch.setattr(socket, "socket", lambda *_, d=datagrams: FakeSocket(*d))
         assert shapers.read_shapers().get("lo") == bits_per_s
-
-
-def test_no_more_of_pyroute2_is_imported_than_the_messages() -> None:
-    code = "import sys; from ioh.procfs.network import _tcmsg; _tcmsg(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pyroute2.netlink.rtnl.tcmsg" in done.stdout.split()
-    assert {"asyncio", "pyroute2.iproute", "pyroute2.ndb"}.isdisjoint(done.stdout.split())
