@@ -253,7 +253,7 @@ def test_filters_become_constants() -> None:
 
 @pytest.mark.parametrize("cpus", [1, 8192])
 def test_maps_stay_affordable_on_large_hosts(cpus: int) -> None:
-    room = {}
+    room: dict[str, int | str] = {}
     for layer in ("syscall", "block"):
         found = all_layers()[layer].defines(linux_6_18().host(cpus=cpus), Filters())
         assert not isinstance(found, Unavailable)

@@ -113,7 +113,7 @@ def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> 
 
     running.pids = set()
     running.probes.due()
-    assert not running.probes.notes
+    assert running.probes.notes == ()
     running.pids = {3, 4}
     running.probes.due()
     for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached but for one probe

@@ -200,7 +200,7 @@ def test_the_servers_counts() -> None:
 
 @pytest.mark.parametrize("text", ["", "io 1\nth x\nrc\n", "proc3 22 1 2\n"])
 def test_a_server_that_says_little(tmp_path: Path, text: str) -> None:
-    assert read_nfsd(tmp_path) is read_mountstats(tmp_path) is None  # without the module
+    assert (read_nfsd(tmp_path), read_mountstats(tmp_path)) == (None, None)  # without the module
     (tmp_path / "proc/net/rpc").mkdir(parents=True)
     (tmp_path / "proc/net/rpc/nfsd").write_text(text)
     stats = read_nfsd(tmp_path)

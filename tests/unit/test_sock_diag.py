@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.procfs.sock_diag import (
@@ -21,7 +21,6 @@ from ioh.procfs.sock_diag import (
     DiagDecoder,
     Dump,
     decode_details,
-    encode_request,
     endpoints,
     find_info,
     format_endpoint,
@@ -84,11 +83,6 @@ def info_of(message: bytes) -> bytes:
     return message[slice(*found)]
 
 
-def test_every_datagram_is_understood_and_only_the_last_ends_the_dump() -> None:
-    _, ended = decode()
-    assert ended == [False, True]
-
-
 def test_counters_are_payload_and_agree_from_both_ends() -> None:
     dump, _ = decode()
     by_ports = {ports_of(c): c.counters for c in dump.changed}
@@ -120,7 +114,8 @@ def test_addresses_are_readable_and_ipv4_inside_ipv6_is_ipv4() -> None:
 
 
 def test_listening_ports_are_no_connections() -> None:
-    dump, _ = decode()
+    dump, ended = decode()
+    assert ended == [False, True]
     assert dump.listening == {2049, 3260, 5432}
     assert len(dump.seen) == len(dump.changed) == 6
 
@@ -135,11 +130,6 @@ def test_what_did_not_change_is_seen_and_not_told() -> None:
     assert [c.cookie for c in third.changed] == [cookie]
 
 
-def test_a_connection_given_twice_counts_once() -> None:
-    message = one_message()
-    assert len(feed(message + message).changed) == 1
-
-
 def test_details_of_a_shown_connection() -> None:
     details = decode_details(one_message())
     assert details.cwnd is not None
@@ -148,23 +138,19 @@ def test_details_of_a_shown_connection() -> None:
     assert details.delivery_bytes_per_s is not None
 
 
-def test_a_newer_kernels_longer_tcp_info_is_the_same() -> None:
+def test_tcp_info_at_another_place_is_found_again() -> None:
+    """And one that is longer, as of a newer kernel; a connection given twice counts once."""
     message = one_message()
     newer = with_info(message, info_of(message) + bytes(range(64)))
-    assert feed(newer).changed[0].counters == feed(message).changed[0].counters
-
-
-def test_tcp_info_at_another_place_is_found_again() -> None:
-    message = one_message()
     start = (find_info(message) or (0, 0))[0] - 4
     extra = struct.pack("=HHI", 8, 15, 0)  # a mark, which only CAP_NET_ADMIN sees
     longer = message[16:start] + extra + message[start:]
     shifted = struct.pack("=I", 16 + len(longer)) + message[4:16] + longer
     cookie_changed = bytearray(shifted)
     cookie_changed[60] ^= 0xFF
-    dump = feed(message + bytes(cookie_changed))
+    dump = feed(message + newer + bytes(cookie_changed))
     assert len(dump.changed) == 2
-    assert dump.changed[0].counters == dump.changed[1].counters
+    assert dump.changed[0].counters == dump.changed[1].counters == feed(newer).changed[0].counters
 
 
 def test_a_time_wait_socket_without_counters_is_left_out() -> None:
@@ -190,7 +176,7 @@ def test_a_refusal_is_an_oserror_with_the_kernels_number() -> None:
     assert caught.value.errno == errno.ENOENT
 
 
-@pytest.mark.parametrize("length", [0, 4, 15, 100_000, 0xFFFFFFFF])
+@pytest.mark.parametrize("length", [0, 15, 0xFFFFFFFF])
 def test_a_message_of_impossible_length_is_refused(length: int) -> None:
     message = struct.pack("=I", length) + one_message()[4:]
     with pytest.raises(ValueError, match="netlink message"):
@@ -205,6 +191,7 @@ def test_an_attribute_of_impossible_length_is_refused(length: int) -> None:
         feed(bytes(message))
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> None:
     message = bytearray(one_message())
@@ -240,22 +227,13 @@ def run_bytecode(program: bytes, source: int, destination: int) -> bool:
     return left == 0
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 65535), st.integers(1, 65535), st.integers(1, 65535))
 def test_the_port_filter_accepts_either_end(port: int, source: int, destination: int) -> None:
     program = port_bytecode(port)
     assert run_bytecode(program, source, destination) == (port in (source, destination))
     assert run_bytecode(program, port, destination)
     assert run_bytecode(program, source, port)
-
-
-def test_the_request_asks_for_tcp_info_of_open_connections() -> None:
-    plain = encode_request(None)
-    assert struct.unpack_from("=IHHII", plain) == (len(plain), 18, 0x301, 1, 0)
-    extensions, states = struct.unpack_from("=3xB48xI", plain, 16)
-    assert extensions == 2
-    assert not states & (1 << 6 | 1 << STATE_CLOSE)
-    filtered = encode_request(2049)
-    assert len(filtered) == len(plain) + 4 + len(port_bytecode(2049))
 
 
 @pytest.mark.parametrize(
