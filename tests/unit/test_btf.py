@@ -25,12 +25,6 @@ class FakeLib:
         self.types: list[Any] = [ctypes.create_string_buffer(struct.pack("=III", 0, 0, 0))]
         self.kinds: list[tuple[str, int]] = [("", 0)]
         self.handle: int | None = 4096
-        outer = self
-
-        def load() -> int | None:
-            return outer.handle
-
-        self.btf__load_vmlinux_btf = load
 
     def name(self, text: str) -> int:
         if not text:
@@ -78,56 +72,34 @@ class FakeLib:
         return self.kinds.index(wanted) if wanted in self.kinds else -2
 
 
-@pytest.fixture
-def lib(monkeypatch: pytest.MonkeyPatch) -> FakeLib:
+@pytest.fixture(params=["btf__load_vmlinux_btf", "libbpf_find_kernel_btf"])
+def lib(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeLib:
+    """By the two names that the call which loads them has had."""
     fake = FakeLib()
+    setattr(fake, request.param, lambda: fake.handle)
     monkeypatch.setattr(btf_module, "libbpf", lambda: fake)
     return fake
 
 
 def test_a_members_offset(lib: FakeLib) -> None:
-    number = lib.add(INT, "int", 4)
-    lib.struct("file", ("f_mode", number, 0), ("f_flags", number, 12), ("far", number, 1 << 25))
-    lib.struct("either", ("a", number, 0), ("b", number, 0), kind=UNION)
-    btf = Btf()
-    assert btf.offset("file", "f_mode") == btf.offset("either", "b") == 0
-    assert btf.offset("file", "f_flags") == 12
-    assert btf.offset("file", "far") == 1 << 25
-    for owner, path in (("file", "f_gone"), ("gone", "f_flags"), ("file", "f_flags.deeper")):
-        assert btf.offset(owner, path) is None
-
-
-def test_a_nested_member_through_typedef_and_const(lib: FakeLib) -> None:
+    """Within a nested struct, one without a name, one of bit fields, and through typedefs."""
     number = lib.add(INT, "int", 4)
     path = lib.struct("path", ("mnt", number, 0), ("dentry", number, 8))
     alias = lib.add(TYPEDEF, "path_t", path)
     for kind in (CONST, VOLATILE, RESTRICT, TYPE_TAG):
         alias = lib.add(kind, size=alias)
-    lib.struct("file", ("f_path", lib.add(TYPEDEF, "again_t", alias), 16))
-    assert Btf().offset("file", "f_path.dentry") == 24
-
-
-def test_members_of_unnamed_structs_and_unions(lib: FakeLib) -> None:
-    number = lib.add(INT, "int", 4)
     inner = lib.struct("", ("tail", number, 0), ("hash", number, 4))
-    other = lib.struct("", ("cookie", number, 0), kind=UNION)
-    union = lib.struct("", ("ino", number, 0), ("", inner, 0), ("", other, 8), kind=UNION)
-    padding = lib.add(INT, "", 4)
-    lib.struct("sock_common", ("", padding, 0), ("first", number, 0), ("", union, 32))
+    union = lib.struct("", ("ino", number, 0), ("", inner, 0), kind=UNION)
+    members = (("f_mode", number, 0), ("", number, 4), ("f_path", alias, 16), ("", union, 32))
+    lib.struct("file", *members, ("far", number, 1 << 25))
+    flag = struct.pack("=III", lib.name("flag"), number, 3 << 24 | 100)  # its bits on top
+    lib.add(STRUCT, "bits", 32, flag, 1, flag=1)
     btf = Btf()
-    assert btf.offset("sock_common", "first") == 0
-    assert btf.offset("sock_common", "ino") == 32
-    assert btf.offset("sock_common", "hash") == 36
-    assert btf.offset("sock_common", "cookie") == 40
-
-
-def test_bit_field_sizes_are_no_part_of_the_offset(lib: FakeLib) -> None:
-    number = lib.add(INT, "int", 4)
-    raw = struct.pack("=III", lib.name("flag"), number, 3 << 24 | 100)
-    raw += struct.pack("=III", lib.name("after"), number, 128)
-    lib.add(STRUCT, "bits", 32, raw, 2, flag=1)
-    assert Btf().offset("bits", "flag") == 12
-    assert Btf().offset("bits", "after") == 16
+    offsets = {"f_mode": 0, "f_path.dentry": 24, "ino": 32, "hash": 36, "far": 1 << 25}
+    for owner, member, at in (*(("file", *item) for item in offsets.items()), ("bits", "flag", 12)):
+        assert btf.offset(owner, member) == at, member
+    for owner, member in (("file", "f_gone"), ("gone", "f_mode"), ("file", "f_mode.deeper")):
+        assert btf.offset(owner, member) is None
 
 
 def test_enumerators(lib: FakeLib) -> None:
@@ -158,7 +130,10 @@ def test_a_tracepoints_arguments(lib: FakeLib) -> None:
     assert btf.tracepoint("odd") is btf.tracepoint("pointer") is None
 
 
-@pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
+NO_BTF = pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
+
+
+@NO_BTF
 def test_a_kernel_without_btf(lib: FakeLib, handle: int | None) -> None:
     lib.handle = handle
     with pytest.raises(OSError, match="no readable BTF"):
@@ -170,13 +145,6 @@ def test_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(btf_module, "libbpf", libbpf.libbpf.__wrapped__)
     with pytest.raises(OSError, match=r"libbpf\.so\.1 not found"):
         Btf()
-
-
-def test_the_older_name_of_the_loading_call(lib: FakeLib) -> None:
-    lib.libbpf_find_kernel_btf = lib.btf__load_vmlinux_btf  # type: ignore[attr-defined]
-    del lib.btf__load_vmlinux_btf
-    lib.struct("file", ("f_flags", lib.add(INT, "int", 4), 12))
-    assert Btf().offset("file", "f_flags") == 12
 
 
 KERNEL, MODULE = 4096, 8192
@@ -242,17 +210,15 @@ def test_a_module_that_is_welcome_may_lack_its_types(two: TwoParts) -> None:
     assert Btf(welcome=("nfs", "btrfs")).offset("rpc_task", "first") is None
 
 
-def test_a_loaded_module_without_types_is_named(two: TwoParts) -> None:
-    (btf_module.SYS_MODULE / "sunrpc/initstate").touch()
-    with pytest.raises(OSError, match="no BTF of its module sunrpc"):
-        Btf(("nfs", "sunrpc"))
-
-
-@pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
-def test_types_that_cannot_be_read(two: TwoParts, handle: int | None) -> None:
+@NO_BTF
+def test_a_module_whose_types_cannot_be_read_is_named(two: TwoParts, handle: int | None) -> None:
     two.module_handle = handle
     with pytest.raises(OSError, match=r"no readable BTF at .*/nfs"):
         Btf(("nfs",))
+    two.module_handle = MODULE
+    (btf_module.SYS_MODULE / "sunrpc/initstate").touch()
+    with pytest.raises(OSError, match="no BTF of its module sunrpc"):
+        Btf(("nfs", "sunrpc"))
 
 
 ENUM_NAMES = ("", "int", "FIRST", "SECOND", "THIRD", "SECONDS")

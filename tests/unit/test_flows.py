@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
+from ioh.layers import flows
+from ioh.layers.flow_rows import MAX_NEWCOMERS, MAX_ROWS
 from ioh.layers.flows import FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Table
 from tests.held import count_held
-from tests.unit.fake_kernel import CPUS, install, notice_mounts_at_once
+from tests.unit.fake_kernel import CPUS, install
+from tests.unit.probe_text import ProbeText
 
 SDA1 = 8 << 20 | 1
 READ, WRITE, FSYNC, FAULT = map(
@@ -129,13 +132,6 @@ def test_a_row_has_each_ops_numbers_in_its_columns(probe: Probe) -> None:
     }
 
 
-def test_a_process_is_called_what_proc_says_else_what_the_probe_saw(probe: Probe) -> None:
-    probe.process(5, b"renamed")
-    probe.add(pid=5, comm=b"before")
-    probe.add(pid=6, comm=b"gone", cpu=2)
-    assert set(probe.tick()["process"]) == {("5", "renamed"), ("6", "gone")}
-
-
 def test_a_process_that_became_another_program_gets_a_row_of_its_own(probe: Probe) -> None:
     probe.process(5, b"bash")
     probe.add(pid=5, ino=1, count=3)
@@ -168,50 +164,65 @@ def test_a_name_that_never_comes_is_asked_for_a_few_times_only(probe: Probe) -> 
     assert len(probe.held) == 1
 
 
-@pytest.mark.parametrize(("name", "called"), [(0, "(mapped memory)"), (1, "(swap)")])
-def test_memory_has_no_name_to_ask_for(probe: Probe, name: int, called: str) -> None:
-    probe.add(ino=0, dev=0, name=name, op=FAULT)
-    assert set(probe.tick()["file"]) == {(called,)}
-    assert len(probe.held) == 1
-
-
-def test_a_path_deeper_than_the_probe_walks(probe: Probe) -> None:
-    probe.name(1, b"c", b"b", complete=False)
-    probe.add()
-    assert set(probe.tick()["file"]) == {("/data:/…/b/c",)}
-
-
 def test_a_file_system_that_this_namespace_does_not_see(probe: Probe) -> None:
-    probe.name(1, b"etc")
+    probe.name(1, b"\x1b[31m", b"etc", complete=False)
     probe.add(dev=253 << 20 | 4)
     probe.add(ino=2, dev=253 << 20 | 4)
     tables = probe.tick()
-    assert set(tables["file"]) == {("device 253:4:/etc",), ("inode 2 on device 253:4",)}
+    unnamed = "inode 2 on device 253:4"
+    assert set(tables["file"]) == {("device 253:4:/…/etc/\\x1b[31m",), (unnamed,)}
     assert set(tables["mount"]) == {("device 253:4", "")}
 
 
-def test_files_keep_their_names_over_a_mount_change(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probe.name(1, b"a.dbf")
-    probe.add()
-    probe.tick()
-    probe.mounts(mount("8:1", "/moved", "ext4"))
-    notice_mounts_at_once(monkeypatch)
-    probe.add()
-    assert reads(probe.tick()["file"]) == {"/data/a.dbf": 1, "/moved/a.dbf": 1}
+BTRFS = 44
+LIVE, SNAPSHOT, UNNAMED = (257 ^ subvolume << 40 for subvolume in (256, 258, 259))
 
 
-@pytest.mark.parametrize("name", [b"\x1b[31m[/b]\xff", "a\n\u202egnp.exe".encode()])
-def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
-    probe.name(1, name, name)
-    probe.process(6, name)
-    probe.add(comm=name)
-    probe.add(pid=6)
-    for table in probe.tick().values():
-        for key in table:
-            assert all(part.isprintable() for part in key)
-    assert len(probe.tick()["file"]) == 1
+def test_a_file_of_btrfs_and_its_snapshot_have_rows_of_their_own(probe: Probe) -> None:
+    """Subvolumes number theirs alike; without a name it has the number that ls shows."""
+    probe.mounts(mount(f"0:{BTRFS}", "/data", "btrfs"))
+    probe.tables = flows.FlowTables(probe.root)  # which reads them
+    probe.name(LIVE, b"a.dbf", b"live")
+    probe.name(SNAPSHOT, b"a.dbf", b"snap")
+    for ino, count in ((LIVE, 23), (SNAPSHOT, 19), (UNNAMED, 1)):
+        probe.add(ino=ino, count=count, dev=BTRFS)
+    tables = probe.tick()
+    named = {"/data/live/a.dbf": 23, "/data/snap/a.dbf": 19, "inode 257 on /data": 1}
+    assert reads(tables["file"]) == named
+    assert reads(tables["mount"]) == {"/data": 43}
+    shift = int(ProbeText("syscall", {}).macros["SUBVOLUME_SHIFT"])
+    assert (1 << shift) - 1 == flows._BTRFS_INO_MASK
+
+
+def test_a_thousand_files_a_tick_cost_as_many_rows_as_there_is_room_for(probe: Probe) -> None:
+    older: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}
+    for tick in range(10):
+        for ino in range(1000 * tick + 1, 1000 * tick + 301):
+            probe.name(ino, b"file %d" % ino)
+            probe.add(pid=ino, ino=ino)
+        probe.lib.calls.clear()
+        tables = probe.tick()
+        assert probe.lib.calls.count("lookup") <= MAX_NEWCOMERS + 10
+        for name, table in tables.items():
+            assert len(table) <= MAX_ROWS + 1
+            assert gained(older[name], table, name)[0] == 300
+        older = tables
+    assert len(probe.held) < 300 * 5
+
+
+def test_of_more_entries_than_are_kept_those_that_did_least_go(probe: Probe) -> None:
+    probe.tables = FlowTables(probe.root, has_others=True)
+    for _ in range(3):
+        for ino in range(1, 2600):
+            probe.name(ino, b"file %d" % ino)
+            probe.add(ino=ino, count=1 if ino % 2 else 1 + ino)
+        tables = probe.tick()
+    kept = {struct.unpack_from("=Q", key)[0] for key in probe.held}
+    assert len(kept) == 2048
+    assert kept >= set(range(2, 2600, 2))
+    wanted = 3 * sum(1 if ino % 2 else 1 + ino for ino in range(1, 2600))
+    for table in tables.values():
+        assert sum(row[0] or 0 for row in table.values()) == wanted
 
 
 def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -> None:

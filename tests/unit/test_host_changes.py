@@ -10,11 +10,9 @@ import psutil
 import pytest
 
 from ioh.model.derive import derive, derive_host
-from ioh.model.sample import LayerSample, OpTotals, Row, Sample
-from ioh.model.snapshot import LayerSnapshot
+from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.host import read_host
 from ioh.session.encoder import LEFT_OUT
-from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 from tests.sessions import recorded, samples_of
 
@@ -53,16 +51,6 @@ def test_rates_know_nothing_of_a_clock_that_is_set_or_of_a_sleep(step_s: float) 
     assert replace(found, time_unix_s=as_ever.time_unix_s) == as_ever
 
 
-def test_thousands_of_parts_and_rows_are_shown() -> None:
-    older, newer = (wide(sample, at) for at, sample in enumerate(fakes.first(2)))
-    snapshot = derive(older, newer)
-    layer = snapshot.layers["platter"]
-    assert isinstance(layer, LayerSnapshot)
-    assert len(layer.tables["queue"]) == MANY
-    text = TextSink(TextOptions(sections=frozenset({"all"}), top=5)).render(snapshot)
-    assert text.count("vd") < 100  # the busiest
-
-
 def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:
     made = []
     for sample in fakes.first(3):
@@ -77,11 +65,3 @@ def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:
         assert found.ops == sample.layers["platter"].ops  # type: ignore[union-attr]
         assert 1000 < len(found.parts) < MANY
         assert found.notes[-1] == LEFT_OUT.decode()
-
-
-def wide(sample: Sample, tick: int) -> Sample:
-    layer = sample.layers["platter"]
-    assert isinstance(layer, LayerSample)
-    rows: dict[tuple[str, ...], Row] = {(f"vd{at}",): (64, at * tick % 7) for at in range(MANY)}
-    made = replace(layer, tables={"queue": rows})
-    return replace(sample, layers={**sample.layers, "platter": made})

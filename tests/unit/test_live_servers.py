@@ -101,7 +101,7 @@ def test_what_has_ended_before_it_was_attached_is_closed(running: Running) -> No
     running.pids = set()
     running.probes.due()
     assert not is_open(running.attach(1, FILE))
-    assert running.probes.notes == ()
+    assert list(running.probes.notes) == []
 
 
 def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> None:
@@ -110,10 +110,9 @@ def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> 
     running.probes.take({"pid": 1, "reason": "no symbols"}, [])
     running.probes.take({"pid": 2, "reason": "no symbols"}, [])
     assert running.probes.notes == ("a server is not counted: no symbols",)
-
     running.pids = set()
     running.probes.due()
-    assert running.probes.notes == ()
+    assert list(running.probes.notes) == []
     running.pids = {3, 4}
     running.probes.due()
     for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached but for one probe

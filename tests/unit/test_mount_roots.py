@@ -62,20 +62,3 @@ def test_each_file_is_below_the_mount_that_shows_it(
         ("/home/a", "nfs4"): 1 + 4,
         ("/home/b", "nfs4"): 2 + 3,
     }
-
-
-def test_what_lies_in_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/mountinfo").write_text("20 1 8:1 / /data rw - ext4 /dev/sda1 rw\n")
-    maps, held, _ = install(monkeypatch, [FLOWS, PATHS, ROOTS])
-    memory, disk = make_dev(0, 1), make_dev(8, 1)
-    for ino, dev, name in ((1, memory, b"memfd:a b"), (2, disk, b"/"), (3, memory, b"")):
-        raw = name + b"\0" if name else b""
-        value = struct.pack("=II1280s128x", len(raw), 2, raw)
-        flow(held, ino, dev, value)
-    tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["mount_roots"])
-    assert {key[0]: row[0] for key, row in tables["file"].items()} == {
-        "memfd:a b": 1,
-        "/data": 2,
-        "device 0:1:/": 3,
-    }

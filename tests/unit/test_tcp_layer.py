@@ -70,18 +70,6 @@ def key(number: int) -> tuple[str, str]:
     return f"10.0.0.1:{40000 + number}", "10.0.0.5:2049"
 
 
-def test_a_connection_row_only_grows_and_derives_to_this_tick() -> None:
-    table = ConnectionTable()
-    first = table.update([moved(1, 1000, 10)])
-    second = table.update([moved(1, 500, 20)])
-    assert first[key(1)][:2] == (1000, 10)
-    assert second[key(1)][:2] == (1500, 30)
-    (row,) = derive_table(TABLES["connection"], first, second, 2.0)
-    assert row.key == key(1)
-    assert row.values["in_bytes_per_s"] == 250
-    assert row.values["out_bytes_per_s"] == 10
-
-
 def test_shares_of_the_busy_time_are_unknown_until_two_readings_are_known() -> None:
     table = ConnectionTable()
     samples = [
@@ -139,10 +127,6 @@ def test_the_service_is_the_side_that_listens(
     local: int, remote: int, listening: set[int], port: int
 ) -> None:
     assert service_port(local, remote, listening) == port
-
-
-def test_services_have_names() -> None:
-    assert [service_name(port) for port in (2049, 3260, 5432)] == ["nfs", "iscsi", "postgresql"]
 
 
 def test_a_ports_row_is_the_sum_over_its_connections() -> None:

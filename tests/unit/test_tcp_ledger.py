@@ -56,20 +56,6 @@ def test_what_existed_before_has_no_history() -> None:
     assert tick(ledger, {1: Counters(1010, 2020, 105)}) == Totals(10, 15, 5)
 
 
-def test_an_end_just_after_the_dump_of_the_same_tick_counts_once() -> None:
-    ledger = began({1: Counters(10, 20)})
-    assert tick(ledger, {1: Counters(11, 20)}, ending(1, Counters(13, 24))) == Totals(3, 4)
-    assert tick(ledger, {}) == Totals(3, 4)
-    assert ledger.no_close_total == 0
-
-
-def test_an_end_that_is_drained_one_tick_late() -> None:
-    ledger = began({1: Counters(10, 20)})
-    assert tick(ledger, {}) == Totals()
-    assert tick(ledger, {}, ending(1, Counters(13, 24))) == Totals(3, 4)
-    assert ledger.no_close_total == 0
-
-
 @pytest.mark.parametrize("cookie", [0, 99])
 def test_a_connection_that_no_dump_saw_counts_whole(cookie: int) -> None:
     """Where somebody else has asked for its cookie, too."""
@@ -128,13 +114,6 @@ def test_a_connection_described_while_it_ended_counts_once() -> None:
     assert tick(ledger, {7: Counters(30, 40)}) == Totals(60, 80)  # ... so it waits
     assert tick(ledger, {7: Counters(31, 42)}) == Totals(61, 82)
     assert ledger.no_close_total == 0
-
-
-def test_the_same_when_its_ending_is_drained_one_tick_later() -> None:
-    ledger = began({})
-    tick(ledger, {5: Counters(30, 40)})
-    tick(ledger, {}, ending(0, Counters(31, 41), 5))
-    assert tick(ledger, {7: Counters(100, 100)}) == Totals(131, 141)
 
 
 def test_a_fin_between_the_halves_of_an_answer_is_taken_back() -> None:
