@@ -71,14 +71,6 @@ def test_newcomers_come_a_few_at_a_time_and_the_busiest_first() -> None:
     assert shown(tables[1], tables[2]) == {f"/{what}": 1 for what in range(6, 0, -1)}
 
 
-def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
-    named = Named(most=4, newcomers=4)
-    for what in range(10):
-        named.rows.add(what, WRITE, (1, 1000 + what, 5))
-    named.rows.add(99, SYNC, (1, 0, 1_000_000))
-    assert ("/99",) in named.rows.table(1, FOREVER)
-
-
 def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
     named = Named(most=2, newcomers=2)
     tables = [named.read((1, 10), (2, 20)), named.read((2, 20)), named.read((2, 20), (3, 30))]
@@ -96,14 +88,6 @@ def test_a_file_made_anew_each_time_is_one_row_and_few_names() -> None:
         table = rows.table(inode, FOREVER)
     assert table == {("/lock",): (1000, 1000, 1000, 0, 0, 0, 0, 0)}
     assert count_held(rows) < 100  # of 1,000
-
-
-def test_names_are_asked_for_again_when_they_may_have_changed() -> None:
-    named = Named(most=9, newcomers=9)
-    named.read((1, 10), (2, 10))
-    named.rows.forget_names(lambda what: what == 1)
-    named.read((1, 10), (2, 10))
-    assert named.asked == {1: 2, 2: 1}
 
 
 def total(rows: Mapping[tuple[str, ...], Row] | tuple[TableRow, ...]) -> float:
