@@ -195,18 +195,6 @@ def test_where_the_bio_the_request_and_the_disk_are() -> None:
     assert [member in old for member in members] == [True, False, True]
 
 
-def test_bits_that_moved_or_were_macros() -> None:
-    assert defines_of("block", linux_6_18())["RQF_FLUSH_SEQ"] == 1 << 1
-    # Debian's 6.12: the enum has no name yet.
-    btf = linux_6_18()
-    btf.enums[""] = btf.enums.pop("rqf_flags")
-    assert defines_of("block", btf)["RQF_FLUSH_SEQ"] == 1 << 1
-    assert defines_of("block", linux_5_10())["RQF_FLUSH_SEQ"] == 1 << 4
-    btf = linux_6_18()
-    btf.enums["req_flag_bits"] = {"__REQ_PREFLUSH": 21}
-    assert defines_of("block", btf)["PREFLUSH"] == 1 << 21
-
-
 def test_a_device_without_requests_is_measured_from_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     for has_requests, stack in ((True, "sda"), (False, "vg-lv on sda"), (False, "zram0")):
         device = BlockDevice(5, "it", stack, 5, "it", has_requests=has_requests)

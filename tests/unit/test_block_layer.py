@@ -15,7 +15,7 @@ from ioh.layers.block_unseen import UnseenRequests
 from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, fine_index, size_index
-from ioh.model.sample import OTHERS, LayerSample, OpTotals
+from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.diskstats import make_dev
 from tests.unit import fake_kernel
@@ -237,29 +237,6 @@ def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host:
     host.list("8:32", "sdc", 7)
     host.request(make_dev(8, 32), 2)
     assert reads_of_rows(older, host.read())["sdc"] == 7
-
-
-def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
-    """Those without room have one part together; the layer's totals have all of them."""
-    room = host.maps["totals"].spec.max_entries
-    host.list("8:0", "sda", 1000)
-    host.list("8:16", "sdb", 100)
-    for number in range(room):
-        host.request(make_dev(259, number))
-    full = host.read()
-    assert full.ops["read"].count_total == room
-    assert OTHERS not in full.parts
-    host.request(SDA, 5, us=3000)
-    host.request(SDB, 2)
-    host.list("8:0", "sda", 1005)
-    host.list("8:16", "sdb", 102)
-    told = host.read()
-    assert told.ops["read"].count_total == room + 7
-    assert told.ops["read"].max_ns == 3_000_000
-    assert told.parts[OTHERS].keys() == {"read"}
-    assert counts(told)[OTHERS] == 7
-    assert reads_of_rows(full, told) == {"sda": 5, "sdb": 2}  # as diskstats has them
-    assert told.lost["unseen"] == 0
 
 
 def of(**ops: int) -> dict[str, OpTotals]:

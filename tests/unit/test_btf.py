@@ -102,34 +102,6 @@ def test_a_members_offset(lib: FakeLib) -> None:
         assert btf.offset(owner, member) is None
 
 
-def test_enumerators(lib: FakeLib) -> None:
-    rest = struct.pack("=Ii", lib.name("REQ_OP_READ"), 0) + struct.pack("=Ii", lib.name("BAD"), -1)
-    lib.add(ENUM, "req_op", 4, rest, 2)
-    wide = struct.pack("=III", lib.name("BIG"), 7, 1) + struct.pack("=III", lib.name("ONE"), 1, 0)
-    lib.add(ENUM64, "wide", 8, wide, 2)
-    btf = Btf()
-    assert btf.enumerators("req_op") == {"REQ_OP_READ": 0, "BAD": -1}
-    assert btf.enumerators("wide") == {"BIG": 1 << 32 | 7, "ONE": 1}
-    assert btf.enumerators("gone") == {}
-
-
-def test_a_tracepoints_arguments(lib: FakeLib) -> None:
-    request = lib.struct("request")
-    number = lib.add(INT, "unsigned int", 4)
-    status = lib.add(TYPEDEF, "blk_status_t", number)
-    pointer = lib.add(CONST, size=lib.add(PTR, size=lib.add(CONST, size=request)))
-    untyped = lib.add(PTR, size=0)
-    found = lib.tracepoint("block_rq_complete", pointer, status, untyped)
-    btf = Btf()
-    assert btf.tracepoint("block_rq_complete") == ("request", "", "")
-    assert btf.tracepoint_id("block_rq_complete") == found
-    assert btf.tracepoint("block_rq_gone") is None
-    assert btf.tracepoint_id("block_rq_gone") is None
-    lib.add(TYPEDEF, "btf_trace_odd", number)
-    lib.add(TYPEDEF, "btf_trace_pointer", lib.add(PTR, size=number))
-    assert btf.tracepoint("odd") is btf.tracepoint("pointer") is None
-
-
 NO_BTF = pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
 
 

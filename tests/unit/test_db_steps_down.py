@@ -113,13 +113,6 @@ def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
     assert note == "statement is not counted for 10 minutes: 200,008 events/s slow down the servers"
 
 
-def test_its_rows_are_unknown_not_idle(watched: Watched) -> None:
-    before, after = watched.second(1), stepped_down(watched)
-    (key,) = before.tables["session"]
-    assert before.tables["session"][key][:4] == (1, 1, 1, 1)
-    assert after.tables["session"][key][:4] == (None, None, 1, 1)
-
-
 def test_a_wait_that_is_let_go_of_is_unknown(watched: Watched) -> None:
     for _ in range(4):
         watched.second(1, TOO_MANY)
@@ -156,15 +149,6 @@ def test_it_is_tried_again_and_counted_from_where_it_was(watched: Watched) -> No
     assert not any(map(is_open, links))
     watched.probes.close()
     assert not any(map(is_open, [*links, *watched.links]))
-
-
-def test_a_server_that_comes_meanwhile_is_not_counted_either(watched: Watched) -> None:
-    stepped_down(watched)
-    links = watched.attach("statement", "sort")
-    found = watched.second(0)
-    assert [is_open(fd) for fd in links] == [False, True]
-    assert found.ops["statement"].count_total is None
-    assert found.ops["sort"].count_total == 0
 
 
 MOST_OPS = MOST_EVENTS_PER_S // 2

@@ -62,15 +62,6 @@ def test_the_busiest_have_rows_and_the_others_share_one() -> None:
     assert set(named.asked) == {2, 4}  # nobody sees the other names
 
 
-def test_newcomers_come_a_few_at_a_time_and_the_busiest_first() -> None:
-    named = Named(most=8, newcomers=2)
-    busy = [(what, what) for what in range(1, 7)]
-    tables = [named.read(*busy) for _ in range(4)]
-    assert set(tables[0]) == {("/6",), ("/5",), (OTHERS,)}
-    assert set(tables[1]) == {("/6",), ("/5",), ("/4",), ("/3",), (OTHERS,)}
-    assert shown(tables[1], tables[2]) == {f"/{what}": 1 for what in range(6, 0, -1)}
-
-
 def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
     named = Named(most=2, newcomers=2)
     tables = [named.read((1, 10), (2, 20)), named.read((2, 20)), named.read((2, 20), (3, 30))]
@@ -151,10 +142,3 @@ def test_who_was_idle_meanwhile_is_looked_at_when_he_is_back() -> None:
     assert turns.take(["a"], 1) == []
     assert turns.take(["b"], 7) == []
     assert turns.take(["a", "b"], 8) == ["a"]
-
-
-def test_those_who_have_gone_are_forgotten() -> None:
-    turns = RoundRobin[int](1, 1, is_known=True)
-    for tick in range(200):
-        turns.take(range(tick * 100, tick * 100 + 100), tick)
-    assert count_held(turns) < 8000  # of 20,000

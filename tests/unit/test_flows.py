@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
 from ioh.layers import flows
-from ioh.layers.flow_rows import MAX_NEWCOMERS, MAX_ROWS
 from ioh.layers.flows import FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
@@ -172,22 +171,6 @@ def test_a_file_of_btrfs_and_its_snapshot_have_rows_of_their_own(probe: Probe) -
     assert reads(tables["mount"]) == {"/data": 43}
     shift = int(ProbeText("syscall", {}).macros["SUBVOLUME_SHIFT"])
     assert (1 << shift) - 1 == flows._BTRFS_INO_MASK
-
-
-def test_a_thousand_files_a_tick_cost_as_many_rows_as_there_is_room_for(probe: Probe) -> None:
-    older: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}
-    for tick in range(10):
-        for ino in range(1000 * tick + 1, 1000 * tick + 301):
-            probe.name(ino, b"file %d" % ino)
-            probe.add(pid=ino, ino=ino)
-        probe.lib.calls.clear()
-        tables = probe.tick()
-        assert probe.lib.calls.count("lookup") <= MAX_NEWCOMERS + 10
-        for name, table in tables.items():
-            assert len(table) <= MAX_ROWS + 1
-            assert gained(older[name], table, name)[0] == 300
-        older = tables
-    assert len(probe.held) < 300 * 5
 
 
 def test_of_more_entries_than_are_kept_those_that_did_least_go(probe: Probe) -> None:

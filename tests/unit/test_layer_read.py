@@ -168,26 +168,3 @@ def test_a_layer_that_was_narrowed_says_so(
         notes = [sample.notes for sample in found if isinstance(sample, LayerSample)]
         is_said = {f"{said}: nothing else is counted" in each for each in notes}
         assert is_said == {filters == chosen}  # /proc may not have these processes and devices
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_without_a_proc_it_says_so(name: str, tmp_path: Path) -> None:
-    sample = LAYERS[name](Filters(), tmp_path).read_proc()
-    if isinstance(sample, Unavailable):
-        assert sample.reason
-    else:
-        check_shape(LAYERS[name](Filters(), tmp_path), sample)
-        assert None in sample.metrics.values()
-
-
-@pytest.mark.parametrize("name", PROBED)
-def test_the_tick_ends_before_its_maximum_is_read(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    if "totals" not in maps:
-        return
-    layer = LAYERS[name](Filters(), ROOTS[0])
-    for tick in range(1, 4):
-        layer.read(maps)
-        assert held["epoch"].entries[bytes(4)] == tick.to_bytes(8, "little")

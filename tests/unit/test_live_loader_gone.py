@@ -11,9 +11,7 @@ import pytest
 
 from ioh.commands import main
 from ioh.live import attaching
-from ioh.model.sample import LayerSample
 from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descriptors, source
-from tests.unit.test_live_modules import Visitor
 
 GONE = "from /proc: the loader failed: the privileged loader has ended"
 
@@ -35,17 +33,6 @@ def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
         is_here[0] = True
         for _ in range(2):
             assert notes(running.read(), "a") == (GONE,)
-
-
-def test_a_module_that_was_asked_for_when_the_loader_died(root: Host) -> None:
-    visitor = Visitor(root)
-    with source("a") as running:
-        visitor.is_here = True
-        running.read()
-        root.end.shutdown(socket.SHUT_WR)
-        found = running.read().layers["a"]
-    assert isinstance(found, LayerSample)
-    assert found.notes == ("guests are not counted: " + GONE.removeprefix("from /proc: "),)
 
 
 def test_a_loader_that_cannot_be_started(root: Host) -> None:

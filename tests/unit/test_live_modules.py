@@ -78,17 +78,6 @@ def test_what_comes_too_late_is_let_go(root: Host, late: str) -> None:
         assert bool(running.attached["a"].maps) == bool(late)
 
 
-def test_a_refusal_is_told_until_it_goes(root: Host) -> None:
-    tide = Tide(root)
-    with source("a") as running:
-        tide.is_here = True
-        running.read()
-        root.answer({"verb": "attach", "layer": "a", "reason": "no BTF", "hint": ""})
-        for _ in range(2):
-            assert sample_of(running).notes == ("from /proc: no BTF",)
-        assert len(root.requests()) == 1
-
-
 class Visitor:
     """A layer with a part that waits for a module, which comes and goes as the test says."""
 

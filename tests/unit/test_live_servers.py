@@ -95,15 +95,6 @@ def test_a_file_is_kept_while_somebody_runs_it(running: Running) -> None:
     assert not is_open(fd)
 
 
-def test_what_has_ended_before_it_was_attached_is_closed(running: Running) -> None:
-    running.pids = {1}
-    running.probes.due()
-    running.pids = set()
-    running.probes.due()
-    assert not is_open(running.attach(1, FILE))
-    assert list(running.probes.notes) == []
-
-
 def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> None:
     running.pids = {1, 2}
     running.probes.due()

@@ -20,7 +20,7 @@ from ioh.model.filters import Filters
 from ioh.model.sample import Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.pg.login import Login
-from tests.unit.live_host import WAITED, Host, make_layer, notes, source
+from tests.unit.live_host import Host, make_layer, notes, source
 
 CYCLE_S = 20.0  # much longer than what has to come before it is over
 
@@ -54,25 +54,6 @@ def test_entering_waits_for_no_probe(root: Host) -> None:
         assert running.awaited == ()
         sample = running.read()
     assert (notes(sample, "a"), notes(sample, "b")) == ((), ("from /proc: BPF refused",))
-
-
-def test_a_probe_that_is_too_late_is_read_from_proc_until_it_comes(root: Host) -> None:
-    with source() as running:
-        assert notes(running.read(), "a") == (f"from /proc: {WAITED}",)
-        root.attach("a")
-        assert notes(running.read(), "a") == ()
-
-
-def test_stop_ends_the_waiting(root: Host) -> None:
-    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
-    started = time.monotonic()
-    with early_source() as running:
-        thread = threading.Timer(0.05, running.stop)
-        thread.start()
-        running.attach()
-        assert len(list(running)) == 1
-        thread.join()
-    assert time.monotonic() - started < attaching.ATTACH_TIMEOUT_S
 
 
 def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
@@ -117,12 +98,6 @@ def test_who_joins_a_layer_waits_for_it_no_longer_than_it_may_come(root: Host) -
     joining_layers(root)
     with source():
         assert asked_for(root) == ["c", "b", "a"]
-
-
-def test_who_joins_a_layer_that_is_not_asked_for_waits_for_nobody(root: Host) -> None:
-    joining_layers(root)
-    with LiveSource(("a", "c"), Filters(), 1.0):
-        assert asked_for(root) == ["c", "a"]
 
 
 def test_layers_join_one_by_one(root: Host) -> None:
@@ -196,18 +171,6 @@ def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
     assert time.monotonic() - started < CYCLE_S
     found = [derive(older, newer).layers["a"] for older, newer in itertools.pairwise(samples)]
     assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
-
-
-def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:
-    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
-    told: list[object] = []
-    with early_source(
-        CYCLE_S, preload=lambda: None, tell_first=lambda *got: told.append(got)
-    ) as running:
-        root.attach("b")
-        samples = list(itertools.islice(running, 2))
-    assert told == []
-    assert 0.1 <= derive(*samples).interval_s < CYCLE_S
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

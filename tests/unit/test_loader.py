@@ -106,32 +106,12 @@ def test_a_layer_is_attached_again_as_soon_as_it_is_gone(machine: Machine) -> No
         machine.file(("map", 1)).unlink()
 
 
-def test_sixty_requests_make_two_children(machine: Machine) -> None:
-    loader = machine.start(wait_long)
-    for _ in range(20):
-        for layer in ("syscall", "tcp", "block"):
-            ask(loader, "attach", layer)
-    assert [hear(loader) for _ in range(57)] == [{"error": "already requested"}] * 57
-    assert len(wait_for_children(loader, 2)) == loader_module.MAX_CHILDREN
-
-
 def test_names_are_bounded(machine: Machine) -> None:
     loader = machine.start(wait_long)
     for number in range(100):
         ask(loader, "attach", f"{number}")
     refused = 100 - loader_module.MAX_CHILDREN - loader_module._MAX_WAITING
     assert [hear(loader) for _ in range(refused)] == [{"error": "too many requests"}] * refused
-
-
-def test_those_that_wait_come_in_their_order(machine: Machine) -> None:
-    loader = machine.start(lambda name, _: machine.made(("map", len(name))))
-    machine.patch.setattr(loader_module, "MAX_CHILDREN", 1)
-    one = machine.start(lambda name, _: machine.made())
-    for name in ("a", "bb", "ccc"):
-        ask(loader, "attach", name)
-        ask(one, "attach", name)
-    assert sorted(hear(loader)["layer"] for _ in range(3)) == ["a", "bb", "ccc"]
-    assert [hear(one)["layer"] for _ in range(3)] == ["a", "bb", "ccc"]
 
 
 OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))

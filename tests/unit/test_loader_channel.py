@@ -194,12 +194,3 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_a_loader_that_somebody_else_reaped() -> None:
-    loader = start_loader(find_none, Filters())
-    thread = threading.Timer(0.05, loader.socket.shutdown, [socket.SHUT_RDWR])
-    thread.start()
-    os.waitpid(loader.pid, 0)
-    loader.close()
-    thread.join()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import json
 import os
-import resource
 import signal
 import termios
 import time
@@ -25,7 +23,6 @@ from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_layer
-from ioh.layers.base import AttachPoint, Event, Late
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.live_host import make_layer
@@ -111,17 +108,6 @@ def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
     assert wait_for_children(loader, 0) == []
 
 
-def test_a_child_that_hits_a_limit_of_memory(machine: Machine) -> None:
-    def attach(*_: object) -> Outcome:
-        resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
-        bytearray(1 << 30)
-        return never()
-
-    assert machine.answer(attach)["reason"] == (
-        "the compiler ended with status 1: too little memory (ulimit -v 204800)"
-    )
-
-
 def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
     real, parent = os.fork, os.getpid()
 
@@ -194,16 +180,6 @@ def test_the_last_telling_line(printed: bytes, last: str) -> None:
     os.close(file)
 
 
-def test_a_refusal_comes_with_the_last_line_printed(machine: Machine) -> None:
-    def attach(*_: object) -> Outcome:
-        print_from_c(b"libbpf: the reason\n")
-        return {"reason": "BPF refused", "hint": "try this"}, [], Made()
-
-    answer = machine.answer(attach)
-    assert answer["reason"] == "BPF refused: libbpf: the reason"
-    assert answer["hint"] == "try this"
-
-
 def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
     told = {"reason": "\x1b[31m\n" + "x" * 100_000}
     reason = machine.answer(lambda *_: (told, [], Made()))["reason"]
@@ -234,29 +210,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2))
-
-
-def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
-    kernel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layer = make_layer("a", 10)
-    layer.events = (
-        Event("exit", "sys_exit", hands_on="totals"),
-        Event("split", "block_split", gives="splits", hands_on="none"),
-    )
-    layer.late = Late((AttachPoint("block_rq_issue", "on_issue"),), without="no queues")
-    monkeypatch.setattr(layer, "copies", lambda _: 2)
-    answer, fds, made = attach_layer(layer, Filters(pid=7), {})
-    assert fds == [10, 11, 20, 21, 22, 30, 31]
-    assert tuple(MapSpec(**spec) for spec in answer["maps"]) == MAPS
-    assert (answer["programs"], answer["copies"], answer["has_late"]) == (3, 2, True)
-    assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
-    assert json.loads(json.dumps(answer)) == answer
-    assert made == Made(
-        (("map", 1000), ("map", 1100)),
-        (("map", 1100), ("program", 2000)),
-        (("sys_exit", 1000),),
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
 from ioh.layers import nfs_client
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
-from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
+from ioh.layers.nfs_server import name_client
 from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters
 from ioh.procfs.mountstats import NfsMount
@@ -32,29 +32,6 @@ def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
     assert name_client(family, (713).to_bytes(2, "big"), address) == shown
 
 
-def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    mountinfo = "21 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n"
-    (tmp_path / "proc/self/mountinfo").write_text(mountinfo)
-    flows, paths = MapSpec("flows", 5, 40, 40, 64), MapSpec("paths", 1, 16, 8 + 1280, 64)
-    maps, held, _ = install(monkeypatch, [flows, paths])
-    tables = ClientTables(tmp_path)
-    tables.read(maps["flows"], maps["paths"])
-    for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
-        key = _FLOW_KEY.pack(77, 8 << 20 | 1, op, 2, port.to_bytes(2, "big"), 0, V4)
-        held["flows"].entries[key] = struct.pack("=QQQ16s", 3, 30, 300, b"") * CPUS
-    name = struct.pack("=II", 5, 1) + b"file\0"
-    held["paths"].entries[struct.pack("=QQ", 77, 8 << 20 | 1)] = name.ljust(8 + 1280, b"\0")
-    found = tables.read(maps["flows"], maps["paths"])
-    n = 3 * CPUS
-    assert found["file"] == {
-        ("/srv/file", "10.99.1.2:1"): (2 * n, 20 * n, 200 * n, 0, 0, 0, 0, 0),
-        ("/srv/file", "10.99.1.2:2"): (0, 0, 0, n, 10 * n, 100 * n, n, 100 * n),
-    }
-    assert set(found["client"]) == {("10.99.1.2:1",), ("10.99.1.2:2",)}
-    assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
-
-
 class Totals:
     """The probe's map of totals, with room for so many entries."""
 
@@ -66,17 +43,6 @@ class Totals:
         counters = [0] * WORDS
         counters[STARTED], counters[COUNT], counters[ERRORS] = started, count, errors
         self.entries[PART_OP.pack(part, op)] = struct.pack(f"={WORDS}Q", *counters) * CPUS
-
-
-def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Totals(monkeypatch)
-    for dev, op in ((49, 0), (50, 0), (50, 4)):
-        held.put(dev, op, 7, 4, 1)
-    parts = PartTotals(SPEC.ops, queue=True).read(held.map, 0)
-    assert {dev: set(ops) for dev, ops in parts.items()} == {49: {"read"}, 50: {"read", "commit"}}
-    total = sum_parts(parts, SPEC.ops)
-    assert (total["read"].count_total, total["read"].inflight) == (8 * CPUS, 4 * CPUS)
-    assert (total["write_unstable"].count_total, total["write_unstable"].inflight) == (0, 0)
 
 
 def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,10 +99,3 @@ def test_a_dev_that_a_file_system_of_another_mount_namespace_has_got(host: Host)
     assert host.reads() == {"0:53": 4}
     host.look({53: "/x"}, {53: 105})
     assert host.reads() == {"/x": 1}
-
-
-def test_a_mount_of_a_directory_has_a_name(host: Host) -> None:
-    """NFSv4 mounts of subdirectories do not show their file system's root."""
-    host.look({53: "/x"}, {53: 100}, inside="/home")
-    host.look({53: "/x"}, {53: 101}, inside="/home")
-    assert host.reads() == {"/x": 1}

@@ -128,12 +128,6 @@ def test_one_superblock_at_many_places_counts_once(host: Host) -> None:
         }
 
 
-def test_what_the_cache_answered_counts_once(host: Host) -> None:
-    for cached in (0, 3):
-        sample = host.look(*(Shown(53, place, 5, cached=cached) for place in ("/a", "/b")))
-    assert sample.ops["read_cached"].bytes_total == 3 * READ
-
-
 def test_one_more_mount_of_a_known_superblock_brings_no_history(host: Host) -> None:
     host.look(Shown(53, "/a", 1000))
     host.look(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
@@ -184,13 +178,6 @@ def test_mounts_over_each_other(proc: Host) -> None:
     assert proc.bytes_by("server") == {"srv": 3 * READ}
     assert proc.bytes_by("mount") == {"/a": 2 * READ}  # the last one hides the others
     assert proc.proc_bytes() == (3 * READ, 3)
-
-
-def test_versions_are_told_apart(proc: Host) -> None:
-    for reads in (1, 4):
-        proc.look(Shown(53, "/a", reads), Shown(54, "/b", 2 * reads, vers="3"))
-    rows = {row.key: row.values["calls_per_s"] for row in proc.interval().tables["procedure"]}
-    assert rows == {("v4", "READ"): 3, ("v3", "READ"): 6}
 
 
 def test_names_that_the_kernel_escapes(proc: Host) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.model.sample import OTHERS
-from ioh.pg import queries
 from ioh.pg.connection import PgError
 from ioh.pg.login import Login, hide_passwords
 from ioh.pg.reading import Reading, RunningRows, Views
@@ -44,17 +43,6 @@ def test_totals_are_those_of_all_databases() -> None:
     assert reading.metrics["rollbacks_total"] == 1
     assert reading.databases.keys() == {"shop", "(shared)"}
     assert reading.databases["shop"]["commit"].count_total == 100
-
-
-def test_versions_differ_in_their_columns() -> None:
-    assert queries.wal(130005) == ""
-    assert "wal_sync_time" in queries.wal(140000)
-    assert "pg_stat_io" not in queries.wal(170009)
-    assert "wal_sync" not in queries.wal(180000)
-    assert "sum(fsyncs)" in queries.wal(180000)
-    assert " sum(total_time)" in queries.statements(120009, "public")
-    assert " sum(total_exec_time)" in queries.statements(130000, "public")
-    assert "from s.pg_stat_statements(false)" in queries.statements(170002, "s")
 
 
 def test_an_old_server_has_no_log() -> None:
@@ -166,13 +154,6 @@ def test_sessions_and_waits() -> None:
     assert reading.metrics["waiting_for_locks"] == 2
     assert reading.metrics["idle_in_transaction"] == 1
     assert reading.metrics["oldest_transaction_us"] == 1_500_000
-
-
-def test_parameters_are_shown_when_asked_for() -> None:
-    server = FakeServer()
-    server.sessions = [session(7, query=b"select  17")]
-    shown = Looks(server, with_parameters=True).look()
-    assert [key[-1] for key in shown.tables["session"]] == ["select 17"]
 
 
 def test_hostile_texts_are_printable_and_short() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ioh.layers.block import SPEC
-from ioh.model.sample import LayerSample, Unavailable
+from ioh.model.sample import LayerSample
 from ioh.procfs.block_fallback import BlockFallback, increase, looks_like_partition
 from ioh.procfs.blockdev import read_block_device
 from ioh.procfs.diskstats import make_dev
@@ -97,17 +97,6 @@ def test_each_way_to_an_nvme_disk_is_a_device(nvme: Path) -> None:
     assert disk.is_stacked
     row = dict(zip(COLUMNS, sample.tables["device"]["nvme0c0n1", "nvme0c0n1"], strict=True))
     assert (row["reads_total"], row["queue_depth_limit"]) == (30, 1023)
-
-
-@pytest.mark.parametrize("own", ["0 0 0 0 0 0 0 0 0 0 0", "30 0 240 15 0 0 0 0 0 10 15"])
-def test_an_nvme_disk_is_the_ways_to_it(nvme: Path, own: str) -> None:
-    """Since Linux 6.5 it counts itself, too."""
-    fallback = BlockFallback(SPEC, make_dev(259, 0), root=nvme)
-    read(fallback)
-    rewrite(nvme, nvme0c0n1=LATER, nvme0n1=own)
-    sample = read(fallback)
-    assert sample.ops["read"].count_total == 30
-    assert list(sample.parts) == ["nvme0c0n1"]
 
 
 def test_growth_of_one_disk(root: Path) -> None:
@@ -214,11 +203,6 @@ def test_loop_device_with_another_file_has_another_row(root: Path) -> None:
     key = ("loop1", "file /srv/c.img on sda1")
     assert {k: row[0] for k, row in sample.tables["device"].items()} == {key: 2}
     assert sample.ops["read"].count_total == 3
-
-
-def test_not_there(tmp_path: Path, root: Path) -> None:
-    assert isinstance(BlockFallback(SPEC, root=tmp_path / "none").sample(), Unavailable)
-    assert isinstance(BlockFallback(SPEC, make_dev(99, 9), root).sample(), Unavailable)
 
 
 def test_without_sysfs_partitions_are_told_by_name(root: Path) -> None:

@@ -68,19 +68,6 @@ def test_numbers_and_pressure_leave_malformed_lines_out(tmp_path: Path) -> None:
     assert nothing == {"limit": {}, "job": {}}
 
 
-def test_debian_11(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-5.10/proc"))
-    monkeypatch.setattr("ioh.procfs.host.PAGE_BYTES", 4096)
-    host = read_host()
-    assert host.mem_available_bytes == 6514452 * KIB
-    assert host.cached_bytes == (5796804 + 276940 + 884732) * KIB
-    assert host.dirty_bytes == 296 * 4096
-    assert host.writeback_bytes == 7 * 4096
-    assert host.dirty_limit_bytes == 325420 * 4096
-    assert host.dirty_background_bytes == 162511 * 4096
-    assert host.psi_io_some_us_total is None  # Debian 11 boots with PSI off
-
-
 def test_6_18_knows_everything(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-6.18/proc"))
     host = read_host()
@@ -195,14 +182,6 @@ def test_device_number(text: str, dev: int | None) -> None:
     assert parse_dev(text) == dev
     if dev is not None:
         assert make_dev(*split_dev(dev)) == dev
-
-
-@pytest.mark.parametrize("kernel", ["proc-5.10", "proc-6.18"])
-def test_fake_roots_lose_no_line(kernel: str) -> None:
-    stats = read_diskstats(DATA / kernel)
-    assert stats is not None
-    lines = (DATA / kernel / "proc/diskstats").read_text().splitlines()
-    assert [s.name for s in stats] == [line.split()[2] for line in lines]
 
 
 def test_live_numbers_lie_between_two_readings_of_sysfs() -> None:

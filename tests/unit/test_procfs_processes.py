@@ -24,44 +24,25 @@ IO = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\nnew
 
 
 @pytest.mark.parametrize(
-    ("text", "flow"),
+    ("name", "text", "read"),
     [
-        (IO, (3, 1, 4, 2)),
-        ("", None),
-        (IO.replace("syscw", "x"), None),
-        (IO.replace("4", "four"), None),
-    ],
-)
-def test_io(tmp_path: Path, text: str, flow: tuple[int, ...] | None) -> None:
-    (tmp_path / "proc/5").mkdir(parents=True)
-    (tmp_path / "proc/5/io").write_text(text)
-    assert read_process_io(5, tmp_path) == flow
-
-
-@pytest.mark.parametrize(
-    ("text", "stat"),
-    [
+        ("io", IO, (3, 1, 4, 2)),
+        *(("io", text, None) for text in ("", IO.replace("syscw", "x"), IO.replace("4", "four"))),
         (
+            "stat",
             "7 (a) (b\nc) S 3 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 99 1024\n",
             ProcessStat("a) (b\\x0ac", 3, 99),
         ),
-        *((text, None) for text in ("", "7 (a)", "7 a) S", "7 (a) S " + "x " * 30)),
+        *(("stat", text, None) for text in ("", "7 (a)", "7 a) S", "7 (a) S " + "x " * 30)),
+        ("cgroup", "1:cpu:/a\n0::/b c\n", "/b c"),
+        *(("cgroup", text, None) for text in ("1:cpu:/a\n", "", "0::x")),
     ],
 )
-def test_stat(tmp_path: Path, text: str, stat: ProcessStat | None) -> None:
+def test_what_is_malformed_is_unknown(tmp_path: Path, name: str, text: str, read: object) -> None:
     (tmp_path / "proc/7").mkdir(parents=True)
-    (tmp_path / "proc/7/stat").write_text(text)
-    assert read_process_stat(7, tmp_path) == stat
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [("1:cpu:/a\n0::/b c\n", "/b c"), ("1:cpu:/a\n", None), ("", None), ("0::x", None)],
-)
-def test_cgroup(tmp_path: Path, text: str, path: str | None) -> None:
-    (tmp_path / "proc/7").mkdir(parents=True)
-    (tmp_path / "proc/7/cgroup").write_text(text)
-    assert read_cgroup(7, tmp_path) == path
+    (tmp_path / "proc/7" / name).write_text(text)
+    readers = {"io": read_process_io, "stat": read_process_stat, "cgroup": read_cgroup}
+    assert readers[name](7, tmp_path) == read
 
 
 def test_fake_root(tmp_path: Path) -> None:

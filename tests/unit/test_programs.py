@@ -147,15 +147,6 @@ def call(registers: int, number: int) -> bytes:
     return struct.pack("=BBhi", 0x85, registers, 0, number)
 
 
-def test_casts_become_calls_of_the_kernel() -> None:
-    helper, wide = call(0, 14), struct.pack("=BBhi", 0x18, 0, 0, host_facts.CASTS) + bytes(8)
-    code = helper + call(0, host_facts.CASTS) + wide + call(0, host_facts.CASTS)
-    wanted = helper + call(2 << 4, CAST_ID) + wide + call(2 << 4, CAST_ID)
-    assert host_facts.resolve_casts(code, CAST_ID) == wanted
-    assert host_facts.resolve_casts(code, None) == code
-    assert host_facts.resolve_casts(helper, CAST_ID) == helper
-
-
 class Kernel:
     """Knows some functions, and takes a program or refuses it."""
 

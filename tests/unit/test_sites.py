@@ -70,18 +70,6 @@ def test_a_program_that_was_moved_after_linking(tmp_path: Path) -> None:
     assert places == [(CODE_OFFSET, 0), (CODE_OFFSET + 8, DATA_OFFSET)]
 
 
-def test_functions_end_where_they_return(tmp_path: Path) -> None:
-    probe = {"op": "log_sync", "start": "function:flush", "bytes": "return"}
-    data = program(functions={"not_flush": CODE_AT, "flush": CODE_AT + 64, "flush_all": CODE_AT})
-    sites = found(tmp_path, data, probe).sites
-    assert [(s.role, s.at_return, s.offset) for s in sites] == [
-        ("start", False, CODE_OFFSET + 64),
-        ("done", True, CODE_OFFSET + 64),
-    ]
-    assert sites[0].size is None
-    assert sites[1].size == Argument("register", 80, signed=True)
-
-
 def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
     notes = [Note(name, CODE_AT + at) for name, at in (("begin", 0x10), ("abort", 0x30))]
     data = program(tuple(notes), {"plan": CODE_AT + 0x20, "ready": CODE_AT + 0x40})
@@ -95,17 +83,6 @@ def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
         assert sites[2].role == "done"
 
 
-def test_what_drops_an_operation_may_be_several_functions(tmp_path: Path) -> None:
-    probe = {"op": "commit", "start": "function:commit", "drop": ["function:undo", "usdt:made:end"]}
-    data = program((Note("end", CODE_AT + 8),), functions={"commit": CODE_AT, "undo": CODE_AT + 4})
-    sites = found(tmp_path, data, probe).sites
-    assert [(s.offset - CODE_OFFSET, s.at_return) for s in sites if s.role == "drop"] == [
-        (4, False),
-        (8, False),
-    ]
-    assert SITE.unpack(pack_site(sites[-1], "process", ["commit"]))[:3] == (0, 3, 0)
-
-
 @pytest.mark.parametrize(("argument", "done"), [(2, {"done": "function:end"}), ("return", {})])
 def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str, str]) -> None:
     only = {"argument": argument, "values": [3, 5]}
@@ -116,16 +93,6 @@ def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str,
     assert (start.size, end.size) == ((chosen, None) if done else (None, chosen))
     assert start.only == end.only == (3, 5)
     assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-6:-2] == (3, 5, 3, 5)
-
-
-def test_what_another_thread_may_end_goes_by_an_argument(tmp_path: Path) -> None:
-    ways = {"key": 1, "bytes": 2, "bytes_is_int": True}
-    probe = {"op": "data_read", "start": "function:put", "done": "function:end", **ways}
-    data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
-    start, end = found(tmp_path, data, probe).sites
-    assert start.key == end.key == Argument("register", 112)
-    assert (start.size, end.size) == (None, Argument("register", 104, 0, 4, signed=True))
-    assert SITE.unpack(pack_site(end, "process", ["data_read"]))[-2:] == (113, 0)
 
 
 def test_what_only_waits_counts_where_another_probe_does(tmp_path: Path) -> None:

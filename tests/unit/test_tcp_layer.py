@@ -93,12 +93,6 @@ def test_an_ended_connection_is_shown_once() -> None:
     assert table.update([]) == {}
 
 
-def test_ports_used_again_in_the_next_tick_do_not_run_backwards() -> None:
-    table = ConnectionTable()
-    table.update([moved(1, 1000, ended=True, cookie=0)])
-    assert table.update([moved(1, 10, ended=True, cookie=0)])[key(1)][0] == 1010
-
-
 def test_only_the_busiest_are_listed_and_those_stay_for_a_while() -> None:
     table = ConnectionTable()
     crowd = [moved(n, n) for n in range(1, 1001)]
@@ -127,16 +121,6 @@ def test_the_service_is_the_side_that_listens(
     local: int, remote: int, listening: set[int], port: int
 ) -> None:
     assert service_port(local, remote, listening) == port
-
-
-def test_a_ports_row_is_the_sum_over_its_connections() -> None:
-    table = PortTable()
-    rows = table.update([moved(1, 10, 1), moved(2, 30, 3, srtt_us=400, ended=True)], {2049})
-    assert rows["2049", "nfs"][:5] == (40, 4, 0, 0, 2)
-    assert rows["2049", "nfs"][5] == pytest.approx((11 * 200 + 33 * 400) / 44)
-    for _ in range(50):
-        rows = table.update([], set())
-    assert rows["2049", "nfs"] == (40, 4, 0, 0, 0, None), "a total does not begin anew"
 
 
 def test_ports_are_bounded_and_the_latest_stay() -> None:

@@ -50,12 +50,6 @@ def began(now: dict[int, Counters]) -> Ledger:
     return ledger
 
 
-def test_what_existed_before_has_no_history() -> None:
-    ledger = began({1: Counters(1000, 2000, 100)})
-    assert tick(ledger, {1: Counters(1000, 2000, 100)}) == Totals()
-    assert tick(ledger, {1: Counters(1010, 2020, 105)}) == Totals(10, 15, 5)
-
-
 @pytest.mark.parametrize("cookie", [0, 99])
 def test_a_connection_that_no_dump_saw_counts_whole(cookie: int) -> None:
     """Where somebody else has asked for its cookie, too."""
@@ -98,12 +92,6 @@ def test_a_socket_that_connects_anew_keeps_its_cookie(after: Counters) -> None:
     tick(ledger, {1: after}, ending(1, Counters(12, 25)))
     tick(ledger, {1: Counters(600, 600)})
     assert tick(ledger, {}, ending(1, Counters(601, 602))) == Totals(2 + 601, 5 + 602)
-
-
-def test_a_socket_that_connects_and_ends_several_times_in_a_tick() -> None:
-    ledger = began({1: Counters(10, 20)})
-    ends = [ending(1, Counters(11, 20)), ending(1, Counters(4, 0)), ending(1, Counters(8, 0))]
-    assert tick(ledger, {}, *ends) == Totals(1 + 4 + 8)
 
 
 def test_a_connection_described_while_it_ended_counts_once() -> None:
