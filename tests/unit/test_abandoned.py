@@ -11,10 +11,6 @@ from typing import Any
 import pytest
 
 from ioh.layers.abandoned import AbandonedRequests
-from ioh.layers.syscall import Syscall
-from ioh.model.filters import Filters
-from tests.unit import fake_kernel
-from tests.unit.probe_text import text_of
 
 PID, CONTEXT, FILE, STAYS = os.getpid(), 0x7F00, 0xFFFF8800, 1 << 29
 NO_PID = 1 << 22  # more than the kernel gives
@@ -111,22 +107,3 @@ def test_requests_of_the_dead_are_deleted(maps: dict[str, Any], sees_pids: bool)
     assert iocb(1) in asyncs
     assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (dead, dead)
     assert abandoned["read_direct"] == 2 * dead
-
-
-def test_what_ends_while_they_are_looked_for_is_the_next_intervals(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its maximum is there, too: the probe has begun the next one."""
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(Syscall).maps())
-    totals = held["totals"]
-
-    def find(*_: object, **__: object) -> None:
-        for op in range(len(Syscall.spec.ops)):
-            ones = (1).to_bytes(8, sys.byteorder) * (totals.value_size // 8)
-            totals.entries[op.to_bytes(4, sys.byteorder)] = ones
-
-    monkeypatch.setattr(AbandonedRequests, "find", find)
-    layer = Syscall(Filters())
-    counts = [{op.count_total for op in layer.read(maps).ops.values()} for _ in range(2)]
-    assert counts[0] == {0}
-    assert 0 not in counts[1]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers import all_layers
-from ioh.layers.base import Event
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.blockdev import BlockDevice
@@ -169,19 +168,6 @@ def test_without_one_tracepoint(name: str, tracepoint: str) -> None:
             assert text.has_function(event.points[chosen[event.name]].function), event.name
 
 
-def test_the_first_point_that_exists_is_chosen() -> None:
-    events = (
-        Event("a", "new old"),
-        Event("b", "gone", gives="beauty"),
-    )
-    both = FakeBtf(tracepoints={"new": (), "old": ()}).host()
-    assert choose_points(events, both) == {"a": 0}
-    assert choose_points(events, FakeBtf(tracepoints={"old": ()}).host()) == {"a": 1}
-    neither = choose_points(events, FakeBtf().host())
-    assert isinstance(neither, Unavailable)
-    assert neither.reason == "this kernel has no raw tracepoint new, old"
-
-
 def test_where_the_bio_the_request_and_the_disk_are() -> None:
     for layer, names in (
         ("syscall", ("QUEUE_BIO_ARG", "GETRQ_BIO_ARG", "MERGE_BIO_ARG")),
@@ -226,17 +212,6 @@ def test_io_uring_only_where_completions_name_their_request() -> None:
     events = all_layers()["syscall"].events
     assert {e.gives for e in events if e.name.startswith("uring")} == {"io_uring"}
     assert "OFF_io_kiocb_cqe_fd" in defines_of("syscall", KERNELS["6.1"]())
-
-
-def test_filters_become_constants() -> None:
-    found = defines_of("syscall", linux_6_18(), ALL_FILTERS)
-    wanted = {"FILTER_PID": 7, "FILTER_COMM": "fio", "FILTER_CGROUP": 1 << 40}
-    assert found.items() >= {**wanted, "FILTER_DEVICE": 8 << 20 | 1}.items()
-    assert defines_of("block", linux_6_18(), ALL_FILTERS)["FILTER_DEVICE"] == 8 << 20 | 1
-    assert defines_of("tcp", linux_6_18(), ALL_FILTERS)["PORT"] == 0x0108  # network order
-    for name in LAYERS:
-        unfiltered = defines_of(name, linux_6_18())
-        assert not [key for key in unfiltered if key.startswith("FILTER_") or key == "PORT"]
 
 
 @pytest.mark.parametrize("cpus", [1, 8192])

@@ -16,8 +16,9 @@ from ioh.layers.flows import FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Table
+from ioh.procfs.diskstats import make_dev
 from tests.held import count_held
-from tests.unit.fake_kernel import CPUS, install
+from tests.unit.fake_kernel import CPUS, FakeMap, install
 from tests.unit.probe_text import ProbeText
 
 SDA1 = 8 << 20 | 1
@@ -109,18 +110,6 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Probe:
 
 def reads(table: Table) -> dict[str, object]:
     return {key[0]: row[0] for key, row in table.items()}
-
-
-def test_a_process_that_became_another_program_gets_a_row_of_its_own(probe: Probe) -> None:
-    probe.process(5, b"bash")
-    probe.add(pid=5, ino=1, count=3)
-    probe.tick()
-    probe.process(5, b"dd")
-    probe.add(pid=5, ino=2, count=29)
-    (probe.root / "proc/5/comm").unlink()  # it has ended: the probe saw its name
-    probe.add(pid=5, ino=2, count=7, comm=b"dd")
-    reads = {key: row[0] for key, row in probe.tick()["process"].items()}
-    assert reads == {("5", "bash"): 3, ("5", "dd"): 36}
 
 
 def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:
@@ -297,3 +286,57 @@ def test_every_operation_is_in_every_table_once(
                 shown = tables
         wanted = [probe.added[column] for column in COLUMNS]
         assert sums == dict.fromkeys(sums, wanted)
+
+
+ALL_FLOWS = MapSpec("flows", 5, 24, 40, 64)
+PATHS_OF_NFS = MapSpec("paths", 1, 16, 8 + 1280 + 16 * 8, 64)
+ROOTS = MapSpec("mount_roots", 1, 4, 8, 64)
+DEV = make_dev(0, 50)
+
+
+def nfs_mount(number: int, name: str) -> str:
+    return f"{number} 1 0:50 / /home/{name} rw - nfs4 srv:/home/{name} rw\n"
+
+
+def path_of_nfs(names: list[bytes], dentries: list[int]) -> bytes:
+    raw = b"".join(name + b"\0" for name in names)
+    head = struct.pack("=II1280s", len(raw), 1, raw)
+    return head + struct.pack("=16Q", *dentries, *[0] * (16 - len(dentries)))
+
+
+def flow(held: dict[str, FakeMap], ino: int, dev: int, path: bytes) -> None:
+    """As many operations on a file as its number says."""
+    held["paths"].entries[struct.pack("=QII", ino, dev, 0)] = path
+    counted = struct.pack("=QQQ16s", ino, 10, 100, b"probe") + bytes(40) * (CPUS - 1)
+    held["flows"].entries[struct.pack("=QIIII", ino, dev, 5, 0, 0)] = counted
+
+
+def test_each_file_is_below_the_mount_that_shows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(
+        nfs_mount(40, "a") + nfs_mount(41, "b") + nfs_mount(42, "c")
+    )
+    maps, held, _ = install(monkeypatch, [ALL_FLOWS, PATHS_OF_NFS, ROOTS])
+    roots = held["mount_roots"].entries
+    roots[struct.pack("=I", 40)] = struct.pack("=Q", 0xA0)
+    roots[struct.pack("=I", 41)] = struct.pack("=Q", 0xB0)
+    for ino, names, dentries in (
+        (1, [b"same"], [0x11, 0xA0]),
+        (2, [b"same"], [0x12, 0xB0]),
+        (3, [b"same", b"deep", b"b"], [0x13, 0xD0, 0xB0, 0xE0]),  # v4: up to the server's root
+        (4, [b"lost"], [0x14, 0xC0]),  # of no mount that was noted
+    ):
+        flow(held, ino, DEV, path_of_nfs(names, dentries))
+    tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["mount_roots"])
+    assert {key[0]: row[0] for key, row in tables["file"].items()} == {
+        "/home/a/same": 1,
+        "/home/b/same": 2,
+        "/home/b/deep/same": 3,
+        "/home/a/lost": 4,
+    }
+    assert {key: row[0] for key, row in tables["mount"].items()} == {
+        ("/home/a", "nfs4"): 1 + 4,
+        ("/home/b", "nfs4"): 2 + 3,
+    }

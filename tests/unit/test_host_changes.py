@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ioh.model.derive import derive, derive_host
+from ioh.model.derive import derive_host
 from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.host import read_host
 from ioh.session.encoder import LEFT_OUT
@@ -39,16 +39,6 @@ def test_a_cpu_that_goes_or_comes_costs_one_interval_of_the_host_s_cpu_time(
         (None, 2),
     ]
     assert (shown[2].iowait_pct, shown[2].steal_pct) == (None, None)
-
-
-@pytest.mark.parametrize("step_s", [-3600.0, 3600.0, 86400.0 * 30])
-def test_rates_know_nothing_of_a_clock_that_is_set_or_of_a_sleep(step_s: float) -> None:
-    """Intervals are measured on the monotonic clock, which neither is part of."""
-    older, newer = fakes.first(2)
-    slept = replace(newer, time_unix_s=newer.time_unix_s + step_s)
-    as_ever, found = derive(older, newer), derive(older, slept)
-    assert found.interval_s == as_ever.interval_s == 1.0
-    assert replace(found, time_unix_s=as_ever.time_unix_s) == as_ever
 
 
 def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:

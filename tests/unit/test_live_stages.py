@@ -180,33 +180,20 @@ def wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-class TestLogin:
-    """``--pg``: the network is left to ioh, and the layer logs in when root is gone."""
-
-    @pytest.fixture
-    def told(self, root: Host, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-        told: list[object] = []
-
-        def drop(keep: Kept, *, network: bool = False) -> None:
-            told.append((keep, network))
-
-        monkeypatch.setattr(privileges, "drop_privileges", drop)
-        monkeypatch.setattr("ioh.pg.connection.require_driver", told.append)
-        layer = make_layer("l", 5)
-        monkeypatch.setattr(layer, "needs_login", True)
-        monkeypatch.setattr(layer, "log_in", lambda _, login: told.append(login.dsn))
-        root.know(layer)
-        return told
-
-    def test_it_logs_in_without_root(
-        self, told: list[object], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(privileges, "needed", lambda *_, **__: Kept.NOTHING)
-        login = Login("service=x")
-        with LiveSource(None, Filters(), 1.0, login=login) as source:
-            assert list(source.attached) == ["l"]
-        assert told == [login, (Kept.NOTHING, True), "service=x"]
-
-    def test_without_a_login_the_layer_is_not_there(self, told: list[object]) -> None:
-        with LiveSource(None, Filters(), 1.0) as source:
-            assert not source.attached
+@pytest.mark.parametrize("login", [None, Login("service=x")])
+def test_with_a_login_the_layer_logs_in_when_root_is_gone(root: Host, login: Login | None) -> None:
+    """``--pg``: the network is left to ioh; without it the layer is not there."""
+    told: list[object] = []
+    layer = make_layer("l", 5)
+    root.patch.setattr(layer, "needs_login", True)
+    root.patch.setattr(layer, "log_in", lambda _, login: told.append(login.dsn))
+    root.know(layer)
+    root.patch.setattr("ioh.pg.connection.require_driver", told.append)
+    root.patch.setattr(privileges, "needed", lambda *_, **__: Kept.NOTHING)
+    root.patch.setattr(
+        privileges, "drop_privileges", lambda keep, network=False: told.append((keep, network))
+    )
+    with LiveSource(None, Filters(), 1.0, login=login) as source:
+        assert list(source.attached) == (["l"] if login else [])
+    logged_in = [login, (Kept.NOTHING, True), "service=x"]
+    assert told == (logged_in if login else [(Kept.NOTHING, False)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import socket
@@ -27,8 +26,6 @@ from tests.unit.loader_machine import (
     wait_for_children,
     wait_long,
 )
-
-HANDED_ON = {"block": [["block_getrq", 7]]}
 
 
 @pytest.mark.parametrize(
@@ -67,19 +64,6 @@ def test_filters_are_those_of_the_start(machine: Machine) -> None:
         loader.request({"verb": "attach", "layer": "block", "filters": {"pid": 8}})
         answer = hear(loader)
         assert (answer["layer"], answer["reason"]) == ("block", "block 7")
-
-
-def test_a_child_is_told_what_attached_layers_hand_on(machine: Machine) -> None:
-    def attach(name: str, _: Filters, handed_on: object) -> Outcome:
-        made = Made(handed_on=(("block_getrq", 7),) if name == "block" else ())
-        return {"reason": json.dumps(handed_on)}, [], made
-
-    machine.patch.setattr("ioh.bpf.program.attach_layer", attach)
-    loader = start_loader(lambda name: name, Filters())  # type: ignore[arg-type, return-value]
-    machine.loaders.append(loader)
-    for name, told in (("block", {}), ("tcp", HANDED_ON), ("syscall", HANDED_ON)):
-        ask(loader, "attach", name)
-        assert json.loads(hear(loader)["reason"]) == told
 
 
 def test_a_layer_is_attached_once(machine: Machine) -> None:

@@ -10,18 +10,14 @@ import signal
 import termios
 import time
 from collections.abc import Callable
-from itertools import count
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Outcome
-from ioh.bpf.compiled import Compiled
 from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_telling_line, start_loader
-from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -187,31 +183,6 @@ def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
     assert len(reason) == 300
 
 
-@pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A kernel that numbers what it makes; it knows one tracepoint."""
-    known = {"sys_exit": ()}
-    made = SimpleNamespace(function_id=lambda _: None, tracepoint=known.get)
-    maps, programs, links = count(10), count(20), count(30)
-    fakes = {
-        "Btf": lambda *_modules: made,
-        "find_facts": lambda btf: HostFacts(btf, cpu_count=4),
-        "probe_source": lambda _: "",
-        "create_map": lambda _: next(maps),
-        "load_program": lambda *_: next(programs),
-        "attach_plain": lambda *_: next(links),
-        "object_ids": lambda kind, fds: tuple((kind, fd * 100) for fd in fds),
-        "key_of": lambda *_: "key",
-        "find": lambda _: Compiled(MAPS, dict.fromkeys(("on_exit", "on_issue"), b"")),
-    }
-    for name, fake in fakes.items():
-        monkeypatch.setattr(f"ioh.bpf.program.{name}", fake)
-    return made
-
-
-MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2))
-
-
 @pytest.mark.parametrize(
     ("outcome", "reason", "hint"),
     [
@@ -221,14 +192,11 @@ MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2))
     ],
 )
 def test_what_cannot_be_attached_is_told(
-    kernel: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    outcome: Unavailable | OSError,
-    reason: str,
-    hint: str,
+    monkeypatch: pytest.MonkeyPatch, outcome: Unavailable | OSError, reason: str, hint: str
 ) -> None:
-    attach = Mock(side_effect=[outcome])
-    monkeypatch.setattr("ioh.bpf.program.attach_program", attach)
+    monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_: None)
+    monkeypatch.setattr("ioh.bpf.program.find_facts", lambda btf: HostFacts(btf, cpu_count=4))
+    monkeypatch.setattr("ioh.bpf.program.attach_program", Mock(side_effect=[outcome]))
     answer, fds, made = attach_layer(make_layer("a", 10), Filters(pid=7), {})
     assert answer["reason"].startswith(reason)
     assert (answer["hint"], fds, made) == (hint, [], Made())

@@ -24,7 +24,6 @@ from ioh.procfs.io_limits import IoLimits, parse_io_max, parse_throttle, read_li
 from ioh.procfs.maintenance import Job, parse_mdstat, read_jobs
 
 DATA = Path(__file__).parents[1] / "data"
-KIB = 1024
 # What psutil asks the C library for, not /proc.
 NOT_IN_PROC = HostSample(cpu_count=2, load1=1.0, load5=1.0, load15=1.0)
 
