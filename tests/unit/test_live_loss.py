@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
 import socket
-from pathlib import Path
 
 import pytest
 
-from ioh.commands import main
 from ioh.commands.doctor_verdicts import judge_layers
 from ioh.layers.base import AttachPoint, Late, Layer
 from ioh.live import attaching
@@ -47,18 +44,6 @@ def test_a_loader_that_cannot_be_started(root: Host) -> None:
     with source() as running:
         (note,) = notes(running.read(), "a")
     assert note.startswith("from /proc: the loader cannot be started: too few processes")
-
-
-def test_a_recording_without_its_loader_has_its_samples(
-    root: Host, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It ended with status 0 and no file: the loader's broken pipe was taken for that of stdout."""
-    root.end.close()
-    path = tmp_path / "x.ioh"
-    assert main(["record", "-o", str(path), "-c", "0.1", "-t", "0.3"]) == 0
-    assert main(["json", str(path)]) == 0
-    last = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert last["layers"]["a"]["notes"] == [GONE]
 
 
 def test_a_stopped_loader_is_waited_for_once(root: Host) -> None:

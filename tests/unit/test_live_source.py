@@ -83,29 +83,23 @@ def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("privileged", "use_bpf", "why"),
+    ("privileged", "use_bpf", "release", "why"),
     [
-        (False, True, "BPF needs root: start with sudo"),
-        (True, False, "requested with --proc"),
+        (False, True, "6.1.0", "BPF needs root: start with sudo"),
+        (True, False, "6.1.0", "requested with --proc"),
+        (True, True, "5.4.0-216-generic", "BPF needs Linux 5.10"),
     ],
 )
 def test_without_bpf_no_loader_is_started(
-    host: Host, privileged: bool, use_bpf: bool, why: str
+    host: Host, privileged: bool, use_bpf: bool, release: str, why: str
 ) -> None:
     host.is_privileged = privileged
+    host.patch.setattr("os.uname", lambda: SimpleNamespace(release=release, nodename="h"))
     with source(use_bpf=use_bpf) as running:
         sample = running.read()
         dropped = [Kept.PROC] if privileged else []
         assert (host.requests(), host.dropped, host.hidden) == ([], dropped, [])
     assert notes(sample, "a") == (f"from /proc: {why}",)
-
-
-def test_a_kernel_that_is_too_old_is_read_from_proc(root: Host) -> None:
-    old = SimpleNamespace(release="5.4.0-216-generic", nodename="h")
-    root.patch.setattr("os.uname", lambda: old)
-    with source() as running:
-        assert notes(running.read(), "a") == ("from /proc: BPF needs Linux 5.10",)
-    assert root.dropped == [Kept.PROC]
 
 
 @pytest.mark.parametrize("privileged", [True, False])

@@ -63,20 +63,3 @@ def op_totals(counts: list[int]) -> OpTotals:
     total = sum(counts)
     latency, size_lat = LatencyHist(tuple(counts)), SizeLatencyHist(tuple(counts))
     return OpTotals(total, 10 * total, 0, 100 * total, latency=latency, size_lat=size_lat)
-
-
-def test_of_many_devices_the_slowest_and_all_in_flight_are_told() -> None:
-    totals = OwnedTotals()
-
-    def read(tick: int) -> OpTotals:
-        slow = {
-            dev: OpTotals(tick, 0, 0, 0, max_ns=10 * tick + dev, inflight=2) for dev in range(9)
-        }
-        slow[3] = OpTotals(tick if tick < 3 else 2, 0, 0, 0, max_ns=0, inflight=tick)
-        readings = {dev: {"read": op} for dev, op in slow.items()}
-        return totals.update(readings, lambda dev: "all")["all"]["read"]
-
-    for tick in range(1, 5):
-        found = read(tick)
-        assert (found.max_ns, found.inflight) == (10 * tick + 8, 16 + tick)
-    assert found.count_total == 8 * 4 + 2

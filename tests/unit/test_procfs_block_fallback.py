@@ -192,19 +192,6 @@ def test_switched_off_statistics_are_told(root: Path) -> None:
     assert "millisecond" in notes[1]
 
 
-def test_loop_device_with_another_file_has_another_row(root: Path) -> None:
-    fallback = BlockFallback(SPEC, make_dev(7, 1), root)
-    read(fallback)
-    rewrite(root, loop1="21 0 168 6 0 0 0 0 0 4 6 0 0 0 0 0 0")
-    read(fallback)
-    (root / "sys/block/loop1/loop/backing_file").write_text("/srv/c.img\n")
-    rewrite(root, loop1="23 0 184 6 0 0 0 0 0 4 6 0 0 0 0 0 0")
-    sample = read(fallback)
-    key = ("loop1", "file /srv/c.img on sda1")
-    assert {k: row[0] for k, row in sample.tables["device"].items()} == {key: 2}
-    assert sample.ops["read"].count_total == 3
-
-
 def test_without_sysfs_partitions_are_told_by_name(root: Path) -> None:
     shutil.rmtree(root / "sys")
     fallback = BlockFallback(SPEC, root=root)

@@ -11,7 +11,7 @@ from ioh.layers.syscall import Syscall
 from ioh.layers.syscall_probe import DEVICES
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
-from ioh.procfs.blockdev import BlockDevice, BlockDevices, parse_scheduler, read_block_device
+from ioh.procfs.blockdev import BlockDevice, BlockDevices, read_block_device
 from ioh.procfs.devices import ChosenDevice, numbers_on, resolve_device
 from ioh.procfs.diskstats import make_dev, parse_dev, read_diskstats
 
@@ -84,7 +84,6 @@ def test_limits() -> None:
     ("said", "model", "turns"),
     [
         ("1", "ST4000NM0035", True),
-        ("0", "INTEL SSDSC2KB96", False),
         ("0", "QEMU HARDDISK", False),
         ("1", "Virtual disk", None),
         ("", "ST4000NM0035", None),
@@ -107,19 +106,6 @@ def test_bio_devices_have_no_request_queue() -> None:
     loop = device("7:0", DATA / "proc-6.18")
     assert (loop.stack, loop.is_stacked) == ("file /var/tmp/cap/a b.img on vda", True)
     assert read_block_device(make_dev(99, 9), OLD) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "scheduler"),
-    [
-        ("none [mq-deadline] kyber", "mq-deadline"),
-        ("none", "none"),
-        ("[]", None),
-        (None, None),
-    ],
-)
-def test_scheduler(text: str | None, scheduler: str | None) -> None:
-    assert parse_scheduler(text) == scheduler
 
 
 @pytest.mark.parametrize(

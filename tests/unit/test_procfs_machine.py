@@ -116,12 +116,16 @@ def test_btrfs_says_what_excludes_other_operations_and_a_scrub_has_a_socket(tmp_
     assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
 
 
-def test_limits_of_either_version_are_of_a_device() -> None:
+def test_limits_of_either_version_are_of_a_device(tmp_path: Path) -> None:
     unlimited = "8:0 rbps=max wbps=max riops=max wiops=max"
     text = f"8:16 rbps=2097152 wbps=max riops=max wiops=120\n{unlimited}\nx\n"
     assert parse_io_max(text) == {8 << 20 | 16: (2097152, None, None, 120)}
     old = ("7:0 1048576\n", "", "7:0 50\n7:1 x\n", "")
     assert parse_throttle(old) == {7 << 20: (1048576, None, 50, None)}
+    group = tmp_path / "sys/fs/cgroup/blkio/slow"
+    group.mkdir(parents=True)
+    (group / "blkio.throttle.write_bps_device").write_text("7:3 5000\n")
+    assert read_limits(tmp_path) == {("/slow", 7 << 20 | 3): (None, 5000, None, None)}
 
 
 def test_limits_of_version_2(tmp_path: Path) -> None:
@@ -131,15 +135,8 @@ def test_limits_of_version_2(tmp_path: Path) -> None:
     (group / "io.max").write_text("8:0 rbps=1000 wbps=max riops=max wiops=max\n")
     limits = IoLimits(tmp_path)
     assert limits.read() == {("/a.slice/b\\x1b", 8 << 20): (1000, None, None, None)}
-    (group / "io.max").write_text("")
+    (group / "io.max").write_text("")  # which is noticed now and then
     assert [bool(limits.read()) for _ in range(30)] == [True] * 29 + [False]
-
-
-def test_limits_of_version_1(tmp_path: Path) -> None:
-    group = tmp_path / "sys/fs/cgroup/blkio/slow"
-    group.mkdir(parents=True)
-    (group / "blkio.throttle.write_bps_device").write_text("7:3 5000\n")
-    assert read_limits(tmp_path) == {("/slow", 7 << 20 | 3): (None, 5000, None, None)}
 
 
 LINE = "8 16 sdb 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"

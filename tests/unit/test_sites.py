@@ -24,6 +24,7 @@ from tests.unit.elf_maker import (
     CODE_OFFSET,
     DATA_AT,
     DATA_OFFSET,
+    X86,
     Note,
     program,
     written,
@@ -34,6 +35,7 @@ def server(*probes: dict[str, Any]) -> Server:
     return msgspec.convert({"title": "Made", "binaries": ["made"], "probe": probes}, Server)
 
 
+X, A = "x86_64", "aarch64"
 READ = {"op": "data_read", "start": "usdt:made:begin", "done": "usdt:made:end"}
 
 
@@ -123,52 +125,41 @@ def test_what_makes_no_sense_together_is_refused(probe: dict[str, Any], why: str
         server(probe)
 
 
-@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", ARM)])
+@pytest.mark.parametrize(("machine", "number", "register"), [(X, X86, 96), (A, ARM, 16)])
 def test_a_functions_argument_is_in_the_register_of_its_place(
-    tmp_path: Path, machine: str, number: int
+    tmp_path: Path, machine: str, number: int, register: int
 ) -> None:
     probe = {"op": "data_write", "start": "function:put", "bytes": 3, "bytes_at": "start"}
     data = program(functions={"put": CODE_AT}, machine=number)
     start, done = found(tmp_path, data, probe, machine=machine).sites
-    register = 96 if machine == "x86_64" else 16
-    assert start.size == Argument("register", register)
-    assert done.size is None
+    assert (start.size, done.size) == (Argument("register", register), None)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("machine", "text", "expected"),
     [
-        ("-4@%edx", Argument("register", 96, 0, 4, signed=True)),
-        ("8@%rax", Argument("register", 80, 0, 8)),
-        ("1@%dil", Argument("register", 112, 0, 1)),
-        ("2@%r9w", Argument("register", 64, 0, 2)),
-        ("8@-16(%rbp)", Argument("memory", 32, -16, 8)),
-        ("4@(%r12)", Argument("memory", 24, 0, 4)),
-        ("8@8(%rsp)", Argument("memory", 152, 8, 8)),
-        ("-4@$-1", Argument("constant", 0, -1, 4, signed=True)),
+        (X, "-4@%edx", Argument("register", 96, 0, 4, signed=True)),
+        (X, "8@%rax", Argument("register", 80, 0, 8)),
+        (X, "1@%dil", Argument("register", 112, 0, 1)),
+        (X, "2@%r9w", Argument("register", 64, 0, 2)),
+        (X, "8@-16(%rbp)", Argument("memory", 32, -16, 8)),
+        (X, "4@(%r12)", Argument("memory", 24, 0, 4)),
+        (X, "-4@$-1", Argument("constant", 0, -1, 4, signed=True)),
+        (A, "-4@w0", Argument("register", 0, 0, 4, signed=True)),
+        (A, "8@x30", Argument("register", 240, 0, 8)),
+        (A, "8@[x29,-8]", Argument("memory", 232, -8, 8)),
+        (A, "4@[x1]", Argument("memory", 8, 0, 4)),
+        (A, "-4@8192", Argument("constant", 0, 8192, 4, signed=True)),
     ],
 )
-def test_arguments_of_x86(tmp_path: Path, text: str, expected: Argument) -> None:
-    notes = (Note("begin"), Note("end", arguments=f"4@%eax {text}"))
-    assert found(tmp_path, program(notes), {**READ, "bytes": 2}).sites[1].size == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("-4@w0", Argument("register", 0, 0, 4, signed=True)),
-        ("8@x30", Argument("register", 240, 0, 8)),
-        ("8@[sp, 16]", Argument("memory", 248, 16, 8)),
-        ("8@[x29,-8]", Argument("memory", 232, -8, 8)),
-        ("4@[x1]", Argument("memory", 8, 0, 4)),
-        ("-4@8192", Argument("constant", 0, 8192, 4, signed=True)),
-    ],
-)
-def test_arguments_of_arm(tmp_path: Path, text: str, expected: Argument) -> None:
-    """The one before it has a space in it, as compilers write it."""
-    notes = (Note("begin"), Note("end", arguments=f"8@[sp, 8] {text} 8@x1"))
-    data = program(notes, machine=ARM)
-    assert found(tmp_path, data, {**READ, "bytes": 2}, machine="aarch64").sites[1].size == expected
+def test_arguments_of_probe_points(
+    tmp_path: Path, machine: str, text: str, expected: Argument
+) -> None:
+    """The one before it has a space in it, as compilers for ARM write it."""
+    before, number = ("4@%eax", X86) if machine == X else ("8@[sp, 8]", ARM)
+    notes = (Note("begin"), Note("end", arguments=f"{before} {text}"))
+    sites = found(tmp_path, program(notes, machine=number), {**READ, "bytes": 2}, machine=machine)
+    assert sites.sites[1].size == expected
 
 
 @pytest.mark.parametrize(
