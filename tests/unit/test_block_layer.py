@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 import struct
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
 from ioh.layers.block import SPEC, Block
 from ioh.layers.block_rows import StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
+from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
-from ioh.model.hist import LATENCY_BUCKETS, fine_index, size_index
+from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist, fine_index, size_index
 from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.diskstats import make_dev
@@ -284,3 +288,57 @@ def test_commands_of_programs_are_reads_to_diskstats_where_they_have_times() -> 
     unseen.note({}, {"sda": of(read=5, other=9)})
     assert unseen.note({"sda": of(read=24)}, {"sda": of(read=6, other=32)}) == 0
     assert unseen.note({"sda": of(read=26)}, {"sda": of(read=7, other=32)}) == 1
+
+
+DEVICES = 12
+# What a device did in a tick: its number, op, how many of which bucket, its owner from then on.
+DONE = st.lists(
+    st.tuples(
+        st.integers(0, DEVICES - 1),
+        st.sampled_from(["read", "write"]),
+        st.integers(1, 9),
+        st.integers(0, 2),
+        st.sampled_from(["all", "all", "all", "other", None]),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=25)
+@given(ticks=st.lists(DONE, max_size=12))
+def test_what_each_owner_got_is_what_its_devices_did(
+    ticks: list[list[tuple[int, str, int, int, str | None]]],
+) -> None:
+    totals, owners = OwnedTotals(), dict[int, str | None]()
+    done: dict[tuple[int, str], list[int]] = {
+        (dev, op): [0, 0, 0] for dev in range(DEVICES) for op in ("read", "write")
+    }
+    wanted: Counter[tuple[str | None, str, int]] = Counter()
+    for tick in [[], *ticks]:
+        grown: Counter[tuple[int, str, int]] = Counter()
+        for dev, op, count, bucket, owner in tick:
+            done[dev, op][bucket] += count
+            grown[dev, op, bucket] += count
+            owners[dev] = owner
+        for (dev, op, bucket), count in grown.items():
+            wanted[owners[dev], op, bucket] += count
+        readings = {
+            dev: {op: op_totals(done[dev, op]) for op in ("read", "write")}
+            for dev in range(DEVICES)
+        }
+        found = totals.update(readings, lambda dev: owners.get(dev, "all"))
+    for owner in ("all", "other"):
+        for op in ("read", "write"):
+            counts = [wanted[owner, op, bucket] for bucket in range(3)]
+            got = found.get(owner, {}).get(op, op_totals([0, 0, 0]))
+            assert (got.count_total, got.bytes_total) == (sum(counts), 10 * sum(counts))
+            assert got.latency is not None
+            assert got.size_lat is not None
+            assert list(got.latency.counts or (0, 0, 0)) == counts
+            assert list(got.size_lat.counts or (0, 0, 0)) == counts
+
+
+def op_totals(counts: list[int]) -> OpTotals:
+    total = sum(counts)
+    latency, size_lat = LatencyHist(tuple(counts)), SizeLatencyHist(tuple(counts))
+    return OpTotals(total, 10 * total, 0, 100 * total, latency=latency, size_lat=size_lat)

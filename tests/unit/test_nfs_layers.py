@@ -1,10 +1,11 @@
-"""The NFS layers' own decoding, and the names of parts whose mounts come and go."""
+"""NFS: decoding, parts whose mounts come and go, and superblocks, each of which counts once."""
 
 from __future__ import annotations
 
 import ipaddress
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -117,78 +118,255 @@ LAYERS = [NfsClient, NfsServer]
 
 
 class Host:
-    """A layer whose file systems (minor number: where, and READs so far) come and go."""
+    """A layer that looks at mounts which come and go."""
 
-    def __init__(self, layer: type[Layer], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (root / "proc/self").mkdir(parents=True)
-        self._mountinfo = root / "proc/self/mountinfo"
-        self._mountinfo.touch()
-        notice_mounts_at_once(monkeypatch)
-        self._maps, self._held, _ = install(monkeypatch, text_of(layer).maps())
-        self.layer = layer(Filters(), root)
+    def __init__(
+        self, layer: type[Layer], root: Path, patch: pytest.MonkeyPatch, *, is_bpf: bool = True
+    ) -> None:
+        self.folder = root / "proc/self"
+        self.folder.mkdir(parents=True)
+        (self.folder / "mountinfo").touch()
+        notice_mounts_at_once(patch)
+        self.maps, self.held, _ = install(patch, text_of(layer).maps())
+        self.layer, self.is_bpf = layer(Filters(), root), is_bpf
         self._samples: list[LayerSample] = []
 
-    def look(self, places: Mapping[int, str], reads: Mapping[int, int], inside: str = "/") -> None:
-        lines = [f"40 26 0:{n} {inside} {at} rw - nfs4 srv:{at} rw\n" for n, at in places.items()]
-        self._mountinfo.write_text("".join(lines))
+    def look(self, mountinfo: str) -> LayerSample:
+        (self.folder / "mountinfo").write_text(mountinfo)
+        sample = self.layer.read(self.maps) if self.is_bpf else self.layer.read_proc()
+        assert isinstance(sample, LayerSample)
+        self._samples.append(sample)
+        return sample
+
+    def interval(self) -> LayerSnapshot:
+        """The last two looks, a second apart."""
+        older, newer = self._samples[-2:]
+        pair = in_a_sample(0, self.layer, older), in_a_sample(1, self.layer, newer)
+        found = derive(*pair).layers[self.layer.spec.name]
+        assert isinstance(found, LayerSnapshot)
+        return found
+
+
+class FileSystems(Host):
+    """Minor number: where, and READs so far."""
+
+    def see(self, places: Mapping[int, str], reads: Mapping[int, int]) -> None:
         for minor, count in reads.items():
             counters = [0] * WORDS
             counters[STARTED] = counters[COUNT] = count
             counters[BYTES], counters[LATENCY + 100] = 10 * count, count
             values = struct.pack(f"={WORDS}Q", *counters).ljust(WORDS * 8 * CPUS, b"\0")
-            self._held["totals"].entries[struct.pack("=II", minor, 0)] = values
-        self._samples.append(self.layer.read(self._maps))
+            self.held["totals"].entries[struct.pack("=II", minor, 0)] = values
+        lines = [f"40 26 0:{n} / {at} rw - nfs4 srv:{at} rw\n" for n, at in places.items()]
+        self.look("".join(lines))
 
     def reads(self) -> dict[str, int | None]:
         """READs of each mount point that was busy between the last two looks."""
-        older, newer = self._samples[-2:]
-        pair = in_a_sample(0, self.layer, older), in_a_sample(1, self.layer, newer)
-        layer = derive(*pair).layers[self.layer.spec.name]
-        assert isinstance(layer, LayerSnapshot)
-        op = self.layer.spec.ops[0]
-        for part in layer.parts.values():
+        op, parts = self.layer.spec.ops[0], self.interval().parts
+        for part in parts.values():
             latency = part[op].latency
             assert latency is not None
             assert latency.total == part[op].count
-        return {name.rpartition(" on ")[2]: part[op].count for name, part in layer.parts.items()}
+        return {name.rpartition(" on ")[2]: part[op].count for name, part in parts.items()}
 
 
 @pytest.fixture(params=LAYERS, ids=lambda layer: layer.spec.name)
-def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    return Host(request.param, tmp_path, monkeypatch)
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> FileSystems:
+    return FileSystems(request.param, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("ticks", [0, 2])
-def test_a_dev_that_another_mount_has_got_brings_no_history(host: Host, ticks: int) -> None:
+def test_a_dev_that_another_mount_has_got_brings_no_history(host: FileSystems, ticks: int) -> None:
     """With ``ticks`` in between, or within one; until then it keeps its name."""
-    host.look({53: "/x"}, {53: 100})
+    host.see({53: "/x"}, {53: 100})
     for _ in range(ticks):
-        host.look({}, {53: 103})  # what write-back or a lazy umount has left
+        host.see({}, {53: 103})  # what write-back or a lazy umount has left
     if ticks:
         assert host.reads() == {}
-    host.look({53: "/y"}, {53: 107})
+    host.see({53: "/y"}, {53: 107})
     assert host.reads() == {"/y": 4 if ticks else 7}
-    host.look({53: "/y"}, {53: 109})
+    host.see({53: "/y"}, {53: 109})
     assert host.reads() == {"/y": 2}
 
 
-def test_a_mount_that_comes_back_under_another_dev(host: Host) -> None:
-    host.look({53: "/x"}, {53: 100})
-    host.look({}, {53: 100})
-    host.look({54: "/x"}, {54: 5})
+def test_a_mount_that_comes_back_under_another_dev(host: FileSystems) -> None:
+    host.see({53: "/x"}, {53: 100})
+    host.see({}, {53: 100})
+    host.see({54: "/x"}, {54: 5})
     assert host.reads() == {"/x": 5}
-    host.look({53: "/y", 54: "/x"}, {53: 101, 54: 7})
+    host.see({53: "/y", 54: "/x"}, {53: 101, 54: 7})
     assert host.reads() == {"/x": 2, "/y": 1}
-    host.look({53: "/y", 54: "/x"}, {53: 104, 54: 8})
+    host.see({53: "/y", 54: "/x"}, {53: 104, 54: 8})
     assert host.reads() == {"/x": 1, "/y": 3}
 
 
-def test_a_dev_that_a_file_system_of_another_mount_namespace_has_got(host: Host) -> None:
-    host.look({53: "/x"}, {53: 97})
-    host.look({}, {53: 100})
+def test_a_dev_that_a_file_system_of_another_mount_namespace_has_got(host: FileSystems) -> None:
+    host.see({53: "/x"}, {53: 97})
+    host.see({}, {53: 100})
     assert host.reads() == {"/x": 3}  # what write-back or a lazy umount has left
-    host.look({}, {53: 100})
-    host.look({}, {53: 104})
+    host.see({}, {53: 100})
+    host.see({}, {53: 104})
     assert host.reads() == {"0:53": 4}
-    host.look({53: "/x"}, {53: 105})
+    host.see({53: "/x"}, {53: 105})
     assert host.reads() == {"/x": 1}
+
+
+OLD_S = 3600
+READ = 1000  # bytes of each
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A mount as mountstats and mountinfo print it; ``dev`` is a minor number, 0 for no mount.
+
+    Of its ``reads`` none was answered by the cache.
+    """
+
+    dev: int
+    place: str
+    reads: int
+    export: str = "srv:/home"
+    age_s: int = OLD_S
+
+    @property
+    def mountinfo(self) -> str:
+        return (
+            f"40 26 0:{self.dev} / {self.place} rw - nfs4 {self.export} rw,addr=10.0.0.9\n"
+            if self.dev
+            else ""
+        )
+
+    @property
+    def mountstats(self) -> str:
+        moved = self.reads * READ
+        return (
+            f"device {self.export} mounted on {self.place} with fstype nfs4 statvers=1.1\n"
+            f"\topts:\trw,vers=4.2,proto=tcp\n"
+            f"\tage:\t{self.age_s}\n"
+            f"\tbytes:\t{moved} 0 0 0 {moved} 0 0 0\n"
+            f"\txprt:\ttcp 665 1 2 0 9 {self.reads} {self.reads} 0 214 0 8 63 62\n"
+            f"\tREAD: {self.reads} {self.reads} 0 0 0 1 2 {self.reads} 0\n\n"
+        )
+
+
+class Superblocks(Host):
+    """Mounts as mountstats shows them, too."""
+
+    def see(self, *mounts: Shown) -> LayerSample:
+        (self.folder / "mountstats").write_text("".join(m.mountstats for m in mounts))
+        return self.look("".join(m.mountinfo for m in mounts))
+
+    def bytes_by(self, table: str) -> Mapping[str, float | None]:
+        """Bytes read in the last interval by the first word of each row's key."""
+        rows = self.interval().tables[table]
+        return {row.key[0]: row.values["read_bytes_per_s"] for row in rows}
+
+    def proc_bytes(self) -> tuple[int | None, float | None]:
+        """The same of the whole layer and of its procedures, in reads."""
+        interval = self.interval()
+        rows = [r.values["calls_per_s"] for r in interval.tables["procedure"] if "READ" in r.key]
+        return interval.ops["read"].bytes, sum(r or 0 for r in rows)
+
+
+@pytest.fixture(params=["bpf", "proc"])
+def mounts(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Superblocks:
+    return Superblocks(NfsClient, tmp_path, monkeypatch, is_bpf=request.param == "bpf")
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Superblocks:
+    """From /proc alone, where procedures and totals have nothing else."""
+    return Superblocks(NfsClient, tmp_path, monkeypatch, is_bpf=False)
+
+
+def test_one_superblock_at_many_places_counts_once(mounts: Superblocks) -> None:
+    for reads in (5, 12):
+        homes = [Shown(53, f"/home/u{n}", reads, f"srv:/home/u{n}") for n in range(50)]
+        sample = mounts.see(*homes, Shown(54, "/other", 2 * reads, "srv:/other"))
+    assert mounts.bytes_by("server") == {"srv": (7 + 14) * READ}
+    assert mounts.bytes_by("mount") == {
+        **{f"/home/u{n}": 7 * READ for n in range(50)},
+        "/other": 14 * READ,
+    }
+    assert sample.metrics["app_read_bytes_total"] == 21 * READ
+    assert any("one superblock" in note for note in sample.notes)
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (21 * READ, 21)
+        assert {name: part["read"].bytes for name, part in mounts.interval().parts.items()} == {
+            "srv:/home/u0 on /home/u0": 7 * READ,
+            "srv:/other on /other": 14 * READ,
+        }
+
+
+def test_one_more_mount_of_a_known_superblock_brings_no_history(mounts: Superblocks) -> None:
+    mounts.see(Shown(53, "/a", 1000))
+    mounts.see(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
+    assert mounts.bytes_by("server") == {"srv": 7 * READ}
+    assert mounts.bytes_by("mount") == {"/a": 7 * READ, "/b": 7 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (7 * READ, 7)
+
+
+def test_sums_go_on_where_mounts_go(mounts: Superblocks) -> None:
+    other = Shown(54, "/c", 10, "srv:/c")
+    mounts.see(Shown(53, "/a", 1000), Shown(53, "/b", 1000, "srv:/b"), other)
+    mounts.see(Shown(53, "/b", 1002, "srv:/b"), other)  # its first mount has gone
+    assert mounts.bytes_by("server") == {"srv": 2 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (2 * READ, 2)
+    mounts.see(Shown(54, "/c", 13, "srv:/c"))  # its last one
+    assert mounts.bytes_by("server") == {"srv": 3 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (3 * READ, 3)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "bytes_read"),
+    [(0, 5 * READ), (OLD_S, 0)],  # mounted just now; long ago in another mount namespace
+)
+def test_what_a_superblock_that_is_new_here_has_counted(
+    mounts: Superblocks, age_s: int, bytes_read: int
+) -> None:
+    mounts.see(Shown(53, "/a", 9))
+    mounts.see(Shown(53, "/a", 9), Shown(54, "/b", 5, "srv:/b", age_s))
+    assert mounts.bytes_by("server").get("srv", 0) == bytes_read
+    if not mounts.is_bpf:
+        assert mounts.interval().ops["read"].bytes == bytes_read
+
+
+@pytest.mark.parametrize("reads", [4, 40])
+def test_a_dev_that_another_superblock_has_got(proc: Superblocks, reads: int) -> None:
+    proc.see(Shown(53, "/a", 9))
+    proc.see(Shown(53, "/a", reads, age_s=0))
+    assert proc.bytes_by("mount") == {"/a": reads * READ}
+    assert proc.proc_bytes() == (reads * READ, reads)
+
+
+def test_mounts_over_each_other(proc: Superblocks) -> None:
+    for reads in (10, 11):
+        proc.see(Shown(53, "/a", reads), Shown(54, "/a", 2 * reads))
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+    assert proc.bytes_by("mount") == {"/a": 2 * READ}  # the last one hides the others
+    assert proc.proc_bytes() == (3 * READ, 3)
+
+
+def test_names_that_the_kernel_escapes(proc: Superblocks) -> None:
+    for reads in (1, 4):
+        places = (r"/a\040b", r"/a\134b", r"/\303\244", "/ä")
+        proc.see(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
+    assert proc.proc_bytes() == (3 * READ, 3)
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+
+
+def test_mounts_that_mountinfo_does_not_have(proc: Superblocks) -> None:
+    proc.see(Shown(53, "/a", 10))
+    sample = proc.see(Shown(53, "/a", 11), Shown(0, "/b", 11, "old:/b"))  # gone meanwhile
+    assert proc.proc_bytes() == (1 * READ, 1)
+    assert set(sample.tables["server"]) == {("srv", "10.0.0.9"), ("old", "?")}
+    proc.see(Shown(0, "/a", 13))  # no mountinfo at all
+    proc.see(Shown(0, "/a", 17))
+    assert proc.proc_bytes() == (4 * READ, 4)
