@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,40 +91,32 @@ class Clock:
         return LayerSample("proc")
 
 
-def test_a_sample_that_is_asked_for_shifts_no_other_one(host: Host) -> None:
-    clock = Clock(host.patch)
-    host.know(make_layer("a", 10, read=clock.reading))
-    with source() as running:
-        clock.calls = [(1000.7, running.sample_soon), (1002.1, running.sample_soon)]
-        samples = list(itertools.islice(running, 6))
-    assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 0.7, 1.2, 2.1, 2.2]
-
-
-def test_another_interval_begins_with_a_sample_at_once(host: Host) -> None:
-    clock = Clock(host.patch)
-    host.know(make_layer("a", 10, read=clock.reading))
-    with source(interval_s=10.0) as running:
-        clock.calls = [(1003.0, lambda: running.set_interval(2.0))]
-        samples = list(itertools.islice(running, 5))
-    assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 3.0, 5.0, 7.0]
-
-
 @pytest.mark.parametrize(
-    ("interval_s", "late_s", "read_s"),
+    ("interval_s", "late_s", "asked", "read_s"),
     [
-        (1.0, [0, 0, 0, 0], [0.0, 0.2, 1.2, 2.2]),  # the first one is short
-        (0.1, [0, 0, 0, 0], [0.0, 0.1, 0.2, 0.3]),  # but never longer than it shall be
-        (1.0, [0.2, 0.2, 0.9, 0.2], [0.0, 0.2, 1.2, 2.2]),  # reading time shifts no tick
-        (1.0, [0, 0, 3.5, 0, 0], [0.0, 0.2, 1.2, 5.7, 6.7]),  # a late one is not made up for
+        (1.0, [0] * 4, {}, [0.0, 0.2, 1.2, 2.2]),  # the first one is short
+        (0.1, [0] * 4, {}, [0.0, 0.1, 0.2, 0.3]),  # but never longer than it shall be
+        (1.0, [0.2, 0.2, 0.9, 0.2], {}, [0.0, 0.2, 1.2, 2.2]),  # reading time shifts no tick
+        (1.0, [0, 0, 3.5, 0, 0], {}, [0.0, 0.2, 1.2, 5.7, 6.7]),  # a late one is not made up for
+        # One that is asked for shifts no other one; another interval begins with one at once.
+        (1.0, [0] * 6, {0.7: None, 2.1: None}, [0.0, 0.2, 0.7, 1.2, 2.1, 2.2]),
+        (10.0, [0] * 5, {3.0: 2.0}, [0.0, 0.2, 3.0, 5.0, 7.0]),
     ],
 )
 def test_when_samples_are_taken(
-    host: Host, interval_s: float, late_s: list[float], read_s: list[float]
+    host: Host,
+    interval_s: float,
+    late_s: list[float],
+    asked: dict[float, float | None],
+    read_s: list[float],
 ) -> None:
     clock = Clock(host.patch)
     clock.late = iter(late_s)
     host.know(make_layer("a", 10, read=clock.reading))
     with source(interval_s=interval_s) as running:
+        for at_s, new_s in asked.items():
+            call = partial(running.set_interval, new_s) if new_s else running.sample_soon
+            clock.calls.append((1000 + at_s, call))
         samples = itertools.islice(running, len(late_s))
         assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == read_s
 

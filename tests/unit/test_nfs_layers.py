@@ -100,20 +100,6 @@ def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
     assert (ended, len(held["epoch"].entries)) == ([0], 1)
 
 
-def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, totals = Totals(monkeypatch), PartTotals(SPEC.ops, queue=True)
-    for part in (7, 8):
-        held.put(part, 0)
-    before = sum_parts(totals.read(held.map, 1), SPEC.ops)
-    totals.retire(held.map, 7)
-    left = totals.read(held.map, 2)
-    assert set(left) == {8}
-    after = sum_parts({**left, 0: totals.retired}, SPEC.ops)
-    assert after["read"].count_total == before["read"].count_total == 6 * CPUS
-    totals.retire(held.map, 8)
-    assert totals.retired["read"].count_total == 6 * CPUS
-
-
 LAYERS = [NfsClient, NfsServer]
 
 
