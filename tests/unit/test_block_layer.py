@@ -48,8 +48,6 @@ class Host:
     def request(self, dev: int, count: int = 1, size: int = 4096, us: int = 100) -> None:
         """Reads of the device that end now."""
         key, entries = struct.pack("=II", dev, READ), self._held["totals"].entries
-        if key not in entries and len(entries) >= self._held["totals"].spec.max_entries:
-            key, entries = struct.pack("=I", READ), self._held["others"].entries
         words = list(struct.unpack(f"={WORDS}Q", entries.get(key, bytes(8 * WORDS))[: 8 * WORDS]))
         epoch = int.from_bytes(self._held["epoch"].get(bytes(4)) or b"", "little")
         words[COUNT] += count
@@ -60,8 +58,7 @@ class Host:
             words[slot : slot + 3] = [epoch, us * 1000, size]
         words[LATENCY + fine_index(us * 1000)] += count
         words[SIZE_LAT + size_index(size) * LATENCY_BUCKETS + us.bit_length()] += count
-        rest = bytes(8 * WORDS * (fake_kernel.CPUS - 1))
-        entries[key] = struct.pack(f"={WORDS}Q", *words) + rest
+        entries[key] = fake_kernel.counted(dict(enumerate(words)))
 
     def position(self, dev: int, judged: int, sequential: int) -> None:
         key, value = struct.pack("=I", dev), struct.pack("=64xQQ", judged + 1, sequential)

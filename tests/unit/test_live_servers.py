@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED, WORDS
+from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED
 from ioh.layers import db
 from ioh.layers.db import Db
 from ioh.layers.db_tables import SESSION_OPS, WAITS
@@ -174,11 +174,8 @@ class Watched:
         self.clock.now_s += 1
         for op, count in ((STATEMENT, statements), (COMMIT, 3), (DATA_READ, reads)):
             self.done[op] += count
-            words = [0] * WORDS
-            words[STARTED] = words[COUNT] = self.done[op]
-            words[LATENCY_NS] = 1000 * self.done[op]
-            others = bytes(8 * WORDS * (fake_kernel.CPUS - 1))
-            value = struct.pack(f"={WORDS}Q", *words) + others
+            done = self.done[op]
+            value = fake_kernel.counted({STARTED: done, COUNT: done, LATENCY_NS: 1000 * done})
             self.held["totals"].entries[PART_OP.pack(SERVER, op)] = value
         found = self.attached.read()
         assert isinstance(found, LayerSample), found

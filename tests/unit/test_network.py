@@ -9,8 +9,8 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import psutil
 import pytest
@@ -27,7 +27,6 @@ from ioh.procfs.network import (
 from ioh.procfs.sock_diag import (
     PORTS_AT,
     STATE_CLOSE,
-    Change,
     Counters,
     Details,
     DiagDecoder,
@@ -76,11 +75,15 @@ def test_speed(tmp_path: Path, text: str, bits_per_s: int | None) -> None:
 def test_counters_of_the_protocols() -> None:
     root = DATA / "proc-5.10"
     snmp = read_counters("snmp", root)
-    assert snmp["Tcp"]["RetransSegs"] == 235
-    assert snmp["Tcp"]["MaxConn"] == -1
-    assert snmp["Ip"]["InDiscards"] == 3
+    assert (snmp["Tcp"]["RetransSegs"], snmp["Tcp"]["MaxConn"], snmp["Ip"]["InDiscards"]) == (
+        235, -1, 3,
+    )  # fmt: skip
     assert read_counters("netstat", root)["TcpExt"]["TCPLossProbes"] == 12
     assert read_counters("gone", root) == {}
+    assert "lo" in read_interfaces()
+    pairs = Path("/proc/net/netstat").read_text().splitlines()  # of this machine, all are read
+    parsed = read_counters("netstat", Path("/"))
+    assert sum(map(len, parsed.values())) == sum(len(p.split()) - 1 for p in pairs) // 2
 
 
 @pytest.mark.parametrize(
@@ -98,14 +101,6 @@ def test_malformed_netstat(tmp_path: Path, text: str, expected: dict[str, dict[s
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/netstat").write_text(text)
     assert read_counters("netstat", tmp_path) == expected
-
-
-def test_counters_of_this_machine_are_all_read() -> None:
-    assert "lo" in read_interfaces()
-    for root in (DATA / "proc-6.18", Path("/")):
-        pairs = [line.split() for line in (root / "proc/net/netstat").read_text().splitlines()]
-        parsed = read_counters("netstat", root)
-        assert sum(map(len, parsed.values())) == sum(len(p) - 1 for p in pairs) // 2
 
 
 def test_a_layer_alone_imports_neither_psutil_nor_pyroute2() -> None:
@@ -158,22 +153,6 @@ def qdisc(interface: int, kind: bytes, options: bytes = b"", parent: int = ROOT)
     return struct.pack("=IHHII", 16 + len(body), 36, 2, 1, 0) + body
 
 
-class FakeSocket(nullcontext[object]):
-    """One that answers with these datagrams."""
-
-    def __init__(self, *datagrams: bytes) -> None:
-        super().__init__(self)
-        self.datagrams = list(datagrams)
-
-    def settimeout(self, _: float) -> None: ...
-
-    def send(self, request: bytes) -> None:
-        assert struct.unpack_from("=IHH", request) == (36, 38, 0x301)
-
-    def recv(self, _: int) -> bytes:
-        return self.datagrams.pop(0)
-
-
 @pytest.mark.parametrize(
     ("data", "bits_per_s"),
     [
@@ -189,7 +168,10 @@ def test_rate_of_an_interface(
     monkeypatch: pytest.MonkeyPatch, data: bytes, bits_per_s: int | None
 ) -> None:
     for datagrams in ([data], [qdisc(99, b"noqueue"), data]):
-        monkeypatch.setattr(socket, "socket", lambda *_, d=datagrams: FakeSocket(*d))
+        kernel = MagicMock()
+        kernel.__enter__.return_value.recv.side_effect = datagrams
+        kernel.recv.side_effect = datagrams
+        monkeypatch.setattr(socket, "socket", Mock(return_value=kernel))
         assert shapers.read_shapers().get("lo") == bits_per_s
 
 
@@ -208,10 +190,8 @@ def datagrams() -> Iterator[bytearray]:
         offset += 4 + size
 
 
-def decode(
-    known: dict[int, Counters] | None = None, *, keep_closed: bool = False
-) -> tuple[Dump, list[bool]]:
-    decoder = DiagDecoder(known or {}, keep_closed=keep_closed)
+def decode(known: dict[int, Counters] | None = None) -> tuple[Dump, list[bool]]:
+    decoder = DiagDecoder(known or {}, keep_closed=False)
     ended = [decoder.feed(data, len(data)) for data in datagrams()]
     return decoder.dump, ended
 
@@ -222,30 +202,20 @@ def feed(message: bytes, *, keep_closed: bool = False) -> Dump:
     return decoder.dump
 
 
-def one_message() -> bytes:
-    """The server's end of the connection to port 2049."""
-    dump, _ = decode()
-    return next(c.message for c in dump.changed if ports_of(c)[0] == 2049)
+# The server's end of the connection to port 2049, and where its tcp_info is.
+MESSAGE = next(
+    change.message
+    for change in decode()[0].changed
+    if struct.unpack_from("!H", change.message, PORTS_AT) == (2049,)
+)
+START, END = find_info(MESSAGE) or (0, 0)
+INFO = MESSAGE[START:END]
 
 
-def with_info(message: bytes, info: bytes, after: bytes = b"") -> bytes:
-    """The message with another tcp_info, and attributes after it."""
-    found = find_info(message)
-    assert found is not None
-    start = found[0] - 4
-    body = message[16:start] + struct.pack("=HH", 4 + len(info), 2) + info + after
-    return struct.pack("=I", 16 + len(body)) + message[4:16] + body
-
-
-def ports_of(change: Change) -> tuple[int, int]:
-    local, remote = struct.unpack_from("!HH", change.message, PORTS_AT)
-    return local, remote
-
-
-def info_of(message: bytes) -> bytes:
-    found = find_info(message)
-    assert found is not None
-    return message[slice(*found)]
+def with_info(info: bytes, before: bytes = b"") -> bytes:
+    """The message with another tcp_info, and attributes before it."""
+    body = MESSAGE[16 : START - 4] + before + struct.pack("=HH", 4 + len(info), 2) + info
+    return struct.pack("=I", 16 + len(body)) + MESSAGE[4:16] + body
 
 
 def test_listening_ports_are_no_connections() -> None:
@@ -267,31 +237,23 @@ def test_what_did_not_change_is_seen_and_not_told() -> None:
 
 def test_tcp_info_at_another_place_is_found_again() -> None:
     """And one that is longer, as of a newer kernel; a connection given twice counts once."""
-    message = one_message()
-    newer = with_info(message, info_of(message) + bytes(range(64)))
-    start = (find_info(message) or (0, 0))[0] - 4
-    extra = struct.pack("=HHI", 8, 15, 0)  # a mark, which only CAP_NET_ADMIN sees
-    longer = message[16:start] + extra + message[start:]
-    shifted = struct.pack("=I", 16 + len(longer)) + message[4:16] + longer
-    cookie_changed = bytearray(shifted)
-    cookie_changed[60] ^= 0xFF
-    dump = feed(message + newer + bytes(cookie_changed))
+    newer = with_info(INFO + bytes(range(64)))
+    mark = struct.pack("=HHI", 8, 15, 0)  # which only CAP_NET_ADMIN sees
+    shifted = bytearray(with_info(INFO, before=mark))
+    shifted[60] ^= 0xFF  # another cookie
+    dump = feed(MESSAGE + newer + bytes(shifted))
     assert len(dump.changed) == 2
     assert dump.changed[0].counters == dump.changed[1].counters == feed(newer).changed[0].counters
 
 
 def test_a_time_wait_socket_without_counters_is_left_out() -> None:
-    message = one_message()
-    start = (find_info(message) or (0, 0))[0] - 4
-    bare = struct.pack("=I", start) + message[4:start]
-    dump = feed(bare)
-    assert dump.seen == {}
+    bare = struct.pack("=I", START - 4) + MESSAGE[4 : START - 4]
+    assert feed(bare).seen == {}
     assert decode_details(bare) == Details()
 
 
 def test_a_connection_that_closed_meanwhile_is_the_probes() -> None:
-    message = one_message()
-    closed = with_info(message, bytes([STATE_CLOSE]) + info_of(message)[1:])
+    closed = with_info(bytes([STATE_CLOSE]) + INFO[1:])
     assert feed(closed).seen == {}
     assert len(feed(closed, keep_closed=True).seen) == 1
 
@@ -303,25 +265,18 @@ def test_a_refusal_is_an_oserror_with_the_kernels_number() -> None:
     assert caught.value.errno == errno.ENOENT
 
 
-@pytest.mark.parametrize("length", [0, 15, 0xFFFFFFFF])
-def test_a_message_of_impossible_length_is_refused(length: int) -> None:
-    message = struct.pack("=I", length) + one_message()[4:]
+@pytest.mark.parametrize(("message", "attribute"), [(0, 0), (15, 3), (0xFFFFFFFF, 4000)])
+def test_an_impossible_length_is_refused(message: int, attribute: int) -> None:
     with pytest.raises(ValueError, match="netlink message"):
-        feed(message)
-
-
-@pytest.mark.parametrize("length", [0, 3, 4000])
-def test_an_attribute_of_impossible_length_is_refused(length: int) -> None:
-    message = bytearray(one_message())
-    message[88:90] = struct.pack("=H", length)
+        feed(struct.pack("=I", message) + MESSAGE[4:])
     with pytest.raises(ValueError, match="attribute"):
-        feed(bytes(message))
+        feed(MESSAGE[:88] + struct.pack("=H", attribute) + MESSAGE[90:])
 
 
 @settings(max_examples=40)
 @given(st.data())
 def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> None:
-    message = bytearray(one_message())
+    message = bytearray(MESSAGE)
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(message) - 1))
         message[at] = data.draw(st.integers(0, 255))

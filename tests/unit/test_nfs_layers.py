@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.totals import BYTES, COUNT, ERRORS, LATENCY, STARTED, WORDS
+from ioh.bpf.totals import BYTES, COUNT, LATENCY, STARTED, WORDS
 from ioh.layers import nfs_client
 from ioh.layers.base import Layer
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
@@ -23,7 +23,7 @@ from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.procfs.mountstats import NfsMount
-from tests.unit.fake_kernel import CPUS, install, notice_mounts_at_once
+from tests.unit.fake_kernel import CPUS, counted, install, notice_mounts_at_once
 from tests.unit.probe_text import text_of
 from tests.unit.test_layer_read import in_a_sample
 
@@ -39,33 +39,21 @@ def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
     assert name_client(family, (713).to_bytes(2, "big"), address) == shown
 
 
-class Totals:
-    """The probe's map of totals, with room for so many entries."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, room: int = 64) -> None:
-        maps, held, _ = install(patch, [MapSpec("totals", 5, 8, WORDS * 8, room)])
-        self.map, self.entries = maps["totals"], held["totals"].entries
-
-    def put(self, part: int, op: int, started: int = 3, count: int = 3, errors: int = 0) -> None:
-        counters = [0] * WORDS
-        counters[STARTED], counters[COUNT], counters[ERRORS] = started, count, errors
-        self.entries[PART_OP.pack(part, op)] = struct.pack(f"={WORDS}Q", *counters) * CPUS
-
-
 def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, totals = Totals(monkeypatch, room=16), PartTotals(SPEC.ops, queue=True)
-    assert totals.read(held.map, 0) == {}
-    assert PART_OP.pack(OTHER_PARTS, 0) in held.entries  # where the probe looks for it
+    spec = MapSpec("totals", 5, 8, WORDS * 8, 16)
+    maps, held, _ = install(monkeypatch, [spec, replace(spec, name="small", max_entries=2)])
+    entries, totals = held["totals"].entries, PartTotals(SPEC.ops, queue=True)
+    assert totals.read(maps["totals"], 0) == {}
+    assert PART_OP.pack(OTHER_PARTS, 0) in entries  # where the probe looks for it
     for part in (49, OTHER_PARTS):
-        held.put(part, 0)
-    parts = totals.read(held.map, 1)
-    assert sum_parts(parts, SPEC.ops)["read"].count_total == 6 * CPUS
+        entries[PART_OP.pack(part, 0)] = counted({STARTED: 3, COUNT: 3})
+    parts = totals.read(maps["totals"], 1)
+    assert sum_parts(parts, SPEC.ops)["read"].count_total == 6
     assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
-    again = PartTotals(SPEC.ops, queue=True).read(held.map, 2)
-    assert again[OTHER_PARTS]["read"].count_total == 3 * CPUS
-    full = Totals(monkeypatch, room=2)  # from the start
-    assert PartTotals(SPEC.ops, queue=True).read(full.map, 0) == {}
-    assert len(full.entries) == 2
+    again = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
+    assert again[OTHER_PARTS]["read"].count_total == 3
+    assert PartTotals(SPEC.ops, queue=True).read(maps["small"], 0) == {}  # full from the start
+    assert len(held["small"].entries) == 2
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(
@@ -138,11 +126,8 @@ class FileSystems(Host):
 
     def see(self, places: Mapping[int, str], reads: Mapping[int, int]) -> None:
         for minor, count in reads.items():
-            counters = [0] * WORDS
-            counters[STARTED] = counters[COUNT] = count
-            counters[BYTES], counters[LATENCY + 100] = 10 * count, count
-            values = struct.pack(f"={WORDS}Q", *counters).ljust(WORDS * 8 * CPUS, b"\0")
-            self.held["totals"].entries[struct.pack("=II", minor, 0)] = values
+            words = {STARTED: count, COUNT: count, BYTES: 10 * count, LATENCY + 100: count}
+            self.held["totals"].entries[PART_OP.pack(minor, 0)] = counted(words)
         lines = [f"40 26 0:{n} / {at} rw - nfs4 srv:{at} rw\n" for n, at in places.items()]
         self.look("".join(lines))
 
