@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -192,22 +193,6 @@ def test_device_number(text: str, dev: int | None) -> None:
         assert make_dev(*split_dev(dev)) == dev
 
 
-def test_live_numbers_lie_between_two_readings_of_sysfs() -> None:
-    def sysfs(name: str) -> list[int]:
-        return [int(n) for n in Path(f"/sys/class/block/{name}/stat").read_text().split()]
-
-    names = [path.name for path in Path("/sys/block").iterdir()]
-    before = {name: sysfs(name) for name in names}
-    stats = {s.name.replace("/", "!"): s for s in read_diskstats() or ()}
-    after = {name: sysfs(name) for name in names}
-    assert set(names) <= set(stats)
-    for name in names:
-        columns = [column for column in range(17) if column != 8]  # in flight goes up and down
-        for column, value in zip(columns, stats[name][3:], strict=True):
-            scale = 512 if column in {2, 6, 13} else 1
-            assert before[name][column] * scale <= value <= after[name][column] * scale
-
-
 ROOT = Path(__file__).parents[1] / "data/proc-6.18"
 IO = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\nnew: 7\n"
 
@@ -298,41 +283,24 @@ def test_a_program_that_is_started_after_the_fork_is_found(
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("named", "line", "name"),
     [
-        (
-            ("/usr/lib/postgresql/15/bin/postgres", "-D", "/var/lib/postgresql/15/main"),
-            "postgres 15/main",
-        ),
-        (("postgres", "-D/srv/data", "-p", "5433"), "postgres 5433"),
-        (("postgres", "-D", "/srv/pg-15/data", "-c", "a=b", "-c", "port=5434"), "postgres 5434"),
-        (("/usr/sbin/mariadbd", "--datadir=/srv/m", "--port=3307"), "mariadbd 3307"),
-        (("mariadbd", "--port"), "mariadbd"),
-        (("/opt/app",), "app"),
-        (("\x1b[31mred", "-p", "\x07"), None),
+        (server_name, "/usr/lib/postgresql/15/bin/postgres -D /v/15/main", "postgres 15/main"),
+        (server_name, "postgres -D/srv/data -p 5433", "postgres 5433"),
+        (server_name, "postgres -D /srv/pg-15/data -c a=b -c port=5434", "postgres 5434"),
+        (server_name, "/usr/sbin/mariadbd --datadir=/srv/m --port=3307", "mariadbd 3307"),
+        (server_name, "mariadbd --port", "mariadbd"),
+        (server_name, "/opt/app", "app"),
+        (server_name, "\x1b[31mred -p \x07", "\\x1b[31mred \\x07"),
+        (session_name, "postgres: alice shop [local] idle in transaction", "alice shop [local]"),
+        (session_name, "postgres: 15/main: alice shop 10.7(41) SELECT", "alice shop 10.7(41)"),
+        (session_name, "postgres: 15/main: background writer ", "background writer"),
+        (session_name, "/usr/sbin/mariadbd", ""),
     ],
 )
-def test_a_server_is_called_by_what_tells_it_apart(
-    words: tuple[str, ...], name: str | None, tmp_path: Path
+def test_a_server_and_a_session_are_called_by_what_tells_them_apart(
+    named: Callable[[int, Path], str | None], line: str, name: str, tmp_path: Path
 ) -> None:
+    words = line.split(" ") if named is server_name else [line]  # a title is one word
     process(tmp_path, 10, "x", 1, *words)
-    found = server_name(10, tmp_path)
-    assert found is not None
-    assert found.isprintable()
-    if name is not None:
-        assert found == name
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("postgres: alice shop [local] idle in transaction", "alice shop [local]"),
-        ("postgres: 15/main: alice shop 10.0.0.7(41234) SELECT", "alice shop 10.0.0.7(41234)"),
-        ("postgres: checkpointer ", "checkpointer"),
-        ("postgres: 15/main: background writer ", "background writer"),
-        ("/usr/sbin/mariadbd", ""),
-    ],
-)
-def test_a_session_is_called_by_user_and_database(title: str, name: str, tmp_path: Path) -> None:
-    process(tmp_path, 11, "postgres", 10, title)
-    assert session_name(11, tmp_path) == name
+    assert named(10, tmp_path) == name
