@@ -18,7 +18,7 @@ from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Table
 from ioh.procfs.diskstats import make_dev
 from tests.held import count_held
-from tests.unit.fake_kernel import CPUS, FakeMap, install
+from tests.unit.fake_kernel import CPUS, install
 from tests.unit.probe_text import ProbeText
 
 SDA1 = 8 << 20 | 1
@@ -68,12 +68,9 @@ class Probe:
         count: int = 1,
         *,
         dev: int = SDA1,
-        name: int = 0,
-        comm: bytes = b"probe",
-        cpu: int = 0,
     ) -> None:
-        """``count`` operations of 10 bytes and 100 ns each."""
-        key = struct.pack("=QIIII", ino, dev, pid, op, name)
+        """``count`` operations of 10 bytes and 100 ns each, on any CPU."""
+        key, cpu = struct.pack("=QIIII", ino, dev, pid, op, 0), count % CPUS
         if key not in self.held:
             fresh = struct.pack("=QQQ16s", 0, 0, 0, b"")
             self.held[key] = fresh * CPUS
@@ -81,7 +78,7 @@ class Probe:
         value = bytearray(self.held[key])
         old = struct.unpack_from("=QQQ", value, 40 * cpu)
         new = (old[0] + count, old[1] + 10 * count, old[2] + 100 * count)
-        struct.pack_into("=QQQ16s", value, 40 * cpu, *new, comm)
+        struct.pack_into("=QQQ16s", value, 40 * cpu, *new, b"probe")
         self.held[key] = bytes(value)
         kinds = {FSYNC: "syncs", FAULT: "faults"} | dict.fromkeys((READ, DIRECT_READ), "reads")
         kind = kinds.get(op, "writes")
@@ -288,55 +285,34 @@ def test_every_operation_is_in_every_table_once(
         assert sums == dict.fromkeys(sums, wanted)
 
 
-ALL_FLOWS = MapSpec("flows", 5, 24, 40, 64)
-PATHS_OF_NFS = MapSpec("paths", 1, 16, 8 + 1280 + 16 * 8, 64)
-ROOTS = MapSpec("mount_roots", 1, 4, 8, 64)
-DEV = make_dev(0, 50)
-
-
-def nfs_mount(number: int, name: str) -> str:
-    return f"{number} 1 0:50 / /home/{name} rw - nfs4 srv:/home/{name} rw\n"
-
-
-def path_of_nfs(names: list[bytes], dentries: list[int]) -> bytes:
-    raw = b"".join(name + b"\0" for name in names)
-    head = struct.pack("=II1280s", len(raw), 1, raw)
-    return head + struct.pack("=16Q", *dentries, *[0] * (16 - len(dentries)))
-
-
-def flow(held: dict[str, FakeMap], ino: int, dev: int, path: bytes) -> None:
-    """As many operations on a file as its number says."""
-    held["paths"].entries[struct.pack("=QII", ino, dev, 0)] = path
-    counted = struct.pack("=QQQ16s", ino, 10, 100, b"probe") + bytes(40) * (CPUS - 1)
-    held["flows"].entries[struct.pack("=QIIII", ino, dev, 5, 0, 0)] = counted
-
-
 def test_each_file_is_below_the_mount_that_shows_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Of several mounts of one NFS superblock, each noted with its root's dentry but for c."""
+    dev, mounts = make_dev(0, 50), ((40, "a"), (41, "b"), (42, "c"))
+    lines = [f"{n} 1 0:50 / /home/{at} rw - nfs4 srv:/home/{at} rw\n" for n, at in mounts]
     (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/mountinfo").write_text(
-        nfs_mount(40, "a") + nfs_mount(41, "b") + nfs_mount(42, "c")
-    )
-    maps, held, _ = install(monkeypatch, [ALL_FLOWS, PATHS_OF_NFS, ROOTS])
-    roots = held["mount_roots"].entries
-    roots[struct.pack("=I", 40)] = struct.pack("=Q", 0xA0)
-    roots[struct.pack("=I", 41)] = struct.pack("=Q", 0xB0)
+    (tmp_path / "proc/self/mountinfo").write_text("".join(lines))
+    paths, roots = MapSpec("paths", 1, 16, 8 + 1280 + 16 * 8, 64), MapSpec("roots", 1, 4, 8, 64)
+    maps, held, _ = install(monkeypatch, [FLOWS, paths, roots])
+    for number, dentry in ((40, 0xA0), (41, 0xB0)):
+        held["roots"].entries[struct.pack("=I", number)] = struct.pack("=Q", dentry)
     for ino, names, dentries in (
-        (1, [b"same"], [0x11, 0xA0]),
-        (2, [b"same"], [0x12, 0xB0]),
-        (3, [b"same", b"deep", b"b"], [0x13, 0xD0, 0xB0, 0xE0]),  # v4: up to the server's root
-        (4, [b"lost"], [0x14, 0xC0]),  # of no mount that was noted
+        (1, b"same\0", (0x11, 0xA0)),
+        (2, b"same\0", (0x12, 0xB0)),
+        (3, b"same\0deep\0b\0", (0x13, 0xD0, 0xB0, 0xE0)),  # v4: up to the server's root
+        (4, b"lost\0", (0x14, 0xC0)),
     ):
-        flow(held, ino, DEV, path_of_nfs(names, dentries))
-    tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["mount_roots"])
-    assert {key[0]: row[0] for key, row in tables["file"].items()} == {
+        chain = struct.pack("=16Q", *dentries, *[0] * (16 - len(dentries)))
+        path = struct.pack("=II1280s", len(names), 1, names) + chain
+        held["paths"].entries[struct.pack("=QII", ino, dev, 0)] = path
+        counted = struct.pack("=QQQ16s", ino, 10, 100, b"probe") + bytes(40) * (CPUS - 1)
+        held["flows"].entries[struct.pack("=QIIII", ino, dev, 5, 0, 0)] = counted
+    tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["roots"])
+    assert reads(tables["file"]) == {
         "/home/a/same": 1,
         "/home/b/same": 2,
         "/home/b/deep/same": 3,
         "/home/a/lost": 4,
     }
-    assert {key: row[0] for key, row in tables["mount"].items()} == {
-        ("/home/a", "nfs4"): 1 + 4,
-        ("/home/b", "nfs4"): 2 + 3,
-    }
+    assert reads(tables["mount"]) == {"/home/a": 1 + 4, "/home/b": 2 + 3}
