@@ -15,33 +15,38 @@ import pytest
 from ioh.bpf import privileges
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
-from ioh.layers.base import Layer
 from ioh.live import attaching
 from ioh.live.attached import AttachedLayer
 from ioh.live.source import LiveSource
 from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.pg.login import Login
 from tests.unit.live_host import Host, make_layer, notes, open_descriptors, source
 
 
-def test_both_layers_attached(root: Host) -> None:
+def test_layers_are_attached_and_let_go(root: Host) -> None:
+    """The loader hears their names, and has the filters from the start."""
+    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
     root.attach("b")
     root.attach("a")
-    with source() as running:
-        assert [r["layer"] for r in root.requests()] == ["b", "a"]
-        assert list(running.attached) == ["a", "b"]
+    with source("c", "b", "a") as running:
+        assert root.requests() == [{"verb": "attach", "layer": name} for name in "ba"]
+        assert root.filters == Filters(pid=7)
+        assert list(running.attached) == ["a", "b", "c"]  # in the order of the path
         sample = running.read()
         assert running.attached["a"].points == {"enter": "sys_enter"}
+        during = open_descriptors()
+    # Two maps, programs and links; and the loader's socket.
+    assert during - open_descriptors() == 7
+    assert not running.attached["a"].maps
     for name in "ab":
         found = sample.layers[name]
         assert isinstance(found, LayerSample)
         assert (found.source, found.notes, found.lost) == ("bpf", (), {"recursion": 0})
-    assert sample.specs.keys() == {"a", "b"}
+    assert sample.specs.keys() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(("cpus", "before"), [(1, ["b"]), (2, ["b"]), (8, ["b", "a"])])
@@ -57,27 +62,6 @@ def test_probes_are_compiled_beside_the_imports_as_far_as_there_are_cpus(
         assert [r["layer"] for r in (*asked, *root.requests())] == ["b", "a"]
         running.attach()
         assert not running.awaited
-
-
-def test_leaving_gives_every_descriptor_back(root: Host) -> None:
-    root.attach("a")
-    with source("a") as running:
-        during = open_descriptors()
-        assert running.attached["a"].maps
-    # Map, program and link; and the loader's socket.
-    assert during - open_descriptors() == 4
-    assert not running.attached["a"].maps
-    running.close()
-
-
-def test_the_loader_hears_the_layers_names_and_has_the_filters_from_the_start(root: Host) -> None:
-    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
-    root.attach("b")
-    with source("c", "b") as running:
-        assert list(running.attached) == ["b", "c"]  # in the order of the path
-        (request,) = root.requests()
-    assert request == {"verb": "attach", "layer": "b"}
-    assert root.filters == Filters(pid=7)
 
 
 def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
@@ -152,26 +136,15 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
     assert asked == [1]
 
 
+# Nothing comes from /proc, as with --device.
 LESS = Unavailable("/proc says less", "leave out --device")
-
-
-class Unfed(Layer):
-    """Nothing comes from /proc, as with --device."""
-
-    spec = LayerSpec("unfed", "unfed", 1, (), {}, (), ())
-
-    def read(self, maps: object) -> LayerSample:
-        return LayerSample("bpf", notes=("its own",))
-
-    def read_proc(self) -> Unavailable:
-        return LESS
-
-
-del Layer.registry["unfed"]
+UNFED = make_layer(
+    "unfed", 1, read=lambda: LESS, look=lambda: LayerSample("bpf", notes=("its own",))
+)
 
 
 def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
+    attached = AttachedLayer(UNFED(Filters()))
     attached.why_proc = "BPF needs root: start with sudo"
     assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", LESS.hint)
     attached.hint = "ioh doctor says more"
@@ -181,7 +154,7 @@ def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
 
 
 def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
+    attached = AttachedLayer(UNFED(Filters()))
     # A layer that is fed by BPF has maps; no program of it can be asked here.
     attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
     attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
