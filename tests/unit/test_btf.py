@@ -13,18 +13,20 @@ from ioh.bpf import btf as btf_module
 from ioh.bpf import libbpf
 from ioh.bpf.btf import Btf, find_enumerator
 
-INT, PTR, STRUCT, UNION, ENUM, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 6, 8, 9, 10
-RESTRICT, FUNC_PROTO, TYPE_TAG, ENUM64 = 11, 13, 18, 19
+INT, PTR, STRUCT, UNION, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 8, 9, 10
+RESTRICT, FUNC_PROTO, TYPE_TAG = 11, 13, 18
 
 
-class FakeLib:
+KERNEL, MODULE = 4096, 8192
+
+
+class Types:
     """libbpf's BTF calls over types that the test adds; ids begin at 1, 0 is void."""
 
     def __init__(self) -> None:
         self.strings = b"\0"
         self.types: list[Any] = [ctypes.create_string_buffer(struct.pack("=III", 0, 0, 0))]
         self.kinds: list[tuple[str, int]] = [("", 0)]
-        self.handle: int | None = 4096
 
     def name(self, text: str) -> int:
         if not text:
@@ -49,12 +51,10 @@ class FakeLib:
         self.kinds.append((name, kind))
         return len(self.types) - 1
 
-    def struct(
-        self, name: str, *members: tuple[str, int, int], kind: int = STRUCT, flag: int = 0
-    ) -> int:
-        """Members as (name, type, byte offset); with ``flag`` a bit field's size on top."""
+    def struct(self, name: str, *members: tuple[str, int, int], kind: int = STRUCT) -> int:
+        """Members as (name, type, byte offset)."""
         rest = b"".join(struct.pack("=III", self.name(n), t, o * 8) for n, t, o in members)
-        return self.add(kind, name, 64, rest, len(members), flag)
+        return self.add(kind, name, 64, rest, len(members))
 
     def tracepoint(self, name: str, *arguments: int) -> int:
         rest = b"".join(struct.pack("=II", 0, argument) for argument in (0, *arguments))
@@ -72,28 +72,60 @@ class FakeLib:
         return self.kinds.index(wanted) if wanted in self.kinds else -2
 
 
+class FakeLib:
+    """libbpf with a kernel's and one module's types, each with ids of its own."""
+
+    def __init__(self, load: str) -> None:
+        self.parts = {KERNEL: Types(), MODULE: Types()}
+        self.parsed: list[bytes] = []
+        self.handle: int | None = KERNEL
+        self.module_handle: int | None = MODULE
+        setattr(self, load, lambda: self.handle)
+
+        def parse(path: bytes, base: Any) -> int | None:
+            assert base.value == KERNEL
+            self.parsed.append(path)
+            return self.module_handle
+
+        self.btf__parse_split = parse
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(Types, name):
+            raise AttributeError(name)
+        return lambda handle, *words: getattr(self.parts[handle.value], name)(handle, *words)
+
+
 @pytest.fixture(params=["btf__load_vmlinux_btf", "libbpf_find_kernel_btf"])
-def lib(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeLib:
-    """By the two names that the call which loads them has had."""
-    fake = FakeLib()
-    setattr(fake, request.param, lambda: fake.handle)
+def lib(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> FakeLib:
+    """By the two names that the call which loads the kernel's types has had."""
+    fake = FakeLib(request.param)
     monkeypatch.setattr(btf_module, "libbpf", lambda: fake)
+    monkeypatch.setattr(btf_module, "BTF_DIR", tmp_path / "btf")
+    monkeypatch.setattr(btf_module, "SYS_MODULE", tmp_path / "module")
+    (tmp_path / "btf").mkdir()
+    (tmp_path / "btf/nfs").touch()
+    (tmp_path / "module/sunrpc").mkdir(parents=True)
+    for part, (name, at) in zip(fake.parts.values(), (("inode", 8), ("rpc_task", 16)), strict=True):
+        number = part.add(INT, "int", 4)
+        owner = part.struct(name, ("first", number, at))
+        part.tracepoint(f"on_{name}", part.add(PTR, size=part.add(CONST, size=owner)), number)
     return fake
 
 
 def test_a_members_offset(lib: FakeLib) -> None:
     """Within a nested struct, one without a name, one of bit fields, and through typedefs."""
-    number = lib.add(INT, "int", 4)
-    path = lib.struct("path", ("mnt", number, 0), ("dentry", number, 8))
-    alias = lib.add(TYPEDEF, "path_t", path)
+    kernel = lib.parts[KERNEL]
+    number = kernel.add(INT, "int", 4)
+    path = kernel.struct("path", ("mnt", number, 0), ("dentry", number, 8))
+    alias = kernel.add(TYPEDEF, "path_t", path)
     for kind in (CONST, VOLATILE, RESTRICT, TYPE_TAG):
-        alias = lib.add(kind, size=alias)
-    inner = lib.struct("", ("tail", number, 0), ("hash", number, 4))
-    union = lib.struct("", ("ino", number, 0), ("", inner, 0), kind=UNION)
+        alias = kernel.add(kind, size=alias)
+    inner = kernel.struct("", ("tail", number, 0), ("hash", number, 4))
+    union = kernel.struct("", ("ino", number, 0), ("", inner, 0), kind=UNION)
     members = (("f_mode", number, 0), ("", number, 4), ("f_path", alias, 16), ("", union, 32))
-    lib.struct("file", *members, ("far", number, 1 << 25))
-    flag = struct.pack("=III", lib.name("flag"), number, 3 << 24 | 100)  # its bits on top
-    lib.add(STRUCT, "bits", 32, flag, 1, flag=1)
+    kernel.struct("file", *members, ("far", number, 1 << 25))
+    flag = struct.pack("=III", kernel.name("flag"), number, 3 << 24 | 100)  # its bits on top
+    kernel.add(STRUCT, "bits", 32, flag, 1, flag=1)
     btf = Btf()
     offsets = {"f_mode": 0, "f_path.dentry": 24, "ino": 32, "hash": 36, "far": 1 << 25}
     for owner, member, at in (*(("file", *item) for item in offsets.items()), ("bits", "flag", 12)):
@@ -119,75 +151,31 @@ def test_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
         Btf()
 
 
-KERNEL, MODULE = 4096, 8192
-
-
-class TwoParts:
-    """libbpf with a kernel's and one module's types, each with ids of its own."""
-
-    def __init__(self) -> None:
-        self.parts = {KERNEL: FakeLib(), MODULE: FakeLib()}
-        self.parsed: list[bytes] = []
-        self.module_handle: int | None = MODULE
-
-        def load() -> int:
-            return KERNEL
-
-        def parse(path: bytes, base: Any) -> int | None:
-            assert base.value == KERNEL
-            self.parsed.append(path)
-            return self.module_handle
-
-        self.btf__load_vmlinux_btf, self.btf__parse_split = load, parse
-
-    def __getattr__(self, name: str) -> Any:
-        def call(handle: ctypes.c_void_p, *words: Any) -> Any:
-            assert handle.value is not None
-            return getattr(self.parts[handle.value], name)(handle, *words)
-
-        return call
-
-
-@pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TwoParts:
-    fake = TwoParts()
-    monkeypatch.setattr(btf_module, "libbpf", lambda: fake)
-    monkeypatch.setattr(btf_module, "BTF_DIR", tmp_path / "btf")
-    monkeypatch.setattr(btf_module, "SYS_MODULE", tmp_path / "module")
-    (tmp_path / "btf").mkdir()
-    (tmp_path / "btf/nfs").touch()
-    (tmp_path / "module/sunrpc").mkdir(parents=True)
-    for part, (name, at) in zip(fake.parts.values(), (("inode", 8), ("rpc_task", 16)), strict=True):
-        number = part.add(INT, "int", 4)
-        owner = part.struct(name, ("first", number, at))
-        part.tracepoint(f"on_{name}", owner)
-    return fake
-
-
-def test_the_kernels_types_and_the_modules(two: TwoParts) -> None:
+def test_the_kernels_types_and_the_modules(lib: FakeLib) -> None:
     btf = Btf(("nfs",))
-    assert [Path(path.decode()).name for path in two.parsed] == ["nfs"]
+    assert [Path(path.decode()).name for path in lib.parsed] == ["nfs"]
     assert (btf.offset("inode", "first"), btf.offset("rpc_task", "first")) == (8, 16)
     assert (btf.size("inode"), btf.size("rpc_task"), btf.size("gone")) == (64, 64, None)
-    assert btf.tracepoint("on_inode") == btf.tracepoint("on_rpc_task") == ("",)
+    assert btf.tracepoint("on_inode") == ("inode", "")
+    assert btf.tracepoint("on_rpc_task") == ("rpc_task", "")
     assert btf.tracepoint("on_nothing") is None
 
 
-def test_a_module_that_is_welcome_may_lack_its_types(two: TwoParts) -> None:
+def test_a_module_that_is_welcome_may_lack_its_types(lib: FakeLib) -> None:
     """As one that is built into the kernel does; who does not ask for one reads none."""
     assert Btf(("sunrpc",)).offset("rpc_task", "first") is None
-    assert two.parsed == []
+    assert lib.parsed == []
     assert Btf(welcome=("nfs",)).offset("rpc_task", "first") == 16
-    two.module_handle = None
+    lib.module_handle = None
     assert Btf(welcome=("nfs", "btrfs")).offset("rpc_task", "first") is None
 
 
 @NO_BTF
-def test_a_module_whose_types_cannot_be_read_is_named(two: TwoParts, handle: int | None) -> None:
-    two.module_handle = handle
+def test_a_module_whose_types_cannot_be_read_is_named(lib: FakeLib, handle: int | None) -> None:
+    lib.module_handle = handle
     with pytest.raises(OSError, match=r"no readable BTF at .*/nfs"):
         Btf(("nfs",))
-    two.module_handle = MODULE
+    lib.module_handle = MODULE
     (btf_module.SYS_MODULE / "sunrpc/initstate").touch()
     with pytest.raises(OSError, match="no BTF of its module sunrpc"):
         Btf(("nfs", "sunrpc"))
