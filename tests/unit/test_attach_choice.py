@@ -78,15 +78,6 @@ def test_the_probe_is_whole_on_this_kernel(
             assert text.has_function(event.points[chosen[event.name]].function), event.name
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_aarch64_has_no_registers_by_name(name: str) -> None:
-    btf = linux_6_18()
-    for register in ("di", "si", "dx", "r10", "r9"):
-        btf.drop(f"pt_regs.{register}")
-    text = ProbeText(all_layers()[name].probe, defines_of(name, btf, machine="aarch64"))
-    assert text.undefined() == set()
-
-
 @pytest.mark.parametrize(
     ("machine", "member", "bit"), [("x86_64", "status", 2), ("aarch64", "flags", 1 << 22)]
 )

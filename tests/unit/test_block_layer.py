@@ -6,6 +6,7 @@ import shutil
 import struct
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -216,15 +217,11 @@ def test_what_was_read_before_readings_failed_is_there_with_the_next(
     host.read()
     host.request(SDA, 4)
     with monkeypatch.context() as patch:
-        patch.setattr(StackedDevices, "tell", raise_os_error)
+        patch.setattr(StackedDevices, "tell", Mock(side_effect=OSError(0, "refused")))
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 host.read()
     assert counts(host.read()) == {"": 5, "sda": 5}
-
-
-def raise_os_error(*_: object) -> None:
-    raise OSError(0, "refused")
 
 
 def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host: Host) -> None:
@@ -240,51 +237,56 @@ def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host:
     assert reads_of_rows(older, host.read())["sdc"] == 7
 
 
+Readings = dict[str, dict[str, OpTotals]]
+
+
 def of(**ops: int) -> dict[str, OpTotals]:
     return {name: OpTotals(count_total=count) for name, count in ops.items()}
 
 
-def test_what_was_counted_before_the_first_reading_is_not_missing() -> None:
+# Of each reading: what diskstats has, what the probe has, and what is unseen so far.
+UNSEEN: dict[str, list[tuple[Readings, Readings, int]]] = {
+    "what was counted before the first reading is not missing": [
+        ({}, {"sda": of(read=100)}, 0),
+        # 5 lost while 7 were new; a device whose requests are seen below it loses none.
+        ({"sda": of(read=10), "dm-0": of(read=1000)}, {"sda": of(read=112)}, 0),
+        ({"sda": of(read=17)}, {"sda": of(read=112)}, 5),
+        ({"sda": of(read=20)}, {"sda": of(read=118)}, 5),  # it never goes down
+    ],
+    "classes as diskstats has them": [
+        (
+            {"sda": of(read=1, write=14, discard=16, flush=7)},
+            {"sda": of(read=1, write=2, write_zeroes=4, zone_append=8, discard=16, flush=9)},
+            0,
+        ),
+    ],
+    "a name that comes to mean another device": [
+        ({"loop0": of(read=100)}, {"loop0": of(read=98)}, 2),
+        ({"loop0": of(read=10)}, {"loop0": of(read=108)}, 2),
+        ({"loop0": of(read=20)}, {"loop0": of(read=117)}, 3),
+    ],
+    # As on Linux 6.1: diskstats tells 53 reads and no flush of 37 reads and 16 flushes.
+    "flushes from multipath are reads of the disk below": [
+        ({}, {"sda": of(read=5, flush=9)}, 0),
+        ({"sda": of(read=53, flush=0)}, {"sda": of(read=42, flush=25)}, 0),
+        ({"sda": of(read=54, flush=0)}, {"sda": of(read=42, flush=25)}, 1),
+    ],
+    # As on Linux 5.10: 23 times TEST UNIT READY.
+    "commands of programs are reads to diskstats where they have times": [
+        ({}, {"sda": of(read=5, other=9)}, 0),
+        ({"sda": of(read=24)}, {"sda": of(read=6, other=32)}, 0),
+        ({"sda": of(read=26)}, {"sda": of(read=7, other=32)}, 1),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_unseen_requests(case: str) -> None:
     unseen = UnseenRequests()
-    assert unseen.note({}, {"sda": of(read=100)}) == 0
-    # 5 lost while 7 were new; a device whose requests are seen below it loses none.
-    told = {"sda": of(read=10), "dm-0": of(read=1000)}
-    assert unseen.note(told, {"sda": of(read=112)}) == 0
-    assert unseen.note({"sda": of(read=17)}, {"sda": of(read=112)}) == 5
-    assert unseen.note({"sda": of(read=20)}, {"sda": of(read=118)}) == 5  # it never goes down
-
-
-def test_classes_as_diskstats_has_them() -> None:
-    unseen = UnseenRequests()
-    unseen.note({}, {})
-    probed = of(read=1, write=2, write_zeroes=4, zone_append=8, discard=16, flush=99, other=99)
-    assert unseen.note({"sda": of(read=1, write=14, discard=16, flush=7)}, {"sda": probed}) == 0
-
-
-def test_a_name_that_comes_to_mean_another_device() -> None:
-    unseen = UnseenRequests()
-    unseen.note({}, {})
-    assert unseen.note({"loop0": of(read=100)}, {"loop0": of(read=98)}) == 2
-    assert unseen.note({"loop0": of(read=10)}, {"loop0": of(read=108)}) == 2
-    assert unseen.note({"loop0": of(read=20)}, {"loop0": of(read=117)}) == 3
-
-
-def test_flushes_from_multipath_are_reads_of_the_disk_below() -> None:
-    """As on Linux 6.1: diskstats tells 53 reads and no flush of 37 reads and 16 flushes."""
-    unseen = UnseenRequests()
-    unseen.note({}, {"sda": of(read=5, flush=9)})
-    disks = {"sda": of(read=53, write=29, flush=0)}
-    assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 0
-    disks = {"sda": of(read=54, write=29, flush=0)}
-    assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 1
-
-
-def test_commands_of_programs_are_reads_to_diskstats_where_they_have_times() -> None:
-    """As on Linux 5.10: 23 times TEST UNIT READY."""
-    unseen = UnseenRequests()
-    unseen.note({}, {"sda": of(read=5, other=9)})
-    assert unseen.note({"sda": of(read=24)}, {"sda": of(read=6, other=32)}) == 0
-    assert unseen.note({"sda": of(read=26)}, {"sda": of(read=7, other=32)}) == 1
+    if UNSEEN[case][0][0]:
+        unseen.note({}, {})
+    for disks, probed, count in UNSEEN[case]:
+        assert unseen.note(disks, probed) == count
 
 
 DEVICES = 12

@@ -29,7 +29,6 @@ from ioh.layers import (
     tcp_ledger,
 )
 from ioh.layers.base import Layer
-from ioh.model import hist
 from ioh.model.metric import LayerSpec, MetricSpec
 from tests.unit import probe_text
 from tests.unit.fake_kernel import linux_6_18
@@ -202,15 +201,6 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
     assert [getattr(totals, m.name.upper()) for m in members] == [m.offset // 8 for m in members]
     assert text_of(name).size("struct op_totals") == totals.WORDS * 8
     assert [m.name for m in text_of(name).struct("slowest")] == ["epoch", "ns", "bytes"]
-
-
-def test_the_histograms_dimensions_reach_the_probe() -> None:
-    for name in PROBED:
-        defines = text_of(name).defines
-        assert defines["FINE_BUCKETS"] == hist.FINE_BUCKETS
-        assert defines["LATENCY_BUCKETS"] == len(hist.LATENCY_EDGES_US) + 1
-        assert defines["SIZE_BUCKETS"] == len(hist.SIZE_EDGES_BYTES) + 1
-        assert 1 << defines["SIZE_MIN_LOG2"] == hist.SIZE_EDGES_BYTES[0]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
