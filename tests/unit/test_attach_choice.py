@@ -91,12 +91,9 @@ def test_a_call_of_a_32_bit_program_is_told_apart(machine: str, member: str, bit
     assert (defines["OFF_thread_info_compat"], defines["COMPAT"]) == (info + inside, bit)
 
 
-def test_no_two_calls_have_one_number() -> None:
+def test_no_two_calls_have_one_number_and_an_unknown_machine_is_named() -> None:
     for numbers in SYSCALL_NUMBERS.values():
         assert len(set(numbers.values())) == len(numbers)
-
-
-def test_an_unknown_machine_is_named() -> None:
     found = refusal("syscall", linux_6_18(), machine="riscv64")
     assert "riscv64" in found.reason
     assert found.hint

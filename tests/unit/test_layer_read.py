@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,9 +76,9 @@ def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
     assert told["layers"].keys() == {layer.spec.name}
 
 
-def readings(layer: Layer, maps: dict[str, Map], count: int = 2) -> Iterator[LayerSample]:
+def readings(layer: Layer, maps: dict[str, Map]) -> Iterator[LayerSample]:
     layer.learn_server({"pid": 1, "files": [[1, 1]], "link_ops": layer.spec.ops})
-    for _ in range(count):
+    for _ in range(2):
         sample = layer.read(maps)
         assert sample.source == "bpf"
         assert sample.ops.keys() == set(layer.spec.ops)
@@ -88,32 +89,23 @@ def readings(layer: Layer, maps: dict[str, Map], count: int = 2) -> Iterator[Lay
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
 @pytest.mark.parametrize("name", PROBED)
-def test_maps_that_hold_nothing(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_maps(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold nothing; then one entry in each hash, of key 0 and counters of ones."""
     layer = LAYERS[name](Filters(), root)
-    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
     older, newer = readings(layer, maps)
     assert not any(sum(op.latency.counts) for op in newer.ops.values() if op.latency is not None)
     counts = {op.count_total for op in newer.ops.values()}
     assert counts - {None} == {0}  # None: bytes alone are known, such as the page cache's
-    check_shown(layer, older, newer)
-
-
-@pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
-@pytest.mark.parametrize("name", PROBED)
-def test_one_entry_in_each_hash(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of zeros (no inode, device 0:0, process 0), counters of ones."""
-    layer = LAYERS[name](Filters(), root)
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    older = next(readings(layer, maps, 1))
     for fake in held.values():
         if fake.spec.kind in {1, 5}:
             ones = (1).to_bytes(8, "little") * (fake.value_size // 8)
             fake.entries[bytes(fake.spec.key_size)] = ones
-    newer, again = readings(layer, maps)
-    grown = [t for t, rows in newer.tables.items() if len(rows) > len(older.tables.get(t, {}))]
+    later, again = readings(layer, maps)
+    grown = [t for t, rows in later.tables.items() if len(rows) > len(newer.tables.get(t, {}))]
     assert bool(grown) == bool(layer.spec.tables)
-    check_shown(layer, older, newer)
-    check_shown(layer, newer, again)
+    for pair in itertools.pairwise((older, newer, later, again)):
+        check_shown(layer, *pair)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,22 +26,9 @@ def test_still_being_compiled_is_said_only_while_the_loader_lives(root: Host) ->
         assert notes(sample, "a") == notes(sample, "b") == (GONE,)
 
 
-def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
-    layer, is_here = make_layer("a", 10, probe="a"), [False]
-    root.patch.setattr(layer, "is_wanted", lambda *_: is_here[0])
-    root.know(layer)
-    with source() as running:
-        root.end.close()
-        is_here[0] = True
-        for _ in range(2):
-            assert notes(running.read(), "a") == (GONE,)
-
-
 def test_a_loader_that_cannot_be_started(root: Host) -> None:
-    def refuse(*_: object) -> None:
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
-    root.patch.setattr(attaching, "start_loader", refuse)
+    refusal = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    root.patch.setattr(attaching, "start_loader", Mock(side_effect=refusal))
     with source() as running:
         (note,) = notes(running.read(), "a")
     assert note.startswith("from /proc: the loader cannot be started: too few processes")
@@ -90,6 +78,15 @@ def test_nothing_to_measure_is_no_fault(root: Host) -> None:
         (verdict,) = judge_layers(list(running.attached.values()))
     assert verdict.state == "note"
     assert "no tide" in verdict.detail
+
+
+def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        root.end.close()
+        tide.is_here = True
+        for _ in range(2):
+            assert sample_of(running).notes == (GONE,)
 
 
 def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
