@@ -20,7 +20,7 @@ from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist, fine_index, size_index
-from ioh.model.sample import LayerSample, OpTotals
+from ioh.model.sample import OTHERS, LayerSample, OpTotals
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.diskstats import make_dev
 from tests.unit import fake_kernel
@@ -49,6 +49,8 @@ class Host:
     def request(self, dev: int, count: int = 1, size: int = 4096, us: int = 100) -> None:
         """Reads of the device that end now."""
         key, entries = struct.pack("=II", dev, READ), self._held["totals"].entries
+        if key not in entries and len(entries) >= self._held["totals"].spec.max_entries:
+            key, entries = struct.pack("=I", READ), self._held["others"].entries
         words = list(struct.unpack(f"={WORDS}Q", entries.get(key, bytes(8 * WORDS))[: 8 * WORDS]))
         epoch = int.from_bytes(self._held["epoch"].get(bytes(4)) or b"", "little")
         words[COUNT] += count
@@ -208,6 +210,9 @@ def test_a_request_that_ends_while_diskstats_is_read_is_of_one_interval(
     monkeypatch.setattr(BlockFallback, "sample", slow_sample)
     read: OpTotals = host.read().ops["read"]
     assert (read.count_total, read.max_ns) == (2, 7_000_000)
+    monkeypatch.setattr(BlockFallback, "sample", sample)
+    over = host.read().ops["read"]
+    assert (over.count_total, over.max_ns) == (2, 0)
 
 
 def test_what_was_read_before_readings_failed_is_there_with_the_next(
@@ -235,6 +240,25 @@ def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host:
     host.list("8:32", "sdc", 7)
     host.request(make_dev(8, 32), 2)
     assert reads_of_rows(older, host.read())["sdc"] == 7
+
+
+def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
+    """Those without room have one part together; the layer's totals have all of them."""
+    room = host.maps["totals"].spec.max_entries
+    host.list("8:0", "sda", 1000)
+    for number in range(room):
+        host.request(make_dev(259, number))
+    full = host.read()
+    assert OTHERS not in full.parts
+    host.request(SDA, 5, us=3000)
+    host.list("8:0", "sda", 1005)
+    told = host.read()
+    assert (told.ops["read"].count_total, told.ops["read"].max_ns) == (room + 5, 3_000_000)
+    assert counts(told)[OTHERS] == 5
+    assert reads_of_rows(full, told) == {"sda": 5}  # as diskstats has them
+    host.list("8:0", "sda", 1009)
+    over = host.read()
+    assert (over.ops["read"].max_ns, over.lost["unseen"]) == (0, 0)  # that is not known here
 
 
 Readings = dict[str, dict[str, OpTotals]]
