@@ -156,6 +156,9 @@ def test_totals_are_sums_over_cpus_and_only_what_was_added_is_decoded_again(
     same = op_totals(monkeypatch, {totals.COUNT: 22, totals.ERRORS: 1}, previous=first)
     assert (same.errors_total, same.queue_ns_total) == (1, None)  # and what is not measured
     assert (same.latency, same.size_lat) == (first.latency, first.size_lat)
+    begun = op_totals(monkeypatch, {totals.STARTED: 5, totals.COUNT: 22}, started=False)
+    again = {totals.STARTED: 9, totals.COUNT: 22}
+    assert op_totals(monkeypatch, again, started=False, previous=begun) is begun
     more = op_totals(monkeypatch, {totals.COUNT: 23, totals.LATENCY + 6: 3}, previous=first)
     assert more.latency is not None
     assert (more.latency.counts[5], more.latency.counts[6]) == (0, 3)

@@ -13,8 +13,8 @@ from ioh.bpf import btf as btf_module
 from ioh.bpf import libbpf
 from ioh.bpf.btf import Btf, find_enumerator
 
-INT, PTR, STRUCT, UNION, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 8, 9, 10
-RESTRICT, FUNC_PROTO, TYPE_TAG = 11, 13, 18
+INT, PTR, STRUCT, UNION, ENUM, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 6, 8, 9, 10
+RESTRICT, FUNC_PROTO, TYPE_TAG, ENUM64 = 11, 13, 18, 19
 
 
 KERNEL, MODULE = 4096, 8192
@@ -132,6 +132,17 @@ def test_a_members_offset(lib: FakeLib) -> None:
         assert btf.offset(owner, member) == at, member
     for owner, member in (("file", "f_gone"), ("gone", "f_mode"), ("file", "f_mode.deeper")):
         assert btf.offset(owner, member) is None
+
+
+def test_enumerators(lib: FakeLib) -> None:
+    kernel = lib.parts[KERNEL]
+    narrow = [(kernel.name("REQ_OP_READ"), 0), (kernel.name("BAD"), -1)]
+    kernel.add(ENUM, "req_op", 4, b"".join(struct.pack("=Ii", *each) for each in narrow), 2)
+    kernel.add(ENUM64, "wide", 8, struct.pack("=III", kernel.name("BIG"), 7, 1), 1)
+    btf = Btf()
+    assert btf.enumerators("req_op") == {"REQ_OP_READ": 0, "BAD": -1}
+    assert btf.enumerators("wide") == {"BIG": 1 << 32 | 7}
+    assert btf.enumerators("gone") == {}
 
 
 NO_BTF = pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
