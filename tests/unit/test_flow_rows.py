@@ -64,6 +64,14 @@ def test_the_busiest_have_rows_and_the_others_share_one() -> None:
     assert set(named.asked) == {2, 4}  # nobody sees the other names
 
 
+def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
+    named = Named(most=4, newcomers=4)
+    for what in range(10):
+        named.rows.add(what, WRITE, (1, 1000 + what, 5))
+    named.rows.add(99, SYNC, (1, 0, 1_000_000))
+    assert ("/99",) in named.rows.table(1, FOREVER)
+
+
 def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
     named = Named(most=2, newcomers=2)
     tables = [named.read((1, 10), (2, 20)), named.read((2, 20)), named.read((2, 20), (3, 30))]
@@ -197,6 +205,17 @@ def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
         assert probe.tick() == {("5", "fio"): (2, 1024, 3, 1536)}
     probe.add(count=0, joined=3)
     assert probe.tick() == {("5", "fio"): (2, 2560, 3, 1536)}
+
+
+def test_a_row_goes_with_the_last_of_its_entries(probe: Probe) -> None:
+    probe.add(count=2)
+    for _ in range(IDLE + 3):
+        probe.add(write=1)
+        shown = probe.tick()
+    assert len(probe.held) == 1
+    assert shown == {("5", "fio"): (2, 1024, IDLE + 3, 512 * (IDLE + 3))}
+    assert probe.tick(IDLE - 2) == shown
+    assert probe.tick() == {}
 
 
 def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:

@@ -283,6 +283,13 @@ def test_all_together_count_and_the_busiest_goes() -> None:
     assert played(many, many, many)[-1] == "read"
 
 
+def test_it_says_how_many_events_there_are() -> None:
+    rate = EventRate()
+    for n in range(4):
+        found = rate.busiest({"read": n * MOST_OPS * 2}, float(n))
+    assert found == ("read", MOST_EVENTS_PER_S * 2)
+
+
 def test_nothing_to_compare_with() -> None:
     rate = EventRate()
     assert rate.busiest({}, 1.0) == ("", 0.0)
