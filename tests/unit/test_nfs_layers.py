@@ -16,12 +16,13 @@ from ioh.layers import nfs_client
 from ioh.layers.base import Layer
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
-from ioh.layers.nfs_server import NfsServer, name_client
+from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, NfsServer, name_client
 from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
 from ioh.model.derive import derive
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
+from ioh.procfs.diskstats import make_dev
 from ioh.procfs.mountstats import NfsMount
 from tests.unit.fake_kernel import CPUS, counted, install, notice_mounts_at_once
 from tests.unit.probe_text import text_of
@@ -54,6 +55,41 @@ def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) 
     assert again[OTHER_PARTS]["read"].count_total == 3
     assert PartTotals(SPEC.ops, queue=True).read(maps["small"], 0) == {}  # full from the start
     assert len(held["small"].entries) == 2
+
+
+def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
+    totals, entries = PartTotals(SPEC.ops, queue=True), held["totals"].entries
+    for part, op in ((7, 0), (7, 1), (8, 0)):
+        entries[PART_OP.pack(part, op)] = counted({STARTED: 5, COUNT: 3})
+    before = sum_parts(totals.read(maps["totals"], 1), SPEC.ops)["read"]
+    assert (before.count_total, before.inflight) == (6, 4)
+    totals.retire(maps["totals"], 7)
+    left = totals.read(maps["totals"], 2)
+    assert {part: set(ops) for part, ops in left.items()} == {8: {"read"}}
+    assert sum_parts({**left, 0: totals.retired}, SPEC.ops)["read"].count_total == 6
+    totals.retire(maps["totals"], 8)
+    assert totals.retired["read"].count_total == 6
+
+
+def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("21 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
+    flows, paths = MapSpec("flows", 5, 40, 40, 64), MapSpec("paths", 1, 16, 8 + 1280, 64)
+    maps, held, _ = install(monkeypatch, [flows, paths])
+    dev, names = make_dev(8, 1), struct.pack("=II", 5, 1) + b"file\0"
+    held["paths"].entries[struct.pack("=QQ", 77, dev)] = names.ljust(8 + 1280, b"\0")
+    for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
+        key = _FLOW_KEY.pack(77, dev, op, 2, port.to_bytes(2, "big"), 0, V4)
+        held["flows"].entries[key] = struct.pack("=QQQ16s", 1, 10, 100, b"") * CPUS
+    found = ClientTables(tmp_path).read(maps["flows"], maps["paths"])
+    n = CPUS
+    assert found["file"] == {
+        ("/srv/file", "10.99.1.2:1"): (2 * n, 20 * n, 200 * n, 0, 0, 0, 0, 0),
+        ("/srv/file", "10.99.1.2:2"): (0, 0, 0, n, 10 * n, 100 * n, n, 100 * n),
+    }
+    assert set(found["client"]) == {("10.99.1.2:1",), ("10.99.1.2:2",)}
+    assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(
