@@ -176,3 +176,15 @@ def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -
         assert "guests are not counted: no BTF" in details
         visitor.is_here = False
         assert sample_of(running).notes == ()
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_without_the_loader_there_is_no_late_part(root: Host, is_asked_for: bool) -> None:
+    visitor = Visitor(root)
+    with source("a") as running:
+        visitor.is_here = is_asked_for
+        running.read()
+        root.end.shutdown(socket.SHUT_WR)
+        visitor.is_here = True
+        notes = sample_of(running).notes
+    assert notes == (GONE.replace("from /proc", "guests are not counted"),)

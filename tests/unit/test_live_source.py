@@ -316,6 +316,24 @@ def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
     assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
 
 
+def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
+    asked: list[str] = []
+
+    def ask(count: int) -> bool:
+        asked.extend(asked_for(root))
+        return len(asked) == count
+
+    def preload() -> None:
+        wait_for(lambda: ask(1))
+        root.attach("b")
+        wait_for(lambda: ask(2))
+
+    root.patch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with early_source(preload=preload, tell_first=lambda *_: None):
+        assert asked == ["b", "a"]
+        assert asked_for(root) == []
+
+
 def wait_for(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10.0
     while not is_so():
