@@ -59,6 +59,7 @@ def layer(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postg
     yield made
     server.gate.set()
     made.close()
+    until(lambda: server.is_closed)
 
 
 def reason(layer: Postgres) -> str:
@@ -92,6 +93,12 @@ def test_an_interval_is_shown(layer: Postgres, server: FakeServer) -> None:
     text = TextSink(TextOptions(frozenset({"all"}))).render(snapshot)
     assert "postgresql commit" in text
     assert "cached%" in text
+
+
+def test_before_a_login_there_is_nothing_to_close() -> None:
+    layer = Postgres(Filters())
+    assert layer.read_proc() == reader.CONNECTING
+    layer.close()
 
 
 def test_the_same_look_twice_is_not_an_idle_interval(layer: Postgres, server: FakeServer) -> None:
