@@ -279,7 +279,7 @@ def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
 
 
 def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) -> None:
-    machine.patch.setattr(loader_module, "_SEND_TIMEOUT_S", 0.01)
+    machine.patch.setattr(loader_module, "_SEND_TIMEOUT_S", 0.001)
     machine.patch.setattr(loader_module, "MAX_MESSAGE_BYTES", 4096)
     loader = machine.start(never)
     for _ in range(100):
