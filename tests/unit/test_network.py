@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from ioh.procfs import network as shapers
 from ioh.procfs.network import (
+    Link,
+    LinkTable,
     read_addresses,
     read_counters,
     read_interfaces,
@@ -70,6 +72,16 @@ def test_speed(tmp_path: Path, text: str, bits_per_s: int | None) -> None:
         (tmp_path / "sys/class/net" / name).symlink_to(folder)
     assert read_speed("eth0", tmp_path) == bits_per_s
     assert read_speed("veth1", tmp_path) is read_speed("gone", tmp_path) is None
+
+
+def test_the_speed_of_a_link_is_read_again_when_it_is_old(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/net/eth0"
+    folder.mkdir(parents=True)
+    lasting, fleeting = LinkTable(tmp_path, 1e6), LinkTable(tmp_path, 0.0)
+    for mbit, kept in ((1000, 1000), (100, 1000)):
+        (folder / "speed").write_text(f"{mbit}\n")
+        assert lasting.get("eth0") == Link(kept * 10**6, None)
+        assert fleeting.get("eth0") == Link(mbit * 10**6, None)
 
 
 def test_counters_of_the_protocols() -> None:

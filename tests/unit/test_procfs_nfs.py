@@ -80,6 +80,7 @@ def test_other_file_systems_are_left_out() -> None:
     [
         ("xprt: tcp 665 1 2 0 9 133 130 0 214 0 8 63 62", 8, 133, 130),
         ("xprt: udp 665 1 133 130 0 214 0 8 63 62", 8, 133, 130),
+        ("xprt: local 1 2 0 9 133 130 0 214 0 8 63 62", 8, 133, 130),
         ("xprt: rdma 0 0 1 0 24 42 41 0 0 0 0 0 0 0", None, 42, 41),
         ("xprt: tcp 665 1 2 0 9 133 130 2 214 0 8 63 62", 8, 133, 132),  # whose caller was killed
         ("xprt: tcp 665 1 2 0 9 133 130", None, None, None),
