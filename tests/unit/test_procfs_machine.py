@@ -293,6 +293,7 @@ def test_a_program_that_is_started_after_the_fork_is_found(
         (server_name, "/opt/app", "app"),
         (server_name, "\x1b[31mred -p \x07", "\\x1b[31mred \\x07"),
         (session_name, "postgres: alice shop [local] idle in transaction", "alice shop [local]"),
+        (session_name, "postgres: alice shop [local]", "alice shop [local]"),
         (session_name, "postgres: 15/main: alice shop 10.7(41) SELECT", "alice shop 10.7(41)"),
         (session_name, "postgres: 15/main: background writer ", "background writer"),
         (session_name, "/usr/sbin/mariadbd", ""),
