@@ -237,6 +237,17 @@ def test_listening_ports_are_no_connections() -> None:
     assert len(dump.seen) == len(dump.changed) == 6
 
 
+def test_counters_are_payload_without_the_fin_that_has_come() -> None:
+    changed = {struct.unpack_from("!H", c.message, PORTS_AT)[0]: c for c in decode()[0].changed}
+    servers = {port: changed[port].counters for port in (2049, 3260, 5432)}
+    moved = {port: (c.bytes_received, c.bytes_sent) for port, c in servers.items()}
+    assert moved == {2049: (23 * 1009, 11), 3260: (7 * 1009, 1), 5432: (3 * 1009, 5)}
+    details = decode_details(MESSAGE)
+    assert details.cwnd
+    assert details.unacked == details.notsent_bytes == 0
+    assert details.delivery_bytes_per_s is not None
+
+
 def test_what_did_not_change_is_seen_and_not_told() -> None:
     first, _ = decode()
     second, _ = decode(first.seen)

@@ -30,6 +30,7 @@ from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.sample import LayerSample
 from ioh.procfs.network import Link, LinkTable
 from ioh.procfs.sock_diag import Change, Counters, Dump, SockDiag
+from tests.unit.test_layer_read import check_shape
 
 # More are not made, or some seeds make them faster than a dump can tell of them.
 MANY = 50
@@ -309,6 +310,15 @@ def test_ports_are_bounded_and_the_latest_stay() -> None:
     assert (str(port), service_name(port)) in rows
 
 
+def test_a_ports_row_is_the_sum_over_its_connections() -> None:
+    table = PortTable()
+    rows = table.update([moved(1, 10), moved(2, 30, srtt_us=400, ended=True)], {2049})
+    assert rows["2049", "nfs"] == (40, 0, 0, 0, 2, pytest.approx(350))
+    for _ in range(50):
+        rows = table.update([], set())
+    assert rows["2049", "nfs"] == (40, 0, 0, 0, 0, None), "a total does not begin anew"
+
+
 def test_round_trips_are_weighted_with_bytes_and_counted_by_connection() -> None:
     found = round_trips(
         [moved(1, 100, srtt_us=100), moved(2, 300, srtt_us=500, min_rtt_us=0), moved(3, 0)]
@@ -363,3 +373,12 @@ def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.Mo
     assert "connection" not in sample.tables
     for said in ("modprobe tcp_diag", "--pid, --comm not applied", "whole host"):
         assert any(said in note for note in sample.notes), said
+
+
+def test_a_reading_of_this_machine_fits_the_spec() -> None:
+    layer = Tcp(Filters())
+    sample = layer.read_proc()
+    assert isinstance(sample, LayerSample)
+    assert set(sample.gauge_hists) == {m.name for m in SPEC.gauge_hists}
+    assert sample.tables.keys() == {table.name for table in SPEC.tables}
+    check_shape(layer, sample)
