@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.elf import Elf
@@ -95,6 +95,16 @@ def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str,
     assert (start.size, end.size) == ((chosen, None) if done else (None, chosen))
     assert start.only == end.only == (3, 5)
     assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-6:-2] == (3, 5, 3, 5)
+
+
+def test_what_another_thread_may_end_goes_by_an_argument(tmp_path: Path) -> None:
+    ways = {"key": 1, "bytes": 2, "bytes_is_int": True}
+    probe = {"op": "data_read", "start": "function:put", "done": "function:end", **ways}
+    data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
+    start, end = found(tmp_path, data, probe).sites
+    assert start.key == end.key == Argument("register", 112)
+    assert (start.size, end.size) == (None, Argument("register", 104, 0, 4, signed=True))
+    assert SITE.unpack(pack_site(end, "process", ["data_read"]))[-2:] == (113, 0)
 
 
 def test_what_only_waits_counts_where_another_probe_does(tmp_path: Path) -> None:
@@ -281,7 +291,9 @@ def damaged(seed: int) -> bytes:
     return bytes(data)
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=172)  # a section whose names are in a section that there is not
 def test_damage_is_told_in_one_line(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     outcome(tmp_path_factory.getbasetemp(), damaged(seed))
 

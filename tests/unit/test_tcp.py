@@ -313,7 +313,8 @@ def test_ports_are_bounded_and_the_latest_stay() -> None:
 def test_a_ports_row_is_the_sum_over_its_connections() -> None:
     table = PortTable()
     rows = table.update([moved(1, 10), moved(2, 30, srtt_us=400, ended=True)], {2049})
-    assert rows["2049", "nfs"] == (40, 0, 0, 0, 2, pytest.approx(350))
+    assert rows["2049", "nfs"][:5] == (40, 0, 0, 0, 2)
+    assert rows["2049", "nfs"][5] == pytest.approx(350)
     for _ in range(50):
         rows = table.update([], set())
     assert rows["2049", "nfs"] == (40, 0, 0, 0, 0, None), "a total does not begin anew"
