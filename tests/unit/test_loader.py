@@ -99,12 +99,15 @@ def test_a_layer_is_attached_again_as_soon_as_it_is_gone(machine: Machine) -> No
         machine.file(("map", 1)).unlink()
 
 
-def test_names_are_bounded(machine: Machine) -> None:
+def test_requests_are_bounded(machine: Machine) -> None:
     loader = machine.start(wait_long)
     for number in range(100):
         ask(loader, "attach", f"{number}")
     refused = 100 - loader_module.MAX_CHILDREN - loader_module._MAX_WAITING
     assert [hear(loader) for _ in range(refused)] == [{"error": "too many requests"}] * refused
+    ask(loader, "attach", "0")
+    assert hear(loader) == {"error": "already requested"}
+    assert len(wait_for_children(loader, loader_module.MAX_CHILDREN)) == 2
 
 
 OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))
