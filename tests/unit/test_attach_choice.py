@@ -228,3 +228,14 @@ def test_a_number_keeps_its_value_and_has_room(number: int) -> None:
     literal = c_constant(number)
     assert int(literal.removesuffix("ULL")) == number
     assert literal.endswith("ULL") == (number > 0x7FFFFFFF)
+
+
+def test_filters_become_constants() -> None:
+    found = defines_of("syscall", linux_6_18(), ALL_FILTERS)
+    wanted = {"FILTER_PID": 7, "FILTER_COMM": "fio", "FILTER_CGROUP": 1 << 40}
+    assert found.items() >= {**wanted, "FILTER_DEVICE": 8 << 20 | 1}.items()
+    assert defines_of("block", linux_6_18(), ALL_FILTERS)["FILTER_DEVICE"] == 8 << 20 | 1
+    assert defines_of("tcp", linux_6_18(), ALL_FILTERS)["PORT"] == 0x0108  # network order
+    for name in LAYERS:
+        unfiltered = defines_of(name, linux_6_18())
+        assert not [key for key in unfiltered if key.startswith("FILTER_") or key == "PORT"]
