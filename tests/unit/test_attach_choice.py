@@ -126,6 +126,7 @@ def test_io_uring_that_cannot_be_followed_costs_only_itself(member: str, is_foll
     btf.drop(member)
     followed = {"uring_submit", "uring_complete"} & chosen_on("syscall", btf).keys()
     assert len(followed) == 2 * is_followed
+    assert member != "io_rw.flags" or "OFF_io_rw_flags" not in defines_of("syscall", btf)
     assert ProbeText("syscall", defines_of("syscall", btf)).undefined() == set()
 
 
@@ -197,6 +198,7 @@ def test_io_uring_only_where_completions_name_their_request() -> None:
     for kernel, is_followed in (("6.18", True), ("6.1", True), ("5.19", False), ("5.10", False)):
         assert len(points & chosen_on("syscall", KERNELS[kernel]()).keys()) == 2 * is_followed
         assert ("URING_CQE" in defines_of("syscall", KERNELS[kernel]())) == (kernel == "6.18")
+    assert "OFF_io_rw_flags" in defines_of("syscall", KERNELS["6.1"]())
     events = all_layers()["syscall"].events
     assert {e.gives for e in events if e.name.startswith("uring")} == {"io_uring"}
     assert "OFF_io_kiocb_cqe_fd" in defines_of("syscall", KERNELS["6.1"]())
