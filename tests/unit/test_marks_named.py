@@ -19,7 +19,7 @@ from ioh.commands.options import check_process
 from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
 from ioh.recorder import marks
-from ioh.session.recorded_file import part_of_name
+from ioh.session.output import part_of_name
 from tests import fakes
 from tests.sessions import recorded
 
