@@ -28,7 +28,7 @@ ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
 
 @cache
 def samples() -> list[Sample]:
-    return hostile_samples(3)
+    return hostile_samples(2)
 
 
 @cache
@@ -109,12 +109,11 @@ def test_csv_holds_nothing_raw_and_no_formula() -> None:
 
 def test_openmetrics_holds_nothing_raw() -> None:
     with OpenMetrics() as metrics:
-        for sample in samples()[:2]:
-            metrics.take(sample)
+        metrics.take(samples()[0])
         text = "".join(metrics.render())
     assert not raw_chars(text)
     assert text.endswith("# EOF\n")
-    line = re.compile(r'(# .*|\w+\{(\w+="([^"\\]|\\["\\])*",?)+\} \S+ \d+\.\d{3})')
+    line = re.compile(r'(# .*|\w+\{(\w+="([^"\\]+|\\["\\])*",?)+\} \S+ \d+\.\d{3})')
     lines = text.splitlines()
     assert all(line.fullmatch(each) for each in lines)
     assert sum(each == "# EOF" for each in lines) == 1
