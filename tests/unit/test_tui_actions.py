@@ -113,13 +113,6 @@ def test_a_key_that_leads_nowhere_does_nothing(key: str) -> None:
     assert press(START, key) == START
 
 
-def test_enter_on_a_row_narrows_to_it() -> None:
-    below = press(START, "enter", "enter")
-    only = press(below, "down", "enter")
-    assert only.narrow == Narrow("process", rows_of(below)[1])
-    assert (only.focus, only.table_of("syscall").cursor) == ("layers", 0)
-
-
 def test_esc_goes_back_one_step_at_a_time() -> None:
     state = press(START, "5", "tab", "enter")
     assert state.narrow is not None
@@ -136,13 +129,6 @@ def test_esc_goes_back_one_step_at_a_time() -> None:
     assert press(steps[-1], "escape") == steps[-1]
 
 
-def test_pages_scroll_and_neither_above_the_top_nor_beyond_the_end() -> None:
-    state = press(START, "question_mark", "down", "pagedown")
-    assert state.scroll == 1 + PAGE
-    assert press(state, "pageup", "pageup").scroll == 0
-    assert press(state, *["pagedown"] * 20).scroll == len(TEXT.frame.lines) - PAGE - 1
-
-
 def test_arrows_walk_every_line_once_and_stop_at_the_ends() -> None:
     wanted = list(dict.fromkeys(row.key for row in layer_rows(LAST) if row.op))
     seen = [START.chosen]
@@ -153,16 +139,6 @@ def test_arrows_walk_every_line_once_and_stop_at_the_ends() -> None:
             seen.append(state.chosen)
     assert seen == wanted
     assert press(state, "pageup", "pageup", "pageup", "pageup").chosen == wanted[0]
-
-
-def test_in_the_breakdown_arrows_walk_its_rows() -> None:
-    state = press(START, "tab", "down", "down")
-    assert state.table_of("syscall").cursor == 2
-    assert (
-        press(state, "pagedown", "pagedown").table_of("syscall").cursor == len(rows_of(state)) - 1
-    )
-    assert press(state, "k", "k", "k").table_of("syscall").cursor == 0
-    assert press(state, "tab", "down").table_of("syscall").cursor == 2
 
 
 def test_o_goes_through_a_layers_ops() -> None:
@@ -263,13 +239,6 @@ def test_the_cursor_of_a_breakdown_stays_on_its_row() -> None:
     assert do(first, "open", snapshot=later).narrow == Narrow("process", rows_of(START)[0])
 
 
-def test_a_click_on_a_row_moves_there_and_again_narrows() -> None:
-    once = do(START, "row", 2)
-    assert (once.focus, once.table_of("syscall").cursor, once.narrow) == ("top", 2, None)
-    twice = do(once, "row", 2)
-    assert twice.narrow == Narrow("process", rows_of(START)[2])
-
-
 def test_a_click_on_a_line_chooses_and_again_zooms() -> None:
     once = do(START, "choose", "block/write")
     assert (once.chosen, once.layer) == (("block", "write"), "")
@@ -284,22 +253,6 @@ def test_narrowing_to_nothing_is_impossible() -> None:
         state = typed(state, char, char)
     state = typed(state, "enter", None)
     assert press(state, "enter") == state
-
-
-def test_every_layer_can_be_narrowed_by_every_breakdown() -> None:
-    for name, layer in LAST.layers.items():
-        assert isinstance(layer, LayerSnapshot)
-        for table in layer.spec.tables:
-            state = do(press(START, str(LAYERS.index(name) + 1)), "table", table.name)
-            state = press(state, "tab", "enter")
-            if not layer.tables.get(table.name):
-                assert state.narrow is None
-                continue
-            assert state.narrow is not None
-            assert state.narrow.kind == table.name
-            shown = narrowed(LAST, state.narrow).layers[name]
-            assert isinstance(shown, LayerSnapshot)
-            assert shown.tables[table.name]
 
 
 def test_a_layer_that_goes_leaves_a_choice_that_exists() -> None:
@@ -328,9 +281,3 @@ def test_no_key_does_harm_in_any_state() -> None:
     assert act(START, "no such action", "", Context(PanelView(START, LAST, ()), (), PAGE)) == (
         START
     )
-
-
-def test_every_key_has_one_meaning() -> None:
-    names = [name for key in KEYS for name in key.names]
-    assert len(names) == len(set(names))
-    assert len({key.label for key in KEYS}) == len(KEYS)

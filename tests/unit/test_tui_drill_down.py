@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
-from ioh.model.sample import OTHERS, Unavailable
+from ioh.model.sample import OTHERS
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
@@ -38,12 +38,6 @@ def test_a_mount_shows_its_whole_statistics_where_they_are_kept(snapshot: Snapsh
     assert all(r.key[0].startswith(row.key[0]) for r in client.tables["file"])
 
 
-def test_a_mount_chosen_in_one_layer_is_the_same_in_another(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "syscall").tables["mount"][0]
-    client = layer(narrowed(snapshot, Narrow("mount", row.key)), "nfs_client")
-    assert client.ops["read"].count
-
-
 def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot) -> None:
     row = layer(snapshot, "syscall").tables["process"][0]
     shown = narrowed(snapshot, Narrow("process", row.key))
@@ -53,12 +47,6 @@ def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot)
     assert read.latency_us == row.values["read_latency_us"]
     assert read.size_lat is None
     assert read.p99_us is None
-
-
-def test_a_layer_that_cannot_tell_says_so(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "syscall").tables["process"][0]
-    tcp = narrowed(snapshot, Narrow("process", row.key)).layers["tcp"]
-    assert tcp == Unavailable("not available per process", is_idle=True)
 
 
 def test_a_device_shows_its_histograms(snapshot: Snapshot) -> None:
@@ -72,12 +60,6 @@ def test_a_row_that_did_nothing_in_this_interval_is_idle(snapshot: Snapshot) -> 
     shown = narrowed(snapshot, Narrow("process", ("999999", "gone")))
     assert layer(shown, "syscall").ops["read"].count == 0
     assert layer(shown, "syscall").tables["process"] == ()
-
-
-def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "nfs_server").tables["export"][0]
-    server = layer(narrowed(snapshot, Narrow("export", row.key)), "nfs_server")
-    assert server.ops == layer(snapshot, "nfs_server").parts[row.key[0]]
 
 
 @pytest.mark.parametrize("kind", ["hist", "heat"])

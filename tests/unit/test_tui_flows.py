@@ -81,15 +81,6 @@ def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> No
     assert stage(flow, live()).return_value == ExitCode.OK
 
 
-@on_screen(live, told=3)
-async def test_the_overview_has_every_layer_and_follows(on: Stage) -> None:
-    for number, title in enumerate(TITLES, 1):
-        assert f"{number} {title} " in on.text
-    assert "14:06:43" in on.lines[0]
-    await on.push(1)
-    assert "14:06:44" in on.lines[0]
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 @on_screen(live, told=5)
 async def test_each_layer_is_one_key_away_and_shows_all_it_knows(on: Stage, number: int) -> None:
@@ -213,32 +204,6 @@ async def test_findings_are_a_strip_a_screen_and_a_way_to_go_there(on: Stage) ->
     assert "Advice: Mount it with rsize=1048576." in on.text
     await on.press("f")
     await on.press("f", "escape")
-    assert " READ " in on.text
-
-
-@on_screen(live, told=1)
-async def test_where_there_is_no_finding_there_is_nowhere_to_go(on: Stage) -> None:
-    await on.press("f")
-    assert "No findings" in on.text
-    assert "go there" not in on.lines[-1]
-
-
-@on_screen(live, told=2)
-async def test_help_explains_and_scrolls(on: Stage) -> None:
-    await on.press("question_mark")
-    assert "zoom into that layer of the path" in on.text
-    await on.press("pagedown")
-    assert "zoom into that layer of the path" not in on.text
-    on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
-    on.app.redraw()
-    assert "warmer, fuller cells" in on.text
-    before = on.text
-    await on.press("pageup")
-    assert on.text != before, "what was pressed beyond the end is not owed"
-    on.app.state = replace(on.app.state, scroll=3)
-    await on.press("pageup")
-    assert "zoom into that layer of the path" in on.text
-    await on.press("question_mark")
     assert " READ " in on.text
 
 

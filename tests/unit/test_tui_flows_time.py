@@ -139,16 +139,6 @@ async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
 
 
 @on_screen(replay, told=2)
-async def test_the_end_of_a_recording_is_its_last_interval(on: Stage) -> None:
-    await on.press("end")
-    await on.shows(at(SECONDS))
-    on.feed.say(News(status="the end of the recording", is_over=True))
-    await on.shows("the end of the recording")
-    await on.press("home")
-    await on.shows(at(1))
-
-
-@on_screen(replay, told=2)
 async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -> None:
     await on.press("end", "space")
     on.feed.told = SECONDS - 1

@@ -16,15 +16,13 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextSink
-from ioh.tui.actions import with_valid_choice
 from ioh.tui.render import waterfall
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.overview import boxed, panel_of
+from ioh.tui.render.overview import panel_of
 from ioh.tui.render.panel_db import PG
 from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
-from ioh.tui.render.panels import PanelView
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer, without
+from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 
 LAST = minute()[-1]
@@ -254,13 +252,6 @@ def test_the_sign_of_a_finding_has_its_reason_in_its_layer(size: tuple[int, int]
     assert not any("! Slow disk" in line for line in shown(LAST, size))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]) -> None:
-    legend = ".  none    -  not measured, or too few to tell"
-    assert shown(LAST, size)[-2].strip() == legend
-    assert legend not in "\n".join(shown(replace(LAST, findings=FINDINGS), size))
-
-
 def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
     assert panel_of(replace(block, name="nvme")) is OPS
@@ -290,13 +281,6 @@ def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
     assert "·" not in line
 
 
-def test_inactive_layers_are_one_line_with_their_reasons() -> None:
-    gone = without(without(LAST, "nfs_client"), "nfs_server")
-    (line,) = (text for text in shown(gone) if text.startswith(" inactive"))
-    assert line.strip() == "inactive  nfs client, nfs server: the last mount is gone"
-    assert not any("2 nfs client" in text for text in shown(gone))
-
-
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_a_layer_without_breakdowns_can_be_zoomed_into(size: tuple[int, int]) -> None:
     spec = replace(layer_of(LAST, "block").spec, tables=())
@@ -304,21 +288,3 @@ def test_a_layer_without_breakdowns_can_be_zoomed_into(size: tuple[int, int]) ->
     snapshot = replace(snapshot, specs={**snapshot.specs, "block": spec})
     state = ViewState(layer="block", chosen=("block", "read"))
     assert "block" in drawn(snapshot, size, state).text()
-
-
-def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
-    frame = drawn(LAST, state=ViewState(focus="top").with_table("syscall", pattern="dbw"))
-    (chosen,) = (line for line in frame.lines if any(s == "sel" for _, s in line.spans))
-    assert "4110 dbwriter" in chosen.text
-    assert "filter: dbw" in frame.text()
-    assert {h.argument for h in frame.hits if h.action == "row"} == {0}
-
-
-def test_a_box_is_closed_whatever_is_in_it() -> None:
-    for width in (76, 100, 120, 200):
-        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, ())
-        for name in LAST.specs:
-            frame = boxed(view, layer_of(LAST, name), None, width, 9)
-            assert [line.width for line in frame.lines] == [width] * 9
-            ends = [(line.text[0], line.text[-1]) for line in frame.lines]
-            assert ends == [("╭", "╮"), *[("│", "│")] * 7, ("╰", "╯")]

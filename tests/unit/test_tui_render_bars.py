@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.feed import Extent, RecordingState, TimelineEvent
+from ioh.model.feed import Extent, TimelineEvent
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.snapshot import HostStats
 from ioh.sinks.cells import clock, display_width
@@ -85,14 +85,6 @@ def test_iops_are_those_of_the_lowest_layer_that_counts() -> None:
     assert "IOPS" not in render_header(kinds()["nothing there"], LIVE, 200).text
 
 
-@given(st.integers(1, 300), st.sampled_from(sorted(kinds())), st.booleans())
-def test_a_header_is_as_wide_as_the_screen(width: int, kind: str, is_recording: bool) -> None:
-    recording = RecordingState("a.ioh", START_S, 10**9) if is_recording else RecordingState()
-    view = replace(LIVE, recording=recording, title="run.ioh", narrowed="only 4121 fio")
-    assert render_header(kinds()[kind], view, width).width == width
-    assert render_header(None, view, width).width == width
-
-
 def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> TimelineView:
     extent = Extent(1, 60, START_S, START_S + extent_s)
     view = TimelineView(extent, START_S + at_s, (), (), utc=True)
@@ -129,10 +121,6 @@ def test_a_click_on_the_track_goes_to_its_moment() -> None:
     assert times == sorted(times)
     assert START_S < times[0] < START_S + 1.5
     assert START_S + 58.5 < times[-1] < START_S + 60
-
-
-def test_longer_than_a_day_has_dates() -> None:
-    assert timeline(5.0, 80, extent_s=200_000.0).count("2026-") == 2
 
 
 @given(st.integers(1, 300), st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-9, 60.0, 1e6]))
@@ -201,14 +189,6 @@ def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
         assert keys(width, is_zoomed=True).startswith(" Esc back  ")
     for width in range(1, 300, 7):
         keys(width)
-
-
-@pytest.mark.parametrize("is_replay", [False, True])
-def test_a_newcomers_keys_are_among_those_of_80_columns(*, is_replay: bool) -> None:
-    text = keys(80, is_replay=is_replay)
-    for said in ("1-5 layer", "Tab focus", "f findings", "? help", "Space pause", "q quit"):
-        assert said in text
-    assert ("R rec" in keys(300, is_replay=is_replay)) != is_replay
 
 
 def test_a_prompt_fits() -> None:

@@ -72,13 +72,6 @@ def test_the_chosen_row_is_always_there(room: int, chosen: LayerRow | None) -> N
     assert chosen is None or chosen in shown
 
 
-@pytest.mark.parametrize("kind", ["demo", "trouble", "quiet demo", "one gone"])
-def test_at_80x24_every_layer_has_its_reads_and_writes(kind: str) -> None:
-    wanted = {f"{row.layer}/{row.op}" for row in layer_rows(kinds()[kind]) if row.op}
-    hits = drawn(kinds()[kind], (80, 24)).hits
-    assert {hit.argument for hit in hits if hit.action == "choose"} == wanted
-
-
 def test_what_is_hidden_is_counted() -> None:
     state = ViewState(layer="syscall", chosen=("syscall", "read"))
     frame = drawn(judged(), (80, 16), state)
@@ -179,11 +172,6 @@ def test_it_is_folded_after_the_time_of_the_trends_and_not_before(size: tuple[in
     told = [line.strip() for line in folded if line.startswith(" inactive")]
     assert told == ["inactive  nfs client, tcp: idle"]
     assert len(folded) == len(still) == size[1]
-
-
-def test_it_comes_back_at_once() -> None:
-    pause = quiet("tcp")
-    assert 3 in numbered(lines(BUSY, (120, 40), [pause] * TREND_INTERVALS))
 
 
 @pytest.mark.parametrize("size", SIZES)

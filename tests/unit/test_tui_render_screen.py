@@ -80,14 +80,6 @@ def test_no_size_is_too_small_to_be_drawn(width: int, height: int) -> None:
             check(draw(state, data_of("demo", variant), width, height), width, height)
 
 
-def test_before_the_first_interval_the_screen_says_what_it_waits_for() -> None:
-    for width, height in ((20, 5), (80, 24), (300, 80)):
-        frame = draw(ViewState(), screen_data(None, status="compiling the probes"), width, height)
-        check(frame, width, height)
-        assert "compiling the prob" in frame.text()
-    assert "waiting for the first interval" in draw(ViewState(), screen_data(None), 80, 24).text()
-
-
 def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> None:
     state, data = shown_states("demo")[0], screen_data(kinds()["demo"])
     assert "too narrow" not in draw(state, data, 80, 24).text()
@@ -173,11 +165,3 @@ def test_sizes_that_have_no_line_are_said(size: tuple[int, int]) -> None:
     hidden = SIZE_BUCKETS - len(lines)
     assert ("sizes" in text) == bool(hidden)
     assert not hidden or f"+{hidden} sizes" in text
-
-
-def test_a_flow_shows_its_rate_where_others_show_latencies() -> None:
-    text = drawn(LAST, (160, 60), ViewState(layer="tcp", chosen=("tcp", "in"))).text()
-    assert "throughput and rate over time" in text
-    assert "latency over time" not in text
-    other = ViewState(layer="block", chosen=("block", "read"))
-    assert "latency over time" in drawn(LAST, (160, 60), other).text()

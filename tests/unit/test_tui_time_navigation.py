@@ -75,14 +75,6 @@ def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> 
     assert trip.do("moment", -1) == "no further mark, gap or finding"
 
 
-def test_nothing_can_be_paused_before_there_is_anything() -> None:
-    trip = Trip(FakeFeed(minute()))
-    for action in ("pause", "step", "begin", "end", "moment"):
-        assert trip.do(action, -1) == ""
-    assert trip.asked == []
-    assert trip.travel.is_following
-
-
 def test_the_time_line_is_clicked() -> None:
     trip = live()
     trip.do("seek", START_S + 30.4)
@@ -220,15 +212,6 @@ def test_who_goes_from_key_to_key_does_not_share_the_cpu_with_a_far_look_back(
             each = 2 if looks_back > 1 else 3  # itself, its past, its findings
             seeking.wait_for(lambda: len(seeking.found) >= each * count)  # noqa: B023
     assert [found.tick for found in seeking.found] == [30] * each + [40] * each
-
-
-def test_what_is_lost_is_told_as_lost() -> None:
-    feed = FakeFeed(minute(), mode="replay")
-    feed.lost.add(7)
-    with Seeking(feed) as seeking:
-        seeking.seeker.ask(7)
-        seeking.wait_for(lambda: bool(seeking.found))
-    assert seeking.found[0] == Found(7, None)
 
 
 def test_a_seeker_ends_while_it_reads_the_past() -> None:

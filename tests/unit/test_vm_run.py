@@ -39,22 +39,15 @@ def test_one_failure_fails_the_run(stage: Stage) -> None:
     assert (status, said[-1]) == (1, "FAILED: tests in a virtual machine, Linux 6.12")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_all_machines(stage: Stage, number: signal.Signals) -> None:
+def test_a_signal_ends_all_machines(stage: Stage) -> None:
     stage.program(
         "ioh.sh",
         'trap \': >"ended-$KERNEL"; exit\' TERM\n: >"began-$KERNEL"; while :; do sleep 0.1; done',
     )
     with stage.start("--test-vm", KERNEL="6.1 6.12") as running:
         stage.wait_for("began-6.1", "began-6.12")
-        running.send_signal(number)
+        running.send_signal(signal.SIGTERM)
         running.communicate(timeout=20)
-    assert running.returncode == 128 + number
+    assert running.returncode == 128 + signal.SIGTERM
     assert (stage.where / "ended-6.1").exists()
     assert (stage.where / "ended-6.12").exists()
-
-
-def test_an_unknown_set_of_tests_is_an_error(stage: Stage) -> None:
-    status, said = stage.run("--test-vm", KERNEL="6.1:everything")
-    assert status == 1
-    assert "VM_TESTS: all, short or kernel, not everything" in said
