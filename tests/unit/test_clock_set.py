@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ioh.commands.sample import SAMPLE, bundled_path
-from ioh.feeds.file_feed import FileFeed, Played
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, parse_when, part_of
 from ioh.session.reader import Session
@@ -44,14 +43,6 @@ def session_file(tmp_path: Path, step_s: int) -> Path:
 def test_all_of_it_is_shown(session_file: Path, begin: list[str], shown: Shown) -> None:
     told = shown("json", session_file, "--top", "0", "--no-findings", *begin)
     assert len(told.splitlines()) == len(SAMPLES) - 1
-
-
-@STEPS
-def test_the_screen_has_all_of_it(session_file: Path) -> None:
-    with FileFeed(str(session_file), Played()) as feed:
-        assert (feed.extent.first, feed.extent.last) == (1, len(SAMPLES) - 1)
-        assert feed.extent.start_unix_s <= feed.extent.end_unix_s
-        assert feed.visit(len(SAMPLES) - 1) is not None
 
 
 @STEPS
@@ -112,12 +103,6 @@ def test_marks_and_seconds_lead_to_where_they_are(
         last = part.last_tick(session)
     assert (period.first_tick, period.last_tick) == ticks
     assert (part.begin_tick, last) == ticks
-
-
-@STEPS
-def test_a_mark_before_another_is_no_end(session_file: Path, refused: Shown) -> None:
-    told = refused("report", session_file, "--from", "run 80", "--to", "run 20")
-    assert '"run 20" is not after "run 80"' in told
 
 
 def test_a_report_tells_no_jump_of_nothing(tmp_path: Path, shown: Shown) -> None:

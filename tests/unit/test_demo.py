@@ -31,13 +31,6 @@ def test_it_has_all_five_layers_counted_by_bpf_and_is_small() -> None:
         assert layer.source == "bpf"
 
 
-def test_text_of_its_first_seconds(shown: Shown) -> None:
-    out = shown("demo", "--text", "--speed", "1000", "-t", "5", "-d", "all")
-    assert out.count("date: ") >= 2
-    for title in ("app:", "nfs client:", "tcp:", "nfs server:", "block:"):
-        assert title in out
-
-
 def test_json_of_two_layers(shown: Shown) -> None:
     out = shown("demo", "--json", "--speed", "1000", "-t", "3", "--layers", "tcp,block")
     lines = [json.loads(line) for line in out.splitlines()]

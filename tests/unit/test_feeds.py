@@ -135,11 +135,3 @@ def test_it_ends_the_screen_whenever_that_is_asked_for(make: Make, *, has_begun:
         listener.join()
     assert isinstance(listener.news[-1].error, FeedEnded)
     assert listener.ticks == (list(SNAPSHOTS) if has_begun else [])
-
-
-def test_stopped_before_it_runs(make: Make) -> None:
-    feed = make()
-    feed.stop()
-    with Listener(feed) as listener:
-        listener.join()
-    assert listener.news == []

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ioh.feeds import file_feed
 from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, FeedEnded, TimelineEvent
+from ioh.model.feed import Feed, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.playback import replay
@@ -143,16 +142,6 @@ def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
         assert told(feed.visit(8)) == ""
 
 
-def test_playing_looks_back_as_far_as_the_rules_do(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Counting, "look_back_s", 3.0)
-    with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
-        feed.play_from(9)
-        listener.wait_for_tick(9)
-        assert told(listener.snapshots[9]) == "4"
-
-
 def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
     seen: list[float] = []
@@ -181,25 +170,11 @@ def test_only_a_part_of_it(path: str) -> None:
         listener.wait_for(lambda: listener.ticks[5:] == [4, 5, 6, 7, 8])
 
 
-def test_only_so_much_of_it(path: str) -> None:
-    with make(path, begin="2", run_s=3) as feed, Listener(feed) as listener:
-        assert isinstance(listener.wait_for_end().error, FeedEnded)
-        assert listener.ticks == [3, 4, 5]
-
-
 def test_nothing_to_show_is_one_line(path: str) -> None:
     with pytest.raises(IohError, match="no interval in that part"):
         make(path, begin="11")
     with pytest.raises(IohError, match="no mark"):
         make(path, begin="never")
-
-
-def test_it_ends_the_screen_while_it_waits(path: str) -> None:
-    with make(path, speed=1e-6) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(1)
-        feed.end()
-        listener.join()
-        assert isinstance(listener.news[-1].error, FeedEnded)
 
 
 def test_a_refusal_leaves_nothing_open(path: str) -> None:
@@ -232,20 +207,6 @@ def test_a_growing_file_is_followed_to_its_end(
     assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4)}
 
 
-def test_a_file_grows_while_it_is_held(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "GROWTH_S", 0.01)
-    growing.grow(3)
-    with make(growing.path, speed=1e-6) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(1)
-        feed.hold()
-        growing.grow(2)
-        deadline = time.monotonic() + 5
-        while feed.extent.last != 4:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert listener.ticks == [1]
-
-
 def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
     writer = SessionWriter(FileOutput(str(tmp_path / "m.ioh")))
     at = [sample.time_unix_s for sample in SAMPLES]
@@ -263,19 +224,6 @@ def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
         assert feed.moments() == (*marks, TimelineEvent(at[5], "No space\\x1b left", at[6]))
     with make(writer.output.name, begin="3", end="4.5") as feed:
         assert feed.moments() == (marks[1],)
-
-
-def test_nobody_sits_through_a_gap(tmp_path: Path) -> None:
-    writer = SessionWriter(FileOutput(str(tmp_path / "g.ioh")))
-    first, later = SAMPLES[:2]
-    late_s = later.time_unix_s + 10_000
-    writer.write(first)
-    writer.gap(Gap(first.time_unix_s, late_s, b"full"))
-    writer.write(replace(later, mono_ns=later.mono_ns + 10**13, time_unix_s=late_s))
-    writer.close()
-    with make(writer.output.name, speed=1.0) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(1)
-        assert listener.snapshots[1].interval_s == pytest.approx(10_001)
 
 
 def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int = 1) -> None:
@@ -308,13 +256,6 @@ def test_a_pipe_tells_the_same() -> None:
         assert [moment.text for moment in feed.moments()] == ["by \\x1bme"]
 
     through_pipe(recorded(SAMPLES, cycle_s=5.0, note="by \x1bme"), use, pieces=7)
-
-
-def test_a_pipe_that_is_no_recording() -> None:
-    def use(feed: Feed, listener: Listener) -> None:
-        assert isinstance(listener.news[-1].error, IohError)
-
-    through_pipe(b"nothing of the kind", use)
 
 
 def test_what_a_pipe_lost_is_a_moment() -> None:

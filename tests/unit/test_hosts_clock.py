@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ioh.hosts.clock import AGAIN_S, FarClock
 from ioh.hosts.ssh import ssh_command
-from ioh.model.pairs import HostInterval, HostState
+from ioh.model.pairs import HostInterval
 from ioh.model.rounds import MOST_READY, round_edge, take_round
 from tests.unit.snapshot_maker import ticks
 
@@ -51,12 +51,6 @@ def test_the_offset_is_within_its_error(trips: list[tuple[float, float]]) -> Non
     far.now_s += AGAIN_S + 0.1
     assert far.clock.question() == b"6\n"
     assert far.clock.question() == b""  # one at a time
-
-
-def test_an_error_of_more_than_50_ms_is_said() -> None:
-    assert HostState("a", is_here=True, offset_s=0.0, error_s=0.05).clock_is_good
-    assert not HostState("a", is_here=True, offset_s=0.0, error_s=0.051).clock_is_good
-    assert not HostState("a", is_here=True).clock_is_good
 
 
 def test_a_clock_that_is_set_meanwhile_moves_nothing() -> None:

@@ -19,7 +19,7 @@ from ioh.session.reader import Session
 from ioh.session.records import Header
 from ioh.session.rotated_files import part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Item, ItemReader, LostTicks, Tick
+from ioh.session.stream import Item, ItemReader, Tick
 from tests import fakes
 from tests.sessions import recorded
 
@@ -71,27 +71,6 @@ def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
     assert [tick.sample for tick in ticks] == samples
     assert [tick.tick for tick in ticks] == list(range(len(samples)))
     assert len([item for item in found if isinstance(item, Header)]) == 1
-
-
-def test_a_wrong_byte_in_a_later_file_costs_samples_of_that_file_alone(tmp_path: Path) -> None:
-    samples = endless(tmp_path)
-    second = tmp_path / "r-0002.ioh"
-    data = bytearray(second.read_bytes())
-    data[len(data) // 2] ^= 1
-    second.write_bytes(data)
-    with Session(str(tmp_path / "r-0001.ioh")) as session:
-        first = len(session)
-    third = len(samples) - 1
-    for path in sorted(tmp_path.iterdir())[2:]:
-        with Session(str(path)) as session:
-            third -= len(session) - 1
-    found = items(joined(tmp_path), 4096)
-    ticks = [item.tick for item in found if isinstance(item, Tick)]
-    lost = sum(item.count for item in found if isinstance(item, LostTicks))
-    assert len(ticks) + lost == len(samples)
-    assert 0 < lost < len(samples) - first
-    assert set(ticks) > {*range(first), *range(third + 1, len(samples))}
-    assert all(i.sample == samples[i.tick] for i in found if isinstance(i, Tick))
 
 
 def test_verify_makes_one_file_of_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -185,11 +164,3 @@ def test_a_name_of_which_only_the_files_are_there_tells_them(
     )
     assert main(["report", "other.ioh"]) == 2
     assert capfd.readouterr().err == "ioh: no recording other.ioh. Make one with: ioh record\n"
-
-
-def test_what_cannot_read_a_pipe_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "-"]) == 2
-    assert (
-        capfd.readouterr().err
-        == "ioh: this command reads files only, not a pipe. Save it to a file first\n"
-    )

@@ -78,25 +78,6 @@ def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
     assert visits == list(range(44, 60))
 
 
-def test_what_is_wanted_again_goes_on_where_it_was_left() -> None:
-    visits: list[int] = []
-    judge = look_back(visits)
-    assert judge.judge(30, 1, lambda _: len(visits) < 7) is None
-    assert told(judge.judge(30, 1, lambda _: True)) == "16"
-    assert visits == list(range(15, 31))
-
-
-def test_who_may_end_it_is_told_how_many_intervals_are_left() -> None:
-    left: list[int] = []
-
-    def is_wanted(count: int) -> bool:
-        left.append(count)
-        return True
-
-    look_back([]).judge(30, 1, is_wanted)
-    assert left == list(range(16, 0, -1))
-
-
 def test_looking_back_leaves_the_screen_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who steps on before the findings came does not read from a whole sample again."""
     begun: list[int] = []

@@ -15,10 +15,9 @@ from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.pipeline import snapshots
-from ioh.session.records import Mark, to_text
 from tests import fakes
 from tests.hostile import raw_chars
-from tests.sessions import Shown, items, samples_of
+from tests.sessions import Shown, samples_of
 
 KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount", "mount")
 
@@ -59,13 +58,6 @@ def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
                 assert all(end.startswith(("127.0.0.1:", "[::1]:")) for end in key), key
             assert set(layer.tables.get("interface", {("lo",): ()})) == {("lo",)}
             assert not any(raw_chars(note) for note in layer.notes)
-
-
-def test_it_has_a_mark_for_each_part() -> None:
-    marks = [item for item in items(bundled_path(SAMPLE).read_bytes()) if isinstance(item, Mark)]
-    note, *parts = [to_text(mark.text) for mark in marks]
-    assert "Bundled with ioh" in note
-    assert parts == ["random reads", "scans", "log writes", "cached reads"]
 
 
 @pytest.mark.parametrize("command", ["replay --as-text", "text", "json", "report", "export"])
@@ -109,15 +101,6 @@ def test_what_counts_as_nothing() -> None:
     assert why_nothing(of({"program": gone})) == ""
     empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
     assert empty == "/proc has no numbers for layer platter here"
-
-
-def test_it_is_said_in_one_harmless_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert not tell_nothing("a\x1b[31m\nb", asks=False)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert not raw_chars(err)
-    assert "ioh replay sample" in err
 
 
 @pytest.mark.parametrize(("answer", "wants"), [("y\n", True), ("\n", False), ("", False)])

@@ -18,7 +18,7 @@ import pytest
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, FeedEnded, TimelineEvent
+from ioh.model.feed import TimelineEvent
 from ioh.model.sample import Sample
 from ioh.session import marks, output
 from ioh.session.reader import Session
@@ -83,24 +83,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_a_feed(feed: StreamFeed) -> None:
-    port: Feed = feed
-    assert (port.mode, port.title, port.cycle_s) == ("live", "", 1.0)
-    assert (port.extent.first, port.extent.last) == (1, 0)
-
-
-def test_what_was_told_can_be_visited_while_more_comes(feed: StreamFeed, source: Source) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 4)
-        assert (feed.extent.first, feed.extent.last, feed.extent.is_growing) == (1, 4, True)
-        assert feed.visit(4) == SNAPSHOTS[4]
-        source.play(listener, 5)
-        assert feed.visit(5) == SNAPSHOTS[5]
-        feed.end()
-        listener.join()
-    assert isinstance(listener.news[-1].error, FeedEnded)
-
-
 def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
     samples = fakes.first(60)
     with make(source, history_bytes=30_000) as feed, Listener(feed) as listener:
@@ -131,16 +113,6 @@ def test_what_is_waited_for_is_told(source: Source) -> None:
         source.play(listener, 2)
     said = "compiling the probes: syscall"
     assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
-
-
-def test_a_remark_comes_with_its_interval(source: Source) -> None:
-    source.give(*SAMPLES[:3])
-    with (
-        make(source, remark=lambda snapshot: f"of {snapshot.hostname}") as feed,
-        Listener(feed) as listener,
-    ):
-        listener.wait_for_tick(2)
-    assert listener.statuses == ["of db01", "of db01"]
 
 
 def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
@@ -176,20 +148,6 @@ def test_what_is_told_while_recording_is_recorded(
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
 
 
-def test_the_recording_ends_in_order_with_the_view(
-    feed: StreamFeed, source: Source, here: Path
-) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 2)
-        feed.toggle_recording()
-        source.play(listener, 3)
-    (path,) = here.iterdir()
-    with Session(str(path)) as session:
-        assert session.is_ended
-        assert len(session) == 2
-    assert feed.recording.path == ""
-
-
 def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Path) -> None:
     with Listener(feed) as listener:
         source.play(listener, 1)
@@ -197,18 +155,6 @@ def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Pa
             assert feed.toggle_recording().startswith("recording into ")
             assert feed.toggle_recording().startswith("recorded ")
     assert len(list(here.iterdir())) == 3
-
-
-def test_where_the_directory_cannot_be_written_it_says_where_it_goes(
-    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = here / "tmp"
-    elsewhere.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    said = feed.toggle_recording()
-    (path,) = elsewhere.iterdir()
-    assert said == f"recording into {path}, because the current directory is not writable"
 
 
 def test_a_recording_that_cannot_begin_is_one_line(
@@ -317,13 +263,3 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         assert said.startswith("marked on the screen only: ")
         assert said.isprintable()
         assert [moment.text for moment in feed.moments()] == ["run 3"]
-
-
-def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 1)
-        feed.set_speed(10)
-        feed.hold()
-        feed.play_from(1)
-        source.play(listener, 2)
-    assert listener.ticks == [1, 2]
