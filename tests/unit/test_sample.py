@@ -13,8 +13,7 @@ import pytest
 from ioh.commands.sample import SAMPLE, bundled_path, recording, tell_nothing, why_nothing
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.pipeline import snapshots
+from ioh.model.snapshot import Snapshot
 from tests import fakes
 from tests.hostile import raw_chars
 from tests.sessions import Shown, samples_of
@@ -29,19 +28,6 @@ def bundled() -> list[Sample]:
 def test_the_recording_is_small_and_whole(shown: Shown) -> None:
     assert bundled_path(SAMPLE).stat().st_size <= 150_000
     assert "damaged" not in shown("verify", "sample")
-
-
-def test_it_shows_three_layers_at_work() -> None:
-    made = bundled()
-    assert 60 <= (made[-1].mono_ns - made[0].mono_ns) / 1e9 <= 100
-    last = list(snapshots(made))
-    for name in ("syscall", "block"):
-        layers = [s.layers[name] for s in last]
-        assert all(isinstance(x, LayerSnapshot) and x.source == "bpf" for x in layers)
-        counts = [x.ops["read"].count or 0 for x in layers if isinstance(x, LayerSnapshot)]
-        assert max(counts) > 1_000
-    carried = [s.layers["tcp"] for s in last]
-    assert all(isinstance(x, LayerSnapshot) and (x.ops["in"].bytes or 0) for x in carried[1:])
 
 
 def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:

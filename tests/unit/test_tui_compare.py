@@ -95,17 +95,6 @@ def test_a_mark_whose_interval_is_lost_is_told() -> None:
     )
 
 
-def test_a_mark_set_here_is_compared_with_by_its_name() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("m", *"fio", "enter")
-        await on.push(20)
-        await on.press("A")
-        assert "Compared: 14:06:45 fio with 14:07:05" in on.text
-
-    stage(flow, FakeFeed(minute()))
-
-
 def test_of_many_marks_the_newest_are_listed_and_the_others_counted() -> None:
     async def flow(on: Stage) -> None:
         await on.press("end", "A")

@@ -12,7 +12,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
-from tests.screens import LAYERS, judged, minute, without
+from tests.screens import minute, without
 
 TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
 
@@ -81,21 +81,6 @@ def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> No
     assert stage(flow, live()).return_value == ExitCode.OK
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-@on_screen(live, told=5)
-async def test_each_layer_is_one_key_away_and_shows_all_it_knows(on: Stage, number: int) -> None:
-    await on.press(str(number))
-    assert f"── {TITLES[number - 1]}  source: demo" in on.text
-    spec = minute()[4].specs[LAYERS[number - 1]]
-    for table in spec.tables:
-        assert table.title in on.text
-    if number != 3:
-        assert "queue" in on.text
-        assert "service" in on.text
-    await on.press("escape")
-    assert " READ " in on.text
-
-
 @on_screen(live, told=5)
 async def test_enter_zooms_focuses_and_narrows_and_esc_goes_back(on: Stage) -> None:
     await on.press("down", "down")
@@ -124,23 +109,6 @@ async def test_narrowed_layers_that_do_not_know_the_row_say_so(on: Stage) -> Non
 
 
 @on_screen(live, told=5)
-async def test_panels_ops_and_breakdowns(on: Stage) -> None:
-    await on.press("h")
-    assert "app read  latency by size, counts" in on.text
-    await on.press("w")
-    assert "app write  latency by size, counts" in on.text
-    await on.press("o")
-    assert "app write  " not in on.text
-    await on.press("r", "l")
-    assert "app read  latency over time" in on.text
-    await on.press("g")
-    assert "throughput, B/s" in on.text
-    await on.press("h", "t")
-    assert on.app.state.table_of("syscall").name == "file"
-    assert "mnt" in on.text
-
-
-@on_screen(live, told=5)
 async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile(on: Stage) -> None:
     await on.press("slash", "q", "R", "1", "space")
     assert "filter: qR1 _" in on.lines[-1]
@@ -166,24 +134,12 @@ async def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else(on: Stag
     await on.paste("ri\n\x1b[2J\u202e1")
     assert "filter: wri[2J1_" in on.lines[-1]
     assert on.feed.calls == []
+    await on.paste("y" * 500)
+    assert len(on.app.state.table_of("syscall").pattern) == 80
 
 
-@on_screen(live, told=5)
-async def test_sorting_marks_its_column_and_reorders_the_rows(on: Stage) -> None:
-    await on.press("greater_than_sign", "greater_than_sign")
-    assert "W MB/s↓" in on.text
-    first = next(at for at, line in enumerate(on.lines) if "W MB/s↓" in line) + 1
-    assert "dbwriter" in on.lines[first]
-    await on.press("i")
-    assert "W MB/s↑" in on.text
-    assert "dbwriter" not in on.lines[first]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-@on_screen(live, told=2)
-async def test_only_columns_that_are_shown_can_be_sorted_by(
-    on: Stage, size: tuple[int, int]
-) -> None:
+@on_screen(live, size=(80, 24), told=2)
+async def test_only_columns_that_are_shown_can_be_sorted_by(on: Stage) -> None:
     for zoom in ("t", "1"):
         await on.press(zoom, "greater_than_sign")
         sorts = 0
@@ -192,19 +148,6 @@ async def test_only_columns_that_are_shown_can_be_sorted_by(
             sorts += 1
             await on.press("greater_than_sign")
         assert sorts >= 2
-
-
-@on_screen(live)
-async def test_findings_are_a_strip_a_screen_and_a_way_to_go_there(on: Stage) -> None:
-    on.feed.intervals[9] = judged()
-    await on.push(10)
-    assert " !! A critical thing: Application reads" in on.lines[-3]
-    assert "+1 (f)" in on.lines[-2]
-    await on.press("f")
-    assert "Advice: Mount it with rsize=1048576." in on.text
-    await on.press("f")
-    await on.press("f", "escape")
-    assert " READ " in on.text
 
 
 @on_screen(live)

@@ -160,16 +160,6 @@ async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -
 
 
 @on_screen(replay)
-async def test_at_the_end_space_plays_again_at_once(on: Stage) -> None:
-    on.feed.told = SECONDS - 1
-    await on.push()
-    on.feed.say(News(status="the end of the recording", is_over=True))
-    await on.shows("END")
-    await on.press("space")
-    assert on.feed.calls == ["play 1"]
-
-
-@on_screen(replay)
 async def test_what_came_by_a_pipe_is_not_played_again(on: Stage) -> None:
     on.feed.can_play = False
     on.feed.told = SECONDS - 1

@@ -39,7 +39,7 @@ def test_options_are_found_among_notes_once() -> None:
     assert options_told(Filters().note("pid")) == ()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (200, 40)])
 @on_screen(lambda: replay({"syscall": FIO, "block": (IGNORED,)}), told=2)
 async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, int]) -> None:
     assert "only --comm fio" in on.lines[0]

@@ -57,7 +57,7 @@ def is_same(text: str, value: float | None) -> bool:
     return abs(number - value) <= max(0.0051 * abs(value), 0.00051)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12)
 @given(STATS, STATS)
 def test_panels_lines_text_and_json_say_the_same(read: OpStats, write: OpStats) -> None:
     snapshot = with_ops({"read": read, "write": write})
@@ -166,8 +166,8 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
 
 
-@pytest.mark.parametrize("width", [20, 60, 80, 120, 200, 300])
-@pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
+@pytest.mark.parametrize("width", [20, 80, 200])
+@pytest.mark.parametrize("kind", ["demo", "trouble", "idle"])
 def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
     snapshot = kinds()[kind]
     lines = waterfall.render_waterfall(snapshot, LATELY, width)
@@ -225,7 +225,6 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
     ("size", "bars"),
     [
         ((80, 24), "READ WRITE SYNC"),
-        ((120, 40), "READ WRITE SYNC"),
         ((80, 20), "READ WRITE"),
         ((80, 12), ""),
     ],
@@ -259,15 +258,12 @@ def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     assert panel_of(replace(block, name="pg")) is PG
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize(("again_pct", "style"), [(0.0, "dim"), (0.49, "dim"), (0.5, "crit")])
-def test_retransmits_are_red_from_the_rules_threshold(
-    again_pct: float, style: str, size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("again_pct", "style"), [(0.49, "dim"), (0.5, "crit")])
+def test_retransmits_are_red_from_the_rules_threshold(again_pct: float, style: str) -> None:
     assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == RETRANS_PCT
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
-    lines = drawn(with_layer(LAST, "tcp", metrics=metrics), size).lines
+    lines = drawn(with_layer(LAST, "tcp", metrics=metrics)).lines
     red = [text for line in lines for text, kind in line.spans if kind == "crit" and "retr" in text]
     assert bool(red) == (style == "crit")
 
@@ -281,10 +277,9 @@ def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
     assert "·" not in line
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_a_layer_without_breakdowns_can_be_zoomed_into(size: tuple[int, int]) -> None:
+def test_a_layer_without_breakdowns_can_be_zoomed_into() -> None:
     spec = replace(layer_of(LAST, "block").spec, tables=())
     snapshot = with_layer(LAST, "block", spec=spec, tables={})
     snapshot = replace(snapshot, specs={**snapshot.specs, "block": spec})
     state = ViewState(layer="block", chosen=("block", "read"))
-    assert "block" in drawn(snapshot, size, state).text()
+    assert "block" in drawn(snapshot, (120, 40), state).text()
