@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ioh.model.derive import derive
-from ioh.model.sample import LayerSample
 from ioh.playback.cursor import Cursor
 from ioh.session.memory import MemoryRecording
 from ioh.session.reader import Recording, Session
@@ -83,16 +81,6 @@ def test_a_step_back_after_a_jump_builds_few_samples_more(
     for tick in range(89, 84, -1):
         assert_shows(cursor, tick)
     assert begun == [84]
-
-
-def test_a_brief_reading_tells_the_same_of_each_layer(history: Recording) -> None:
-    brief = list(history.ticks(90, is_brief=True))
-    assert [item.tick for item in brief] == list(range(90, 100))
-    for item in brief:
-        for name, layer in SAMPLES[item.tick].layers.items():
-            if isinstance(layer, LayerSample):
-                layer = replace(layer, tables={}, parts={})  # noqa: PLW2901
-            assert item.sample.layers[name] == layer
 
 
 def test_it_goes_on_when_the_recording_does() -> None:

@@ -166,7 +166,7 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine, sud
     assert said[0] == "ioh.sh: no BPF: root is needed: apt-get install python3-bpfcc"
     assert machine.calls[-1] == "python -I -m ioh"
     assert machine.run(UID="1000") == (0, [])
-    who = {"UID": "1000", "SUDO": "1"} if sudo else {}
+    who: dict[str, Any] = {"UID": "1000", "SUDO": "1"} if sudo else {}
     _, said = machine.run(**who)
     assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
     assert any(call.startswith("sudo -- env DEBIAN_FRONTEND") for call in machine.calls) == sudo

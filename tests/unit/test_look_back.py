@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +15,6 @@ from ioh.model.derive import derive
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Session
-from ioh.session.stream import Tick
 from tests.feeds import Counting, told
 from tests.screens import minute
 
@@ -76,24 +74,6 @@ def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
     visits.clear()
     assert told(judge.judge(59, 1, lambda _: True)) == "16"
     assert visits == list(range(44, 60))
-
-
-def test_looking_back_leaves_the_screen_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who steps on before the findings came does not read from a whole sample again."""
-    begun: list[int] = []
-    with feed("faster_tier.ioh") as visited:
-        last = visited.extent.last
-        assert visited.visit(last - 1) is not None
-        assert visited.judge(last - 1, lambda left: left > 30) is None
-        ticks = Session.ticks
-
-        def counted(self: Session, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-            begun.append(from_tick)
-            return ticks(self, from_tick, is_brief=is_brief)
-
-        monkeypatch.setattr(Session, "ticks", counted)
-        assert visited.visit(last) is not None
-    assert not begun
 
 
 def test_there_is_nothing_before_the_first_interval_and_nothing_in_a_lost_one() -> None:

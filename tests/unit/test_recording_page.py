@@ -118,13 +118,6 @@ def test_without_findings_it_says_that_nobody_looked(session_file: Path, shown: 
     assert "Not searched" not in shown("report", session_file, "--html")
 
 
-def test_text_goes_to_a_file_too(session_file: Path, shown: Shown) -> None:
-    out = session_file.with_suffix(".txt")
-    told = shown("report", session_file)
-    assert shown("report", session_file, "-o", out) == ""
-    assert out.read_text() == told
-
-
 def test_it_is_utf_8_in_every_locale(session_file: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ioh", "report", str(session_file), "--html", "--top", "all"],

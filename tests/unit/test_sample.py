@@ -46,7 +46,7 @@ def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
             assert not any(raw_chars(note) for note in layer.notes)
 
 
-@pytest.mark.parametrize("command", ["replay --as-text", "text", "json", "report", "export"])
+@pytest.mark.parametrize("command", ["replay --as-text", "json", "report", "export"])
 def test_every_command_takes_its_name(command: str, shown: Shown) -> None:
     name, *options = command.split()
     assert "db01" in shown(name, "sample", *options) or name == "export"

@@ -129,18 +129,6 @@ def test_esc_goes_back_one_step_at_a_time() -> None:
     assert press(steps[-1], "escape") == steps[-1]
 
 
-def test_arrows_walk_every_line_once_and_stop_at_the_ends() -> None:
-    wanted = list(dict.fromkeys(row.key for row in layer_rows(LAST) if row.op))
-    seen = [START.chosen]
-    state = START
-    for _ in range(len(wanted) + 3):
-        state = press(state, "j")
-        if state.chosen != seen[-1]:
-            seen.append(state.chosen)
-    assert seen == wanted
-    assert press(state, "pageup", "pageup", "pageup", "pageup").chosen == wanted[0]
-
-
 def test_o_goes_through_a_layers_ops() -> None:
     now, ops = press(START, "5"), set()
     for _ in range(20):

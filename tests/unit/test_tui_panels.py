@@ -241,16 +241,6 @@ def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
             assert f"◂ {sync.slowest.title}" in line
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_the_sign_of_a_finding_has_its_reason_in_its_layer(size: tuple[int, int]) -> None:
-    said = replace(FINDINGS[0], title="Slow disk", layer="block")
-    lines = shown(replace(LAST, findings=(said,)), size)
-    at = next(i for i, line in enumerate(lines) if re.search(r"^!5 block|─ 5 block !", line))
-    below = next(i for i, line in enumerate(lines) if " ! Slow disk " in line)
-    assert at < below <= at + 6
-    assert not any("! Slow disk" in line for line in shown(LAST, size))
-
-
 def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
     assert panel_of(replace(block, name="nvme")) is OPS

@@ -40,18 +40,6 @@ def test_the_header_says_how_the_screen_is_fed() -> None:
     assert "‖ DEMO" in header(mode="demo", shown="paused")
 
 
-def test_what_matters_least_is_left_out_first() -> None:
-    wide, middle, narrow = header(200), header(64), header(50)
-    now = clock(minute()[-1].time_unix_s, utc=True)
-    assert all(said in wide for said in ("DEMO", "6.12.0-demo", now, "cpu ", "load ", "ioh itself"))
-    assert "ioh itself" not in header(120)
-    assert "DEMO (made-up load)" in middle, "which host it is goes after its numbers"
-    assert "cpu" not in middle
-    assert "● LIVE 1s" in narrow
-    assert now in narrow
-    assert "load " not in narrow
-
-
 def test_a_late_tick_is_said_however_narrow_it_is() -> None:
     assert "LATE" not in header(age_s=1.0)
     assert "LATE 2.5 s" in header(age_s=2.5)
@@ -88,17 +76,6 @@ def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> Timeli
 
 def timeline(at_s: float, width: int = 60, **changes: object) -> str:
     return render_timeline(line_at(at_s, **changes), width).lines[0].text  # type: ignore[arg-type]
-
-
-def test_the_time_line_has_its_ends_and_the_position() -> None:
-    left, right = clock(START_S, utc=True), clock(START_S + 60, utc=True)
-    for at_s, where in ((0.0, 0), (60.0, 39), (30.0, 20), (-5.0, 0), (100.0, 39)):
-        text = timeline(at_s)
-        assert text.startswith(f" {left} ")
-        assert text.rstrip().endswith(right)
-        track = text[10:50]
-        assert track.index("█") == where
-        assert set(track) == {"█", "─"}
 
 
 @given(st.integers(1, 300), st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-9, 60.0, 1e6]))

@@ -21,7 +21,7 @@ from ioh.tui.render.sizelat import (
     render_heat_map,
     shaded,
 )
-from ioh.tui.render.trends import binned, per_column, render_bars, render_chart
+from ioh.tui.render.trends import binned, per_column, render_bars
 
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
 VALUES = st.lists(VALUE, max_size=80)
@@ -52,14 +52,6 @@ def test_bars_are_as_many_as_values(
         )
 
 
-def test_bars_by_hand() -> None:
-    assert render_bars([], 1) == [""]
-    assert render_bars([None, None], 1) == ["  "]
-    assert render_bars([0, 1e-9, 4, 8], 1) == [" ▁▄█"]
-    assert render_bars([0, 1, 8], 1, is_ascii=True) == [" .@"]
-    assert render_bars([8, 4], 2, gap=True) == ["▇ ", "██"]
-
-
 @given(VALUES, st.integers(1, 90), st.integers(0, 10**6))
 def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, tick: int) -> None:
     """The next interval moves the bars on by none or one, and changes the last one only."""
@@ -77,30 +69,8 @@ def test_trends_by_hand() -> None:
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
 
 
-def test_a_chart_by_hand() -> None:
-    lines = render_chart([None, 0, 1, 50, 100], 14, 2, "read")
-    assert [line.text for line in lines] == ["     100     █", "       0   ▁██"]
-    assert lines[0].spans[-1] == ("    █", "read")
-    assert [line.text for line in render_chart([], 11, 2)] == [
-        "       .   ",
-        "       0   ",
-    ]
-
-
 def column(bucket: int, count: int) -> tuple[int, ...]:
     return tuple(count if b == bucket else 0 for b in range(LATENCY_BUCKETS))
-
-
-def test_a_heat_map_shows_the_slow_above_the_fast_and_the_newest_at_the_right() -> None:
-    fast, slow = latency_index(60), latency_index(900)
-    lines = [line.text for line in render_heat_map([column(slow, 5), (), column(fast, 5)], 20, 10)]
-    at = [line.strip().split()[0] for line in lines[:-1]]
-    assert at[0] == column_label(slow)
-    assert at[-1] == column_label(fast)
-    assert lines[-2].endswith("█")
-    assert lines[0].rstrip().endswith("█")
-    assert len(lines[0].rstrip()) == 18
-    assert lines[-1].rstrip().endswith("now")
 
 
 def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style
 
-from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.patch import Paint, changed_runs, pieces_of
-from ioh.tui.render.columns import Column, cells, fitting
+from ioh.tui.render.columns import Column, fitting
 from ioh.tui.render.line import Line
 
 TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
@@ -119,9 +118,3 @@ COLUMNS = [
 )
 def test_columns_go_in_the_order_of_their_use(room: int, names: str) -> None:
     assert [column.title for column in fitting(COLUMNS, room)] == names.split()
-
-
-@pytest.mark.parametrize(("text", "style"), [(".", "dim"), ("-", "dim"), ("0.1", "strong")])
-def test_a_dash_and_a_dot_are_dim_and_numbers_are_not(text: str, style: str) -> None:
-    column = Column("n", 4, lambda _: text, style="strong")
-    assert cells([column], OpStats(count=1), Line()).spans[-1] == (text, style)

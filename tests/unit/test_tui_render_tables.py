@@ -33,52 +33,6 @@ from ioh.tui.state import TableState, ViewState
 from tests.screens import FINDINGS, layer_of, minute
 
 VIEW = PanelView(ViewState(chosen=("block", "read")), minute()[-1], ())
-SOME = OpStats(
-    count=1000,
-    bytes=8_192_000,
-    ops_per_s=1000.0,
-    bytes_per_s=8_192_000.0,
-    avg_bytes=8192.0,
-    latency_us=1234.5,
-    p50_us=900.0,
-    p95_us=None,
-    p99_us=4000.0,
-    max_us=22_100.0,
-    max_bytes=1 << 20,
-    inflight=0,
-)
-
-
-def cells_of(stats: OpStats, width: int = 120) -> dict[str, str]:
-    """What stands under each heading, by where the heading ends."""
-    row = LayerRow("block", "read", "R", "block", stats)
-    head, line = (line.text for line in render_layers(VIEW, [row], width).lines)
-    found = {}
-    for title in ("MB/s", "ops/s", "avg KB", "avg ms", "p50", "p95", "p99", "max ms (KB)", "in-fl"):
-        end = head.index(f" {title}") + len(title) + 1
-        found[title] = line[:end].split()[-1] if title != "max ms (KB)" else line[end - 13 : end]
-    return found
-
-
-def test_each_number_stands_under_its_heading() -> None:
-    assert cells_of(SOME) == {
-        "MB/s": "8.192",
-        "ops/s": "1000",
-        "avg KB": "8.0",
-        "avg ms": "1.234",
-        "p50": "0.900",
-        "p95": "-",
-        "p99": "4.000",
-        "max ms (KB)": "  22.100 (1M)",
-        "in-fl": ".",
-    }
-
-
-def test_unknown_is_a_dash_and_zero_is_a_dot() -> None:
-    unknown = cells_of(OpStats())
-    assert {text.strip() for text in unknown.values()} == {"-"}
-    none = cells_of(OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0, inflight=0))
-    assert {text.strip() for text in none.values()} == {"."}
 
 
 @given(st.floats(0.1, 1e9), st.integers(1, 1 << 40))

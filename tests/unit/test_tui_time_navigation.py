@@ -67,14 +67,6 @@ def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> 
     assert trip.do("moment", -1) == "no further mark, gap or finding"
 
 
-def test_the_time_line_is_clicked() -> None:
-    trip = live()
-    trip.do("seek", START_S + 30.4)
-    trip.do("seek", 0.0)
-    trip.do("seek", 1e12)
-    assert trip.asked == [30, 1, 50]
-
-
 def test_brackets_visit_findings_too() -> None:
     trip = replay(at=60)
     for at, reached in ((60, 35), (35, 34)):  # the gap's end; the finding began a second before it
