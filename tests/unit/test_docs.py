@@ -46,12 +46,6 @@ def test_every_link_leads_somewhere() -> None:
     assert {path: broken_links(path) for path in DOCUMENTS} == {path: [] for path in DOCUMENTS}
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# One, two\n[a](#one-two) [b](#three) [c](other.md) [d](page.md#one-two)\n")
-    assert broken_links(page) == ["#three", "other.md"]
-
-
 def test_every_document_is_reached_from_the_readme() -> None:
     reached, left = set(), [ROOT / "README.md"]
     while left:

@@ -14,7 +14,6 @@ import pytest
 
 from ioh.feeds import file_feed
 from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
-from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.feed import Feed, TimelineEvent
 from ioh.model.sample import Sample
@@ -25,15 +24,9 @@ from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
-from tests import fakes
-from tests.feeds import Counting, Listener, told
+from tests.feeds import SAMPLES, SNAPSHOTS, Counting, Listener, told
 from tests.sessions import recorded, small
 
-SAMPLES = fakes.first(12)
-SNAPSHOTS = {
-    tick: derive(older, newer)
-    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
-}
 FAST = 1e6
 
 

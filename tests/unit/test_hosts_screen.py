@@ -218,16 +218,6 @@ def test_a_finding_of_another_host_leads_there() -> None:
     stage(flow, hosts)  # type: ignore[arg-type]
 
 
-def test_of_one_machine_there_is_nothing_to_switch_to() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        assert "H host" not in on.text
-        await on.press("H")
-        assert "no other host; ioh" in on.text
-
-    stage(flow, FakeFeed(minute()))
-
-
 def test_hosts_that_do_not_fit_leave_the_one_shown() -> None:
     states = [replace(HERE, name=f"server-{at}", error_s=0.08) for at in range(8)]
     line = render_hosts(states, 7, 80).lines[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import queue
 import stat
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -24,13 +24,8 @@ from ioh.session import marks, output
 from ioh.session.reader import Session
 from ioh.session.rotation import Recorder
 from tests import fakes
-from tests.feeds import Listener
-
-SAMPLES = fakes.first(8)
-SNAPSHOTS = {
-    tick: derive(older, newer)
-    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
-}
+from tests.feeds import SAMPLES, Listener
+from tests.sessions import samples_of
 
 
 class Source:
@@ -263,3 +258,19 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         assert said.startswith("marked on the screen only: ")
         assert said.isprintable()
         assert [moment.text for moment in feed.moments()] == ["run 3"]
+
+
+def test_a_key_or_the_end_of_the_view_ends_a_recording(here: Path) -> None:
+    made = SAMPLES[:8]
+    recorder = ScreenRecorder(lambda _: None, None)
+    paths, said = [], []
+    for tick, sample in enumerate(made):
+        recorder.write(sample)
+        if tick in {0, 4, 5}:
+            said.append(recorder.toggle("db", 1.0).partition(" ")[0])
+            paths.append(recorder.state.path)
+    recorder.close()  # as the view does in its end
+    assert said == ["recording", "recorded", "recording"]
+    assert samples_of(Path(paths[0]).read_bytes()) == made[:5]
+    assert samples_of(Path(paths[2]).read_bytes()) == made[5:]
+    assert recorder.state.path == paths[1] == ""

@@ -134,6 +134,7 @@ async def test_c_copies_the_whole_breakdown(
     [
         ("zoom into block", "Zoom into block"),
         ("exit", "Quit"),
+        ("search", "Filter rows"),
         ("freeze", "Pause / resume"),
         ("theme", "Colours: dark"),
     ],

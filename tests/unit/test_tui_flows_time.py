@@ -98,6 +98,18 @@ async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
     assert "no further mark, gap or finding" in on.lines[-1]
 
 
+def with_findings() -> FakeFeed:
+    """The time line has one a second before the gap's end."""
+    return FakeFeed([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
+
+
+@on_screen(with_findings, told=50)
+async def test_brackets_go_to_findings_too(on: Stage) -> None:
+    for tick in (35, 34):
+        await on.press("left_square_bracket")
+        await on.until(lambda: on.app.view.travel.tick == tick)  # noqa: B023
+
+
 @on_screen(live, size=(80, 24), told=60)
 async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Stage) -> None:
     assert "▼" not in on.text
@@ -122,12 +134,14 @@ async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
     assert "▶ REPLAY" in on.lines[0]
 
 
-@on_screen(replay, options=ScreenOptions(utc=True, speed=8.0), told=2)
+@on_screen(replay, options=ScreenOptions(utc=True, speed=60.0), told=2)
 async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
-    await on.press("plus", "equals_sign", "minus", "plus")
-    assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
-    assert "▶ REPLAY 32x" in on.lines[0]
-    assert "speed 32x" in on.lines[-1]
+    await on.press("minus", "plus", "equals_sign", "plus")
+    assert on.feed.calls == ["speed 32", "speed 64", "speed 128", "speed 128"]
+    assert "▶ REPLAY 128x" in on.lines[0]
+    assert "speed 128x" in on.lines[-1]
+    await on.press(*["minus"] * 12)
+    assert "speed 0.125x" in on.lines[-1]
 
 
 @on_screen(live, told=2)

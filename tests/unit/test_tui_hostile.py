@@ -12,7 +12,7 @@ import pytest
 
 from ioh.model.derive import derive
 from ioh.model.feed import News, RecordingState, TimelineEvent
-from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.finding import Evidence, Finding, NotEvaluated, Severity
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import LayerSnapshot, Snapshot
@@ -39,24 +39,12 @@ def samples() -> list[Sample]:
     return hostile_samples(4)
 
 
-def finding(name: str, severity: str) -> Finding:
+def finding(name: str, severity: Severity) -> Finding:
     text = f"{name}!"
-    return Finding(
-        rule=text,
-        title=text,
-        layer="block",
-        severity=severity,  # type: ignore[arg-type]
-        confidence="high",
-        cause=text,
-        evidence=(Evidence(text, text, 1.0, 2.0, text),),
-        advice=text,
-        command=text,
-        false_alarm=text,
-        wrong_if=text,
-        check=text,
-        since_unix_s=samples()[0].time_unix_s,
-        subject=text,
-    )
+    evidence = (Evidence(text, text, 1.0, 2.0, text),)
+    since_unix_s = samples()[0].time_unix_s
+    return Finding(text, text, "block", severity, "high", text, evidence,
+        text, text, text, text, text, since_unix_s, text)  # fmt: skip
 
 
 @cache

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ioh.findings.rule import all_rules
-from ioh.model.path import DIRECTIONS, Path, Segment, paths
+from ioh.model.path import Path, Segment
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
-from ioh.sinks.json import JsonSink
-from ioh.sinks.text import TextSink
 from ioh.tui.render import waterfall
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.overview import panel_of
 from ioh.tui.render.panel_db import PG
 from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer
+from tests.screens import FINDINGS, drawn, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 
 LAST = minute()[-1]
 LATELY = {"read", "write", "fsync"}
-SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "s": 1e3}
-RATE = st.none() | st.just(0.0) | st.floats(1e-3, 1e12)
-STATS = st.builds(
-    OpStats,
-    count=st.integers(1, 10**9),
-    ops_per_s=st.none() | st.just(0.0) | st.floats(1, 1e12),
-    bytes_per_s=RATE,
-    latency_us=st.none() | st.floats(0.01, 1e8),
-    p99_us=st.none() | st.floats(0.01, 1e8),
-)
 
 
 def shown(snapshot: Snapshot, size: tuple[int, int] = (120, 40)) -> list[str]:
@@ -47,47 +32,24 @@ def with_ops(ops: dict[str, OpStats], name: str = "block") -> Snapshot:
     return with_layer(LAST, name, ops={**layer_of(LAST, name).ops, **ops})
 
 
-def is_same(text: str, value: float | None) -> bool:
-    """Whether a number of three digits stands for a value."""
-    if value is None or text == "-":
-        return value is None and text == "-"
-    if text in {".", "<.001"}:
-        return value == 0 if text == "." else 0 < value <= 0.0005
-    number = float(text.rstrip("kMGTPs")) * SUFFIXES.get(text[-1], 1.0)
-    return abs(number - value) <= max(0.0051 * abs(value), 0.00051)
-
-
-@settings(max_examples=12)
-@given(STATS, STATS)
-def test_panels_lines_text_and_json_say_the_same(read: OpStats, write: OpStats) -> None:
-    snapshot = with_ops({"read": read, "write": write})
-    told = json.loads(JsonSink(None).render(snapshot))["layers"]["block"]["ops"]
-    text = TextSink().render(snapshot)
+@pytest.mark.parametrize(
+    ("read", "cells"),
+    [
+        (OpStats(9, None, 1234.0, 8.192e6, latency_us=1234.5, p99_us=4e3), "8.19 1.23k 1.23 4.00"),
+        (OpStats(1), "- - - -"),
+        (OpStats(1, None, 0.0, 0.0, latency_us=0.01), ". . <.001 -"),
+        (OpStats(9, None, 3e9, 2e13, latency_us=1e8, p99_us=1e8), "20M 3G 100s 100s"),
+    ],
+)
+def test_panels_and_lines_say_the_same(read: OpStats, cells: str) -> None:
+    snapshot = with_ops({"read": read})
     title = next(line for line in shown(snapshot) if line.startswith("╭─ 5 block "))
     number = r" +(\S+)"
-    found = re.findall(rf"[RW]{number} MB/s{number}/s{number} ms  p99{number} ", title)
-    lines = shown(snapshot, (80, 24))
-    at = next(y for y, line in enumerate(lines) if line.startswith(" 5 block "))
-    for (op, letter), numbers, line in zip(
-        (("read", "R"), ("write", "W")), found, lines[at : at + 2], strict=True
-    ):
-        stats = told[op]
-        wanted = [
-            None if value is None else value * scale
-            for value, scale in (
-                (stats["bytes_per_s"], 1e-6),
-                (stats["ops_per_s"], 1.0),
-                (stats["latency_us"], 1e-3),
-                (stats["p99_us"], 1e-3),
-            )
-        ]
-        small = line[line.index(f" {letter} ") + 3 :].split()[:4]
-        assert all(map(is_same, numbers, wanted)), (numbers, wanted)
-        assert all(map(is_same, small, wanted)), (small, wanted)
-        row = re.search(rf"^{letter} \| +block:\|(.*)", text, re.MULTILINE)
-        assert row is not None
-        cell = row[1].split("|")[0].strip()
-        assert is_same(cell, wanted[0]) or (cell == "0.000" and (wanted[0] or 0) < 0.0005)
+    found = re.search(rf"R{number} MB/s{number}/s{number} ms  p99{number} ", title)
+    assert found is not None
+    assert " ".join(found.groups()) == cells
+    line = next(line for line in shown(snapshot, (80, 24)) if line.startswith(" 5 block "))
+    assert " ".join(line[line.index(" R ") + 3 :].split()[:4]) == cells
 
 
 def test_numbers_have_three_digits_at_most() -> None:
@@ -166,34 +128,6 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
 
 
-@pytest.mark.parametrize("width", [20, 80, 200])
-@pytest.mark.parametrize("kind", ["demo", "trouble", "idle"])
-def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
-    snapshot = kinds()[kind]
-    lines = waterfall.render_waterfall(snapshot, LATELY, width)
-    assert [line.width for line in lines] == [width] * 3
-    for name, line in zip(DIRECTIONS, lines, strict=True):
-        path = paths(snapshot).get(name)
-        steps = [text for text, style in line.spans if style in {"step0", "step1", "slowest"}]
-        if path is None:
-            assert not steps
-            continue
-        assert f"{format_ms(path.mean_us)} ms" in line.text
-        if not steps:
-            assert width < 30
-            continue
-        known = [segment for segment in path.segments if segment.us]
-        bar, spare = sum(map(len, steps)), sum(map(len, steps)) - len(known)
-        assert len(steps) == len(known)
-        for segment, step in zip(known, steps, strict=True):
-            share = (segment.us or 0) / path.mean_us
-            assert abs(len(step) - 1 - share * spare) <= 1, (segment, bar)
-        longest = next(text for text, style in line.spans if style == "slowest")
-        assert len(longest) == max(map(len, steps))
-        if width >= 80:
-            assert f"◂ {path.slowest.title} {path.share_pct(path.slowest):.0f}%" in line.text
-
-
 def bars_of(path: Path, width: int) -> list[str]:
     """The bars where reads took a path, and nothing is known of others."""
     with pytest.MonkeyPatch.context() as patch:
@@ -219,26 +153,6 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
     steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
     line = bars_of(Path("read", "block", 5.0, 51.0 + queue_us, steps), 80)[0]
     assert line.partition("◂ ")[2] == said
-
-
-@pytest.mark.parametrize(
-    ("size", "bars"),
-    [
-        ((80, 24), "READ WRITE SYNC"),
-        ((80, 20), "READ WRITE"),
-        ((80, 12), ""),
-    ],
-)
-def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
-    size: tuple[int, int], bars: str
-) -> None:
-    lines = shown(LAST, size)
-    assert [line.split()[0] for line in lines if "◂" in line] == bars.split()
-    for line in lines:
-        if line.startswith(" SYNC"):
-            sync = paths(LAST)["sync"]
-            assert f"{format_ms(sync.mean_us)} ms" in line
-            assert f"◂ {sync.slowest.title}" in line
 
 
 def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:

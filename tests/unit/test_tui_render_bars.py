@@ -78,6 +78,15 @@ def timeline(at_s: float, width: int = 60, **changes: object) -> str:
     return render_timeline(line_at(at_s, **changes), width).lines[0].text  # type: ignore[arg-type]
 
 
+def test_a_click_on_the_track_goes_to_its_moment() -> None:
+    (hit,) = render_timeline(line_at(10.0), 60).hits
+    assert (hit.left, hit.right) == (10, 50)
+    times = [float(hit.at(x).argument) for x in range(10, 50)]
+    assert times == sorted(times)
+    assert START_S < times[0] < START_S + 1.5
+    assert START_S + 58.5 < times[-1] < START_S + 60
+
+
 @given(st.integers(1, 300), st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-9, 60.0, 1e6]))
 def test_a_time_line_is_as_wide_as_the_screen(width: int, at_s: float, extent_s: float) -> None:
     view = line_at(at_s, extent_s=extent_s, moments=MOMENTS, text="mark: a long story " * 9)

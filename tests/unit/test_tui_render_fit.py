@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
@@ -61,15 +59,6 @@ def test_parts_go_first_and_the_reads_and_writes_last() -> None:
         gone += [label for label in whole if label not in now]
         whole = now
     assert gone == ["idle part", "write sync", "part", "flush", "fsync", "write"]
-
-
-@given(st.integers(-3, 9), st.sampled_from([*ROWS, None]))
-def test_the_chosen_row_is_always_there(room: int, chosen: LayerRow | None) -> None:
-    shown, hidden = fitted_rows(ROWS, chosen.key if chosen else NOBODY, room)
-    assert len(shown) == min(len(ROWS), max(1, room))
-    assert sorted(map(ROWS.index, (*shown, *hidden))) == list(range(len(ROWS)))
-    assert shown == [each for each in ROWS if each in shown], "in the path's order"
-    assert chosen is None or chosen in shown
 
 
 def test_what_is_hidden_is_counted() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.style import Style
 
 from ioh.sinks.cells import display_width
-from ioh.tui.patch import Paint, changed_runs, pieces_of
+from ioh.tui.patch import Paint, Runs, changed_runs, pieces_of, strip_of
 from ioh.tui.render.columns import Column, fitting
 from ioh.tui.render.line import Line
 
@@ -118,3 +118,32 @@ COLUMNS = [
 )
 def test_columns_go_in_the_order_of_their_use(room: int, names: str) -> None:
     assert [column.title for column in fitting(COLUMNS, room)] == names.split()
+
+
+WRITTEN = {"": Style(), "strong": Style(bold=True), "warn": Style(color="red", bgcolor="blue")}
+PIECES = st.lists(
+    st.tuples(st.text("ab ▁█数é", min_size=1, max_size=9), st.sampled_from(sorted(WRITTEN))),
+    min_size=1,
+    max_size=6,
+)
+
+
+def cut(points: list[int], width: int) -> Runs:
+    """Runs of a line, apart from each other, that begin and end at some of these columns."""
+    inside = sorted({min(point, width) for point in points})
+    return list(zip(inside[::2], inside[1::2], strict=False))
+
+
+@given(PIECES, st.lists(st.integers(0, 54), min_size=2, max_size=8), st.integers(0, 39))
+def test_pieces_are_what_a_strip_of_them_renders(
+    spans: list[tuple[str, str]], points: list[int], y: int
+) -> None:
+    """The same bytes as textual's own way would give."""
+    line = line_of(spans)
+    console = Console(color_system="truecolor", force_terminal=True)
+    runs, strip = cut(points, line.width), strip_of(line, WRITTEN)
+    wanted = [
+        f"\x1b[{y + 1};{first + 1}H" + strip.crop(first, last).render(console)
+        for first, last in runs
+    ]
+    assert "".join(pieces_of(line, y, runs, Paint(WRITTEN, console))) == "".join(wanted)

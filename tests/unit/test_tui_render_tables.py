@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ioh.layers import all_layers
 from ioh.model.finding import Finding
 from ioh.model.metric import tables
-from ioh.model.snapshot import OpStats, TableRow
-from ioh.sinks.cells import format_scaled
+from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.findings import render_strip
 from ioh.tui.render.help import render_help
-from ioh.tui.render.layers import render_facts, render_layers
-from ioh.tui.render.panels import PanelView
+from ioh.tui.render.layers import render_facts
 from ioh.tui.render.top import (
     chosen_rows,
     column_title,
@@ -28,21 +24,9 @@ from ioh.tui.render.top import (
     shown_columns,
 )
 from ioh.tui.render.trends import length_text
-from ioh.tui.rows import LayerRow, metric_title
-from ioh.tui.state import TableState, ViewState
+from ioh.tui.rows import metric_title
+from ioh.tui.state import TableState
 from tests.screens import FINDINGS, layer_of, minute
-
-VIEW = PanelView(ViewState(chosen=("block", "read")), minute()[-1], ())
-
-
-@given(st.floats(0.1, 1e9), st.integers(1, 1 << 40))
-def test_the_slowest_operation_and_its_size_fit_their_column(max_us: float, size: int) -> None:
-    stats = OpStats(count=1, max_us=max_us, max_bytes=size)
-    row = LayerRow("block", "read", "R", "block", stats)
-    text = render_layers(VIEW, [row], 120).lines[1].text
-    assert "~" not in text
-    unit = "B" if size < 1024 else ""  # the heading says KB
-    assert f"({format_scaled(size, 1024)}{unit})" in text
 
 
 @pytest.mark.parametrize(
@@ -104,12 +88,6 @@ def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case(
 def test_rows_are_sorted(sort: str, falling: str, rising: str) -> None:
     assert keys_of(TableState(sort=sort)) == falling
     assert keys_of(TableState(sort=sort, is_ascending=True)) == rising
-
-
-@pytest.mark.parametrize(("has_focus", "style"), [(False, "dim"), (True, "sel")])
-def test_an_empty_breakdown_shows_that_keys_go_there(has_focus: bool, style: str) -> None:
-    line = render_top(SPEC, (), TOP, 60, 5, has_focus=has_focus).lines[1]
-    assert {span[1] for span in line.spans} == {style}
 
 
 def test_a_long_path_keeps_both_ends() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.feed import Extent, TimelineEvent
+from ioh.model.feed import Extent
 from ioh.model.snapshot import Snapshot
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
@@ -17,61 +17,19 @@ from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
-from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
-from tests.screens import FINDINGS, MOMENTS, minute
-
-
-class Trip:
-    """TimeNavigation over a fake feed; the screen's part of it is played here."""
-
-    def __init__(self, feed: FakeFeed, *, at: int = 0) -> None:
-        self.feed = feed
-        self.asked: list[int] = []
-        self.travel = TimeNavigation(feed, self.asked.append, FindingTimes(feed))
-        self.travel.tick = at or feed.extent.last
-
-    def do(self, action: str, argument: float = 0) -> str:
-        tick = self.travel.tick
-        shown = self.feed.intervals[tick - 1] if tick else None
-        return self.travel.actions[action](argument, shown) or ""
-
-
-def live(told: int = 50) -> Trip:
-    feed = FakeFeed(minute(), moments=MOMENTS)
-    feed.told = told
-    return Trip(feed)
-
-
-def replay(at: int = 20) -> Trip:
-    return Trip(FakeFeed(minute(), mode="replay", moments=MOMENTS), at=at)
+from tests.screens import FINDINGS, minute
 
 
 def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trip = live()
-    trip.travel.tick = 3
+    feed, asked = FakeFeed(minute()), list[int]()
+    travel = TimeNavigation(feed, asked.append, FindingTimes(feed))
+    travel.tick = 3
     monkeypatch.setattr(FakeFeed, "extent", Extent(30, 90))
-    trip.do("step", -1)
-    assert trip.asked == [30]
-
-
-def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> None:
-    trip = replay(at=20)
-    times = (59, 40, 20, 20.0001, 5)
-    trip.feed.marks = tuple(TimelineEvent(START_S + time, "m") for time in times)
-    for direction in (1, 1, 1, -1, -1, -1, -1):
-        trip.do("moment", direction)
-    assert trip.asked == [41, 60, 41, 21, 6]
-    assert trip.do("moment", -1) == "no further mark, gap or finding"
-
-
-def test_brackets_visit_findings_too() -> None:
-    trip = replay(at=60)
-    for at, reached in ((60, 35), (35, 34)):  # the gap's end; the finding began a second before it
-        trip.travel.actions["moment"](-1, replace(minute()[at - 1], findings=FINDINGS))
-        assert trip.travel.tick == reached
+    travel.actions["step"](-1, minute()[2])
+    assert asked == [30]
 
 
 class SlowFeed(FakeFeed):
@@ -224,17 +182,3 @@ def test_a_series_has_a_hole_where_nothing_is_known_and_zero_where_nothing_was_d
     assert values[0] is None
     assert values[1]
     assert series([point], ("block", "no such op"), "ops_per_s") == [0.0]
-
-
-@pytest.mark.parametrize(
-    ("speed", "change", "reached"), [(60.0, -2, 32), (1.0, 2, 128), (1.0, -2, 0.125)]
-)
-def test_speeds_are_those_of_the_scale_and_end_with_it(
-    speed: float, change: float, reached: float
-) -> None:
-    trip = replay()
-    trip.travel.speed = speed
-    for _ in range(1 if speed == 60 else 20):
-        said = trip.do("speed", change)
-    assert trip.travel.speed == reached
-    assert said == f"speed {reached}x"
