@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -72,49 +69,3 @@ def test_a_signal_ends_what_runs_and_removes_the_chroots(stage: Stage) -> None:
     assert running.returncode == 128 + signal.SIGINT
     assert (stage.where / "ended").exists()
     assert not list(stage.where.glob(LITTER))
-
-
-class Maker(Stage):
-    """tests/chroot/make.sh with a debootstrap of the test's own."""
-
-    def __init__(self, where: Path) -> None:
-        super().__init__(where)
-        self.program("unshare", 'shift; exec "$@"')
-        self.program("debootstrap", f'mkdir "$3/etc"; echo "$2" >>"{where}/fetched"')
-        self.program("git", "tar -cf - -T /dev/null")
-
-    def make(self, suite: str) -> list[str]:
-        """Make one more chroot; the suites that debootstrap was called for so far."""
-        chroot = self.where / f"chroot-{len(list(self.where.glob('chroot-*')))}"
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.where / "cache")}
-        environment["PATH"] = f"{self.where}:{environment['PATH']}"
-        subprocess.run([self.where / MAKE, suite, chroot], env=environment, check=True)
-        assert (chroot / "srv/ioh").is_dir()
-        return (self.where / "fetched").read_text().split()
-
-    def age(self, suite: str, days: int) -> None:
-        then = time.time() - days * 86400
-        os.utime(self.where / f"cache/ioh/chroots/{suite}.tar", (then, then))
-
-
-@pytest.fixture
-def maker(tmp_path: Path) -> Maker:
-    return Maker(tmp_path)
-
-
-def test_a_system_is_fetched_once_and_unstable_anew_after_a_week(maker: Maker) -> None:
-    assert maker.make("trixie") == ["trixie"]
-    maker.age("trixie", 100)
-    assert maker.make("trixie") == ["trixie"]
-    assert maker.make("sid") == ["trixie", "sid"]
-    maker.age("sid", 6)
-    assert maker.make("sid") == ["trixie", "sid"]
-    maker.age("sid", 8)
-    assert maker.make("sid") == ["trixie", "sid", "sid"]
-
-
-def test_what_debootstrap_left_half_done_is_not_kept(maker: Maker) -> None:
-    maker.program("debootstrap", "echo no route; exit 1")
-    with pytest.raises(subprocess.CalledProcessError):
-        maker.make("trixie")
-    assert not list((maker.where / "cache/ioh/chroots").iterdir())

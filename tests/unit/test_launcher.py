@@ -256,24 +256,6 @@ def test_what_fails_or_did_not_run_is_said_last_and_the_rest_still_runs(
     assert machine.calls[len(machine.calls) - len(calls) :] == calls
 
 
-def test_a_chosen_test_runs_alone(machine: Machine) -> None:
-    (machine.checkout / "tests/test_one.py").touch()
-    status, said = machine.run("--test", "tests/test_one.py::test_it", "-x")
-    assert (status, said[-1]) == (0, "ioh.sh: passed: chosen tests")
-    assert machine.calls[-1] == "python -m pytest tests/test_one.py::test_it -x"
-    assert not any(call.startswith("ruff") for call in machine.calls)
-
-
-def test_test_programs_come_from_the_distribution(machine: Machine) -> None:
-    machine.hide_the_rest()
-    launcher = machine.checkout / "tests/run.sh"
-    launcher.write_text(launcher.read_text().replace(":/usr/sbin:/sbin", ""))
-    machine.run("--test")
-    (machine.fakes / "nft").unlink()
-    _, said = machine.run("--test")
-    assert "ioh.sh: installing with apt-get: nftables" in said
-
-
 def test_rhel_gets_a_newer_python_beside_its_own(machine: Machine) -> None:
     (machine.fakes / "apt-get").unlink()
     machine.add("dnf")

@@ -75,18 +75,18 @@ def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
     assert with_valid_choice(by_hand, LAST).chosen == ("block", "read")
 
 
-@pytest.mark.parametrize(("number", "layer"), [(1, LAYERS[0]), (5, LAYERS[4])])
-def test_a_number_zooms_into_its_layer_and_again_back(number: int, layer: str) -> None:
-    zoomed = press(START, str(number))
-    assert (zoomed.layer, zoomed.chosen[0], zoomed.screen) == (layer, layer, "main")
-    assert press(zoomed, str(number)).layer == ""
-    other = number % 5 + 1
-    assert press(zoomed, str(other)).layer == LAYERS[other - 1]
-
-
 @pytest.mark.parametrize(
     ("keys", "seen"),
     [
+        ("1", {"layer": "syscall", "chosen": ("syscall", "read")}),
+        ("5", {"layer": "block", "chosen": ("block", "read")}),
+        ("5 5", {"chosen": ("block", "read")}),
+        ("5 1", {"layer": "syscall"}),
+        ("6", {}),
+        ("up", {}),
+        ("g", {"layer": "syscall", "panel": "graph"}),
+        ("question_mark l", {"layer": "syscall", "panel": "heat"}),
+        ("4 l h", {"layer": "nfs_server", "chosen": ("nfs_server", "read")}),
         ("enter", {"layer": "syscall", "focus": "layers"}),
         ("enter enter", {"layer": "syscall", "focus": "top"}),
         ("5 w", {"layer": "block", "chosen": ("block", "write")}),
@@ -104,13 +104,9 @@ def test_a_number_zooms_into_its_layer_and_again_back(number: int, layer: str) -
 )
 def test_keys_lead_to_what_is_seen(keys: str, seen: dict[str, Any]) -> None:
     state = press(START, *keys.split())
-    wanted = {"screen": "main", "layer": "", "chosen": START.chosen, "focus": "layers"} | seen
+    usual = {"layer": "", "chosen": START.chosen, "focus": "layers", "panel": "hist"}
+    wanted = {"screen": "main", **usual} | seen
     assert {name: getattr(state, name) for name in wanted} == wanted
-
-
-@pytest.mark.parametrize("key", ["6", "9", "up"])
-def test_a_key_that_leads_nowhere_does_nothing(key: str) -> None:
-    assert press(START, key) == START
 
 
 def test_esc_goes_back_one_step_at_a_time() -> None:
@@ -135,15 +131,6 @@ def test_o_goes_through_a_layers_ops() -> None:
         now = press(now, "o")
         ops.add(now.chosen)
     assert ops == {row.key for row in layer_rows(LAST, only="block") if row.op}
-
-
-@pytest.mark.parametrize(("key", "panel"), [("h", "hist"), ("l", "heat"), ("g", "graph")])
-def test_panels_are_one_key_away_from_everywhere(key: str, panel: str) -> None:
-    for before in ((), ("question_mark",), ("f",), ("t",), ("4",)):
-        state = press(START, *before, key)
-        assert (state.panel, state.screen) == (panel, "main")
-        assert state.layer == state.chosen[0], "the overview has all of it in one"
-    assert do(START, "panel", "nonsense") == START
 
 
 def test_t_goes_through_the_breakdowns_in_a_ring() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.filters import Filters, options_told
+from ioh.model.filters import Filters
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, on_screen
@@ -31,14 +31,6 @@ def replay(notes: dict[str, tuple[str, ...]]) -> FakeFeed:
     return FakeFeed([noting(snapshot, notes) for snapshot in minute()], mode="replay")
 
 
-def test_options_are_found_among_notes_once() -> None:
-    assert options_told((*SDA, "only mounts of this namespace are counted", *FIO, *SDA)) == (
-        "only --device sda",
-        "only --comm fio",
-    )
-    assert options_told(Filters().note("pid")) == ()
-
-
 @pytest.mark.parametrize("size", [(80, 24), (200, 40)])
 @on_screen(lambda: replay({"syscall": FIO, "block": (IGNORED,)}), told=2)
 async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, int]) -> None:
@@ -51,15 +43,6 @@ async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, in
     assert "nvme0n1 nvme0n1" not in on.lines[0]
     await on.press("escape", "1", "tab", "enter")
     assert "only --comm fio  only 41" in on.lines[0]
-
-
-HOSTILE = ("only --comm \x1b[31m\u202e: nothing else is counted", "[/b]\x1b]0;x\x07" * 99)
-
-
-@on_screen(lambda: replay({"block": HOSTILE}), told=2)
-async def test_notes_of_a_hostile_recording_are_harmless(on: Stage) -> None:
-    await on.press("5")
-    assert not {"\x1b", "\u202e"} & set(on.text)
 
 
 @on_screen(
