@@ -8,7 +8,6 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 
 import pytest
 
@@ -32,8 +31,9 @@ def samples() -> list[Sample]:
 
 
 @cache
-def intervals() -> list[Snapshot]:
-    return [derive(older, newer) for older, newer in pairwise(samples())]
+def snapshot() -> Snapshot:
+    """Every name in every table, part and note."""
+    return derive(*samples())
 
 
 def test_the_corpus_would_be_seen() -> None:
@@ -44,31 +44,21 @@ def test_the_corpus_would_be_seen() -> None:
     assert {len(name) for name in NAMES} >= {0, 4096}
 
 
-def test_every_name_is_in_every_table_and_shown() -> None:
-    for snapshot in intervals():
-        shown = JsonSink(None).to_json(snapshot)
-        text = json.dumps(shown, ensure_ascii=False)
-        for name in NAMES:
-            assert json.dumps(printable(name), ensure_ascii=False) in text
-
-
 def test_text_holds_nothing_raw() -> None:
-    sink = TextSink(ALL)
-    for snapshot in intervals():
-        text = sink.render(snapshot)
-        assert not raw_chars(text)
-        assert "数据库.dbf" in text
+    text = TextSink(ALL).render(snapshot())
+    assert not raw_chars(text)
+    assert "数据库.dbf" in text
     assert text.count("\ndate: ") + text.startswith("date: ") == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_as_host_as_reason_and_alone(name: str) -> None:
     made = without_layer(hostile_samples(2, names=(name,)), "block", name)
-    snapshot = derive(*made)
-    text = TextSink(ALL).render(snapshot)
+    shown = derive(*made)
+    text = TextSink(ALL).render(shown)
     assert not raw_chars(text)
     assert text.count("\n") == lines_of_a_tame_name()
-    assert JsonSink(None).render(snapshot).isascii()
+    assert JsonSink(None).render(shown).isascii()
 
 
 @cache
@@ -78,33 +68,31 @@ def lines_of_a_tame_name() -> int:
     return TextSink(ALL).render(derive(*made)).count("\n")
 
 
-def test_json_is_one_ascii_line_each() -> None:
-    for snapshot in intervals():
-        line = JsonSink(None).render(snapshot)
-        assert line.isascii()
-        assert not raw_chars(line)
-        assert line.count("\n") == 1
-        assert not raw_chars(json.dumps(json.loads(line), ensure_ascii=False))
+def test_json_is_one_ascii_line_with_every_name() -> None:
+    line = JsonSink(None).render(snapshot())
+    assert line.isascii()
+    assert line.count("\n") == 1
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    assert not raw_chars(line) | raw_chars(text)
+    for name in NAMES:
+        assert json.dumps(printable(name), ensure_ascii=False) in text
 
 
 def test_parts_that_look_the_same_are_all_in_json() -> None:
-    snapshot = intervals()[0]
-    shown = json.loads(JsonSink(None).render(snapshot))
+    shown = json.loads(JsonSink(None).render(snapshot()))
     parts = shown["layers"]["block"]["parts"]["device"]
-    found = snapshot.layers["block"]
+    found = snapshot().layers["block"]
     assert isinstance(found, LayerSnapshot)
     assert len(parts) == len(found.parts) > 2
     assert {"a\\x0ab", "a\\x0ab~2"} <= set(parts)
 
 
 def test_csv_holds_nothing_raw_and_no_formula() -> None:
-    sink = CsvSink()
-    for snapshot in intervals():
-        text = sink.render(snapshot)
-        assert not raw_chars(text)
-        for row in csv.reader(io.StringIO(text)):
-            assert len(row) == 5
-            assert not any(cell.startswith(tuple("=+-@＝＋－＠")) for cell in row[:4])
+    text = CsvSink().render(snapshot())
+    assert not raw_chars(text)
+    for row in csv.reader(io.StringIO(text)):
+        assert len(row) == 5
+        assert not any(cell.startswith(tuple("=+-@＝＋－＠")) for cell in row[:4])
 
 
 def test_openmetrics_holds_nothing_raw() -> None:
@@ -129,14 +117,13 @@ def test_a_recording_gives_the_names_back_and_they_stay_harmless() -> None:
     assert not raw_chars(TextSink(ALL).render(derive(played[0], played[1])))
 
 
-@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\u202e", "\udcff"])
+@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\udcff"])
 def test_what_a_recording_says_of_a_layer_is_shown_harmlessly(name: str) -> None:
     """Titles, helps, sources and reasons come from a file, too."""
     older, newer = (of_another_layer(each, name) for each in hostile_samples(2, names=("x",)))
-    snapshot = derive(older, newer)
-    assert not raw_chars(TextSink(ALL).render(snapshot))
-    assert JsonSink(None).render(snapshot).isascii()
-    assert not raw_chars(CsvSink().render(snapshot))
+    shown = derive(older, newer)
+    assert not raw_chars(TextSink(ALL).render(shown) + CsvSink().render(shown))
+    assert JsonSink(None).render(shown).isascii()
 
 
 def of_another_layer(sample: Sample, name: str) -> Sample:
