@@ -83,18 +83,6 @@ def test_a_step_back_after_a_jump_builds_few_samples_more(
     assert begun == [84]
 
 
-def test_it_goes_on_when_the_recording_does() -> None:
-    memory = MemoryRecording(1 << 30)
-    for sample in SAMPLES[:3]:
-        memory.write(sample)
-    cursor = Cursor(memory)
-    assert_shows(cursor, 2)
-    assert cursor.snapshot(3) is None
-    memory.write(SAMPLES[3])
-    assert_shows(cursor, 3)
-    memory.close()
-
-
 def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
     data = bytearray(recorded(SAMPLES[:40]))
     path = tmp_path / "s.ioh"

@@ -155,11 +155,8 @@ def test_verify_looks_at_each_host_and_takes_one_out(
         assert session.header.addresses == [ADDRESSES["nfs01"].encode()]
 
 
-def test_join(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    both = two_in_one(tmp_path)
+def test_join(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    both = two_in_one(here)
     for name in ("db01", "nfs01"):
         os.rename(f"{name}.ioh", f"my-{name}.ioh")  # noqa: PTH104
     assert main(["join", "my-db01.ioh", "my-nfs01.ioh"]) == ExitCode.OK
@@ -167,7 +164,7 @@ def test_join(
     assert made.startswith("ioh-db01.example-nfs01.example-20")
     assert hosts_of(made) == ("db01.example", "nfs01.example")
     assert os.stat(made).st_mode & 0o777 == 0o600  # noqa: PTH116
-    third = write(tmp_path / "third.ioh", host("nfs01", 3, 100))
+    third = write(here / "third.ioh", host("nfs01", 3, 100))
     assert main(["join", both, third, "-o", "three.ioh"]) == ExitCode.OK
     assert hosts_of("three.ioh") == ("db01", "nfs01", "nfs01.example")
     assert "do not overlap in time" in capfd.readouterr().err

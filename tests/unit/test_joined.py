@@ -139,12 +139,9 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None
             items(data, 4096)
 
 
-def test_a_name_of_which_only_the_files_are_there_tells_them(
-    tmp_path: Path, refused: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endless(tmp_path)
-    last = max(path.name for path in tmp_path.iterdir())
-    monkeypatch.chdir(tmp_path)
+def test_a_name_of_which_only_the_files_are_there_tells_them(here: Path, refused: Shown) -> None:
+    endless(here)
+    last = max(path.name for path in here.iterdir())
     assert refused("report", "r.ioh") == (
         f"ioh: no recording r.ioh, but r-0001.ioh to {last}. "
         "Give one of them, or all: cat r-*.ioh | ioh replay -\n"

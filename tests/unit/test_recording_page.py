@@ -47,13 +47,6 @@ def data_of(page: str) -> dict[str, Any]:
     return data
 
 
-@pytest.fixture
-def session_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(SAMPLES, {3: "run 3", 7: HOSTILE}))
-    return path
-
-
 def test_the_heat_maps_hold_every_operation() -> None:
     page = page_of(SAMPLES, utc=True)
     data, whole = data_of(page), derive(SAMPLES[0], SAMPLES[-1])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from tests import fakes
 from tests.hostile import raw_chars
+from tests.pty_screen import ROOT, PtyScreen
 from tests.sessions import Shown, samples_of
 
 KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount", "mount")
@@ -52,10 +51,9 @@ def test_every_command_takes_its_name(command: str, shown: Shown) -> None:
     assert "db01" in shown(name, "sample", *options) or name == "export"
 
 
-def test_a_file_called_sample_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_called_sample_comes_first(here: Path) -> None:
     assert recording("sample") == str(bundled_path(SAMPLE))
-    (tmp_path / "sample").write_bytes(b"")
+    (here / "sample").write_bytes(b"")
     assert recording("sample") == "sample"
     assert recording("other.ioh") == "other.ioh"
 
@@ -114,41 +112,29 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def talk(answers: dict[bytes, bytes], *args: str) -> tuple[int, str]:
-    """Run live with nothing to show at a terminal; returns the status and what was shown.
-
-    ``answers`` are typed when their text is shown, never ahead: Ctrl-C empties a terminal's line.
-    """
-    pid, fd = pty.fork()
-    if not pid:
-        os.execv(sys.executable, [sys.executable, "-c", NOTHING_TO_SHOW, *args])
-    shown = b""
-    try:
-        while piece := os.read(fd, 1 << 16):
-            shown += piece
-            for text in [text for text in answers if text in shown]:
-                os.write(fd, answers.pop(text))
-    except OSError:  # the terminal's other end was closed
-        pass
-    os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+def talk(*args: str) -> PtyScreen:
+    """A command with nothing to show, at a terminal."""
+    return PtyScreen([sys.executable, "-c", NOTHING_TO_SHOW, *args, "-t", "2"], ROOT)
 
 
 def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
-    # A wanted recording goes at its own pace: Ctrl-C ends it.
-    wanted = {b"[y/N] ": b"y\n", b"date: ": b"\x03"}
-    code, shown = talk(wanted, "live", "--no-tui", "-t", "2")
-    assert code == 130
-    assert "Show this recording now?" in shown
-    code, shown = talk({b"[y/N] ": b"n\n"}, "live", "--no-tui", "-t", "2")
-    assert code == 0
-    assert "not shown: no /proc" in shown
-    assert shown.count("ioh replay sample") == 1
+    with talk("live", "--no-tui") as on:
+        on.wait_for("Show this recording now? [y/N] ")
+        on.press("y\n")
+        on.wait_for("date: ")
+        on.press("\x03")  # it goes at its own pace
+        assert on.wait() == 130
+    with talk("live", "--no-tui") as on:
+        on.wait_for("[y/N] ")
+        on.press("n\n")
+        assert on.wait() == 0
+        assert "not shown: no /proc" in on.text
+        assert on.text.count("ioh replay sample") == 1
 
 
 def test_text_says_it_and_goes_on_without_asking() -> None:
-    code, shown = talk({}, "text", "-t", "2")
-    assert code == 0
-    assert "ioh replay sample" in shown
-    assert "[y/N]" not in shown
-    assert "not shown: no /proc" in shown
+    with talk("text") as on:
+        assert on.wait() == 0
+        assert "not shown: no /proc" in on.text
+        assert "ioh replay sample" in on.text
+        assert "[y/N]" not in on.text

@@ -72,12 +72,6 @@ def feed(source: Source) -> Iterator[StreamFeed]:
         yield made
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
     samples = fakes.first(60)
     with make(source, history_bytes=30_000) as feed, Listener(feed) as listener:

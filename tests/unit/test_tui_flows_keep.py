@@ -29,12 +29,6 @@ def live() -> FakeFeed:
     return FakeFeed(minute(), moments=MOMENTS)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @on_screen(live, told=2)
 async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
     await on.press("R")
@@ -53,20 +47,20 @@ async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
 
 @on_screen(live, told=5)
 async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
-    on: Stage, folder: Path
+    on: Stage, here: Path
 ) -> None:
     shown = on.text
     await on.press("S")
     stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
     assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
-    assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
-    for path in folder.iterdir():
+    assert {p.name for p in here.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
+    for path in here.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    text = (folder / f"{stem}.txt").read_text("utf-8")
+    text = (here / f"{stem}.txt").read_text("utf-8")
     assert text.startswith(shown)
     assert "date: " in text
     assert "latency" in text
-    root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
+    root = ET.fromstring((here / f"{stem}.svg").read_text("utf-8"))
     # A word of two colours is two elements.
     drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
     for line in shown.splitlines():
@@ -75,21 +69,21 @@ async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
 
 
 @on_screen(live, told=5)
-async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
+async def test_s_never_writes_over_anything(on: Stage, here: Path) -> None:
     stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-    (folder / f"{stem}.svg").write_text("mine")
-    (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
+    (here / f"{stem}.svg").write_text("mine")
+    (here / f"{stem}.txt").symlink_to(here / "elsewhere")
     await on.press("S", "S")
-    assert (folder / f"{stem}.svg").read_text() == "mine"
-    assert not (folder / "elsewhere").exists()
-    assert {p.name for p in folder.iterdir()} == {
+    assert (here / f"{stem}.svg").read_text() == "mine"
+    assert not (here / "elsewhere").exists()
+    assert {p.name for p in here.iterdir()} == {
         f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
     }
 
 
 @on_screen(live, told=5)
 async def test_what_cannot_be_saved_is_said(
-    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+    on: Stage, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(effects, "writable_folder", lambda: "/proc/1/nowhere")
     await on.press("S")
@@ -98,12 +92,12 @@ async def test_what_cannot_be_saved_is_said(
     assert "1 app " in on.text
 
 
-def test_a_text_that_is_no_unicode_is_written_all_the_same(folder: Path) -> None:
+def test_a_text_that_is_no_unicode_is_written_all_the_same(here: Path) -> None:
     assert Path(write_new("a.txt", "\ud800")).read_text("utf-8") == "\\ud800"
 
 
 def test_where_nothing_may_be_written_the_temporary_folder_is_used(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert writable_folder() == "."
     assert write_new("a.txt", "x") == "a.txt"
@@ -114,7 +108,7 @@ def test_where_nothing_may_be_written_the_temporary_folder_is_used(
 @pytest.mark.parametrize("term", ["xterm", "tmux-256color"])
 @on_screen(live, size=(80, 24), told=5)
 async def test_c_copies_the_whole_breakdown(
-    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
+    on: Stage, here: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     monkeypatch.setenv("TERM", term)
     await on.press("c")
@@ -174,9 +168,7 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
 
 
 @on_screen(live, told=5)
-async def test_every_command_of_the_palette_does_something_harmless(
-    on: Stage, folder: Path
-) -> None:
+async def test_every_command_of_the_palette_does_something_harmless(on: Stage, here: Path) -> None:
     styles = on.canvas.styles_by_name
     for command in commands("", ("syscall", "block")):
         if command.title != "Quit":

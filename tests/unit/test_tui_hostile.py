@@ -121,11 +121,8 @@ def hostile_feed() -> FakeFeed:
     return feed
 
 
-def test_nothing_raw_leaves_the_screen_by_any_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_raw_leaves_the_screen_by_any_way(here: Path) -> None:
     """The application itself: its segments, messages, palette, clipboard and files."""
-    monkeypatch.chdir(tmp_path)
 
     def check(on: Stage) -> None:
         for line in on.canvas.frame.lines:
@@ -156,7 +153,7 @@ def test_nothing_raw_leaves_the_screen_by_any_way(
     app = stage(flow, hostile_feed(), options=options)
     assert app.error is None
     assert app.return_value is None
-    saved = sorted(tmp_path.iterdir())
+    saved = sorted(here.iterdir())
     assert {path.suffix for path in saved} == {".svg", ".txt"}
     for path in saved:
         assert not raw_chars(path.read_text("utf-8"))

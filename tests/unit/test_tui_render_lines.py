@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -10,7 +9,6 @@ from rich.style import Style
 
 from ioh.sinks.cells import display_width
 from ioh.tui.patch import Paint, Runs, changed_runs, pieces_of, strip_of
-from ioh.tui.render.columns import Column, fitting
 from ioh.tui.render.line import Line
 
 TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
@@ -94,30 +92,6 @@ def test_a_wide_character_in_place_of_another_is_written_as_a_whole() -> None:
     assert written == ["\x1b[1;3H据"]
     row = changed_runs(Line("数" * 20), Line("a").add("数" * 19).add("b"))
     assert row == [(0, 40)], "each stands a column further: no half stays"
-
-
-COLUMNS = [
-    Column("kept", 4, lambda stats: str(stats.count)),
-    Column("second", 6, lambda stats: str(stats.count), rank=2),
-    Column("first", 5, lambda stats: str(stats.count), rank=5, style="strong"),
-    Column("also", 4, lambda stats: str(stats.count)),
-]
-
-
-@pytest.mark.parametrize(
-    ("room", "names"),
-    [
-        (100, "kept second first also"),
-        (23, "kept second first also"),
-        (22, "kept second also"),
-        (16, "kept also"),
-        (10, "kept also"),
-        (9, "kept"),  # never half a number
-        (0, ""),
-    ],
-)
-def test_columns_go_in_the_order_of_their_use(room: int, names: str) -> None:
-    assert [column.title for column in fitting(COLUMNS, room)] == names.split()
 
 
 WRITTEN = {"": Style(), "strong": Style(bold=True), "warn": Style(color="red", bgcolor="blue")}
