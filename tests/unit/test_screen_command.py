@@ -253,15 +253,6 @@ def test_a_screen_that_does_not_end_is_left(tmp_path: Path) -> None:
         assert LEFT in shown.shown
 
 
-def test_a_recording_on_the_screen(tmp_path: Path) -> None:
-    (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(5)))
-    command = [sys.executable, "-m", "ioh", "replay", "run.ioh", "--speed", "20"]
-    with PtyScreen(command, tmp_path) as shown:
-        shown.wait_for("db01", "run.ioh", "the end of the recording")
-        leave(shown)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.ioh"]
-
-
 def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTHING_TO_SHOW, "live", "-c", "0.1"]
     with PtyScreen(command, tmp_path) as shown:

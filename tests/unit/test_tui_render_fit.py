@@ -61,16 +61,6 @@ def test_parts_go_first_and_the_reads_and_writes_last() -> None:
     assert gone == ["idle part", "write sync", "part", "flush", "fsync", "write"]
 
 
-def test_what_is_hidden_is_counted() -> None:
-    state = ViewState(layer="syscall", chosen=("syscall", "read"))
-    frame = drawn(judged(), (80, 16), state)
-    rows = layer_rows(judged(), only="syscall")
-    hidden = len(rows) - sum(1 for hit in frame.hits if hit.action == "choose")
-    assert hidden > 0
-    assert f"+{hidden} rows" in frame.text()
-    assert "+" not in drawn(judged(), (120, 40), state).lines[3].text
-
-
 @pytest.mark.parametrize(
     ("hidden", "width", "said"),
     [(0, 24, ""), (1, 24, "+1 row hidden"), (3, 24, "+3 rows hidden"), (3, 12, "+3 rows")],

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,12 +72,10 @@ def check_saved(on: Emulated, folder: Path, number: int) -> None:
 
 
 @contextmanager
-def replay(
-    folder: Path, columns: int, rows: int, env: Mapping[str, str] = {}, program: str = MAIN
-) -> Iterator[Emulated]:
+def replay(folder: Path, program: str = MAIN) -> Iterator[Emulated]:
     """The sample's replay, its findings known; q ends it."""
     command = (sys.executable, "-c", program, *REPLAY)
-    with Emulated(command, folder, columns, rows, {"NO_COLOR": "", **env}) as on:
+    with Emulated(command, folder, env={"NO_COLOR": ""}) as on:
         on.wait_for_line("block")
         run_until_ticks(on, 2)
         wait_for_scan(on)
@@ -120,7 +118,7 @@ def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_
 
 
 def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: Path) -> None:
-    with replay(tmp_path, 120, 40) as on:
+    with replay(tmp_path) as on:
         for _ in range(2):
             on.press("\x10")
             on.wait_until(lambda: "command: " in on.lines[-1])
@@ -133,7 +131,7 @@ def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: P
 
 
 def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> None:
-    with replay(tmp_path, 120, 40) as on:
+    with replay(tmp_path) as on:
         on.press(" ")
         for number, (columns, rows) in enumerate(((80, 24), (200, 60), (72, 12), (132, 43)), 1):
             on.resize(columns, rows)
@@ -141,15 +139,9 @@ def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> Non
             check_saved(on, tmp_path, number)
 
 
-def test_a_size_in_the_environment_is_not_the_terminals(tmp_path: Path) -> None:
-    with replay(tmp_path, 80, 24, {"COLUMNS": "120", "LINES": "40"}) as on:
-        on.press(" ")
-        check_saved(on, tmp_path, 1)
-
-
 def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> None:
     brief = f"from ioh.tui import app; app.MESSAGE_S = 0.1; {MAIN}"
-    with replay(tmp_path, 120, 40, program=brief) as on:
+    with replay(tmp_path, brief) as on:
         on.press(" ")
         for _ in range(5):  # it reads nothing: a write waits, the link is slow
             os.write(on.fd, b"5l0")
