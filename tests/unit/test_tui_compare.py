@@ -7,25 +7,22 @@ from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import minute
 
 
-def test_without_a_mark_a_pins_an_interval_and_compares_with_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("A")
-        assert "14:06:45 is pinned" in on.lines[-1]
-        await on.push(20)
-        await on.press("A")
-        assert "Compared: 14:06:45 with 14:07:05" in on.text
-        assert "A pin this interval" in on.lines[-1]
-        row = next(line for line in on.lines if "R app" in line)
-        assert row.count("%") >= 3
-        await on.push(1)
-        assert "with 14:07:06" in on.text
-        await on.press("A")
-        assert "14:07:06 is pinned" in on.lines[-1]
-        await on.press("A", "escape")
-        assert on.app.state.screen == "main"
-
-    stage(flow, FakeFeed(minute()))
+@on_screen(lambda: FakeFeed(minute()), told=5)
+async def test_without_a_mark_a_pins_an_interval_and_compares_with_it(on: Stage) -> None:
+    await on.press("A")
+    assert "14:06:45 is pinned" in on.lines[-1]
+    await on.push(20)
+    await on.press("A")
+    assert "Compared: 14:06:45 with 14:07:05" in on.text
+    assert "A pin this interval" in on.lines[-1]
+    row = next(line for line in on.lines if "R app" in line)
+    assert row.count("%") >= 3
+    await on.push(1)
+    assert "with 14:07:06" in on.text
+    await on.press("A")
+    assert "14:07:06 is pinned" in on.lines[-1]
+    await on.press("A", "escape")
+    assert on.app.state.screen == "main"
 
 
 def replay(*ticks: int) -> FakeFeed:
