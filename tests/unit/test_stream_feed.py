@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -131,19 +130,17 @@ def test_what_is_told_while_recording_is_recorded(
         said = feed.toggle_recording()
         assert said == f"recorded {path.stat().st_size:,} bytes into {path}"
         assert feed.recording.path == ""
+        assert feed.toggle_recording().startswith("recording into ")  # in the same second
+        assert feed.toggle_recording().startswith("recorded ")
+        assert feed.toggle_recording().startswith("recording into ")
+        last = Path(feed.recording.path)
         source.play(listener, 7)
+    assert feed.recording.path == "", "the view's end has ended it"
+    assert len(list(here.iterdir())) == 3
+    assert samples_of(last.read_bytes()) == SAMPLES[5:8]
     with Session(str(path)) as session:
         assert session.is_ended
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
-
-
-def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Path) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 1)
-        for _ in range(3):
-            assert feed.toggle_recording().startswith("recording into ")
-            assert feed.toggle_recording().startswith("recorded ")
-    assert len(list(here.iterdir())) == 3
 
 
 def test_a_recording_that_cannot_begin_is_one_line(
@@ -252,19 +249,3 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         assert said.startswith("marked on the screen only: ")
         assert said.isprintable()
         assert [moment.text for moment in feed.moments()] == ["run 3"]
-
-
-def test_a_key_or_the_end_of_the_view_ends_a_recording(here: Path) -> None:
-    made = SAMPLES[:8]
-    recorder = ScreenRecorder(lambda _: None, None)
-    paths, said = [], []
-    for tick, sample in enumerate(made):
-        recorder.write(sample)
-        if tick in {0, 4, 5}:
-            said.append(recorder.toggle("db", 1.0).partition(" ")[0])
-            paths.append(recorder.state.path)
-    recorder.close()  # as the view does in its end
-    assert said == ["recording", "recorded", "recording"]
-    assert samples_of(Path(paths[0]).read_bytes()) == made[:5]
-    assert samples_of(Path(paths[2]).read_bytes()) == made[5:]
-    assert recorder.state.path == paths[1] == ""
