@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -53,26 +52,6 @@ def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
     span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
     return FileFeed(path, Played(span, **{"speed": FAST, **options}))
-
-
-class Growing:
-    """A file that is being recorded into."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.writer = SessionWriter(FileOutput(self.path))
-        self.samples = iter(SAMPLES)
-
-    def grow(self, count: int = 1) -> None:
-        for sample in itertools.islice(self.samples, count):
-            assert self.writer.write(sample)
-
-
-@pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
-    made = Growing(tmp_path / "growing.ioh")
-    yield made
-    made.writer.close()
 
 
 def test_it_is_a_feed(path: str) -> None:
@@ -189,20 +168,21 @@ def test_a_refusal_leaves_nothing_open(path: str) -> None:
 
 
 def test_a_growing_file_is_followed_to_its_end(
-    growing: Growing, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "POLL_S", 0.01)
-    growing.grow(3)
-    with make(growing.path) as feed, Listener(feed) as listener:
+    writer = SessionWriter(FileOutput(str(tmp_path / "growing.ioh")))
+    for sample in SAMPLES[:3]:
+        writer.write(sample)
+    with make(writer.output.name) as feed, Listener(feed) as listener:
         listener.wait_for_tick(2)
-        before = feed.extent
-        assert before.is_growing
+        assert feed.extent.is_growing
         for tick in (3, 4):
-            growing.grow()
+            writer.write(SAMPLES[tick])
             listener.wait_for_tick(tick)
             assert feed.extent.last == tick
             assert feed.visit(tick) == SNAPSHOTS[tick]
-        growing.writer.close()
+        writer.close()
         listener.wait_for_end()
         assert not feed.extent.is_growing
     assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4)}
