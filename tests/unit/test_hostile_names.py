@@ -14,12 +14,13 @@ import pytest
 from ioh.model.derive import derive
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.csv import CsvSink
 from ioh.sinks.json import JsonSink
 from ioh.sinks.openmetrics import OpenMetrics
 from ioh.sinks.text import TextOptions, TextSink
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.screens import layer_of
 from tests.sessions import recorded, samples_of
 
 ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
@@ -81,9 +82,7 @@ def test_json_is_one_ascii_line_with_every_name() -> None:
 def test_parts_that_look_the_same_are_all_in_json() -> None:
     shown = json.loads(JsonSink(None).render(snapshot()))
     parts = shown["layers"]["block"]["parts"]["device"]
-    found = snapshot().layers["block"]
-    assert isinstance(found, LayerSnapshot)
-    assert len(parts) == len(found.parts) > 2
+    assert len(parts) == len(layer_of(snapshot(), "block").parts) > 2
     assert {"a\\x0ab", "a\\x0ab~2"} <= set(parts)
 
 

@@ -19,9 +19,9 @@ from ioh.session.reader import Session
 from ioh.session.records import Header
 from ioh.session.rotated_files import part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Item, ItemReader, Tick
+from ioh.session.stream import Tick
 from tests import fakes
-from tests.sessions import Shown, recorded
+from tests.sessions import Shown, items, recorded
 
 
 @cache
@@ -53,20 +53,11 @@ def joined(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("r-*.ioh")))
 
 
-def items(data: bytes, piece: int) -> list[Item]:
-    reader = ItemReader(joins=True)
-    found: list[Item] = []
-    for at in range(0, len(data), piece):
-        reader.feed(data[at : at + piece])
-        found += reader.items()
-    return [*found, *reader.items(at_end=True)]
-
-
 @pytest.mark.parametrize("piece", [997, 1 << 24])
 def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
     samples = endless(tmp_path)
     assert len(list(tmp_path.iterdir())) > 2
-    found = items(joined(tmp_path), piece)
+    found = list(items(joined(tmp_path), piece, joins=True))
     ticks = [item for item in found if isinstance(item, Tick)]
     assert [tick.sample for tick in ticks] == samples
     assert [tick.tick for tick in ticks] == list(range(len(samples)))
@@ -136,7 +127,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None
     for pair in ((first, third), (second, first), (first, first)):
         data = b"".join(path.read_bytes() for path in pair)
         with pytest.raises(IohError, match="continues with a different recording"):
-            items(data, 4096)
+            list(items(data, 4096, joins=True))
 
 
 def test_a_name_of_which_only_the_files_are_there_tells_them(here: Path, refused: Shown) -> None:

@@ -26,6 +26,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.pages.recording import Recorded, render_recording
 from ioh.pipeline import snapshots
 from tests import fakes
+from tests.screens import layer_of
 from tests.sessions import Shown, any_samples, recorded, small
 from tests.unit.bench_results import HOSTILE
 
@@ -56,8 +57,7 @@ def test_the_heat_maps_hold_every_operation() -> None:
     assert data["edges_ms"] == [edge_us / 1e3 for edge_us in LATENCY_EDGES_US]
     found = {heat["label"]: heat for heat in data["heats"]}
     assert {"prog reads", "platter reads", "platter flush"} <= found.keys()
-    layer = whole.layers["platter"]
-    assert isinstance(layer, LayerSnapshot)
+    layer = layer_of(whole, "platter")
     for op, label in (("read", "platter reads"), ("flush", "platter flush")):
         hists = found[label]["hists"]
         assert sum(sum(hist[1:]) for hist in hists) == layer.ops[op].count

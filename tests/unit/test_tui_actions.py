@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.actions import Context, act, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
@@ -17,7 +17,7 @@ from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_ro
 from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
-from tests.screens import LAYERS, kinds, minute, states
+from tests.screens import LAYERS, kinds, layer_of, minute, states, with_layer
 
 LAST = minute()[-1]
 PAGE = 7
@@ -169,11 +169,9 @@ def test_a_click_on_a_heading_sorts_and_again_turns_round() -> None:
 def test_the_cursor_of_a_breakdown_stays_on_its_row() -> None:
     chosen = press(START, "tab", "down")
     row = rows_of(chosen)[1]
-    layer = LAST.layers["syscall"]
-    assert isinstance(layer, LayerSnapshot)
-    busier = TableRow(("9999", "busier"), dict.fromkeys(layer.tables["process"][0].values, 1e12))
-    tables = {**layer.tables, "process": (busier, *layer.tables["process"])}
-    later = replace(LAST, layers={**LAST.layers, "syscall": replace(layer, tables=tables)})
+    rows = layer_of(LAST, "syscall").tables["process"]
+    busier = TableRow(("9999", "busier"), dict.fromkeys(rows[0].values, 1e12))
+    later = with_layer(LAST, "syscall", tables={"process": (busier, *rows)})
     narrowed_to = do(chosen, "open", snapshot=later).narrow
     assert narrowed_to == Narrow("process", row)
     moved = do(chosen, "down", snapshot=later)

@@ -9,11 +9,11 @@ import pytest
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
 from ioh.model.filters import Filters
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
-from tests.screens import minute, without
+from tests.screens import minute, with_layer, without
 
 TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
 
@@ -253,12 +253,9 @@ IGNORED = "--comm not applied here: all requests are shown"
 
 def noting(snapshot: Snapshot, notes: dict[str, tuple[str, ...]]) -> Snapshot:
     """The same with layers that say something."""
-    layers = dict(snapshot.layers)
     for name, said in notes.items():
-        layer = layers[name]
-        assert isinstance(layer, LayerSnapshot)
-        layers[name] = replace(layer, notes=said)
-    return replace(snapshot, layers=layers)
+        snapshot = with_layer(snapshot, name, notes=said)
+    return snapshot
 
 
 def noted(notes: dict[str, tuple[str, ...]]) -> FakeFeed:

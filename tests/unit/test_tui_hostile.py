@@ -15,7 +15,7 @@ from ioh.model.feed import News, RecordingState, TimelineEvent
 from ioh.model.finding import Evidence, Finding, NotEvaluated, Severity
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
@@ -25,7 +25,7 @@ from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
-from tests.screens import screen_data, states
+from tests.screens import layer_of, screen_data, states
 
 SHORT = tuple(name for name in NAMES if len(name) < 200)
 KINDS = (  # one of each kind
@@ -101,9 +101,7 @@ def test_each_name_everywhere_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("layer", ["syscall", "nfs_client", "tcp", "nfs_server", "block"])
 def test_every_row_can_be_narrowed_to_whatever_it_is_called(layer: str) -> None:
-    shown = intervals()[0].layers[layer]
-    assert isinstance(shown, LayerSnapshot)
-    for table, rows in shown.tables.items():
+    for table, rows in layer_of(intervals()[0], layer).tables.items():
         for row in rows[::51]:
             only = Narrow(table, row.key)
             snapshot = narrowed(intervals()[0], only)
