@@ -105,6 +105,12 @@ def test_marks_and_seconds_lead_to_where_they_are(
     assert (part.begin_tick, last) == ticks
 
 
+@STEPS
+def test_a_mark_before_another_is_no_end(session_file: Path, refused: Shown) -> None:
+    told = refused("report", session_file, "--from", "run 80", "--to", "run 20")
+    assert '"run 20" is not after "run 80"' in told
+
+
 def test_a_report_tells_no_jump_of_nothing(tmp_path: Path, shown: Shown) -> None:
     """A clock that is set back and forth, as NTP does after a start."""
     path = shifted(tmp_path / "s.ioh", lambda tick: (tick >= 40) - 1.2 * (tick >= 36))

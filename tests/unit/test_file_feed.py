@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -171,6 +172,7 @@ def test_a_growing_file_is_followed_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "POLL_S", 0.01)
+    monkeypatch.setattr(replay, "GROWTH_S", 0.01)
     writer = SessionWriter(FileOutput(str(tmp_path / "growing.ioh")))
     for sample in SAMPLES[:3]:
         writer.write(sample)
@@ -183,10 +185,18 @@ def test_a_growing_file_is_followed_to_its_end(
             listener.wait_for_tick(tick)
             assert feed.extent.last == tick
             assert feed.visit(tick) == SNAPSHOTS[tick]
+        feed.hold()
+        writer.write(SAMPLES[5])
+        deadline = time.monotonic() + 5
+        while feed.extent.last != 5:  # it grows while it is held
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert 5 not in listener.ticks
+        feed.play_from(5)
         writer.close()
         listener.wait_for_end()
         assert not feed.extent.is_growing
-    assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4)}
+    assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4, 5)}
 
 
 def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
@@ -206,6 +216,19 @@ def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
         assert feed.moments() == (*marks, TimelineEvent(at[5], "No space\\x1b left", at[6]))
     with make(writer.output.name, begin="3", end="4.5") as feed:
         assert feed.moments() == (marks[1],)
+
+
+def test_nobody_sits_through_a_gap(tmp_path: Path) -> None:
+    writer = SessionWriter(FileOutput(str(tmp_path / "g.ioh")))
+    first, later = SAMPLES[:2]
+    late_s = later.time_unix_s + 10_000
+    writer.write(first)
+    writer.gap(Gap(first.time_unix_s, late_s, b"full"))
+    writer.write(replace(later, mono_ns=later.mono_ns + 10**13, time_unix_s=late_s))
+    writer.close()
+    with make(writer.output.name, speed=1.0) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        assert listener.snapshots[1].interval_s == pytest.approx(10_001)
 
 
 def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int = 1) -> None:
@@ -238,6 +261,13 @@ def test_a_pipe_tells_the_same() -> None:
         assert [moment.text for moment in feed.moments()] == ["by \\x1bme"]
 
     through_pipe(recorded(SAMPLES, cycle_s=5.0, note="by \x1bme"), use, pieces=7)
+
+
+def test_a_pipe_that_is_no_recording() -> None:
+    def use(feed: Feed, listener: Listener) -> None:
+        assert isinstance(listener.news[-1].error, IohError)
+
+    through_pipe(b"nothing of the kind", use)
 
 
 def test_what_a_pipe_lost_is_a_moment() -> None:

@@ -18,6 +18,8 @@ from ioh.feeds.joined_feed import JoinedFeed
 from ioh.findings.engine import Engine
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
+from ioh.model.intervals import interval
+from ioh.playback.joined import Companions
 from ioh.session.check import check
 from ioh.session.frame import Kind, make_frame
 from ioh.session.join import Joining
@@ -142,6 +144,12 @@ def test_a_mark_behind_the_last_interval_is_told(tmp_path: Path, shown: Shown) -
     assert told.count("==== db01.example ====  nothing recorded in this interval\n") == 2
 
 
+def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
+    both = two_in_one(tmp_path)
+    with pytest.raises(IohError, match="has several hosts"):
+        samples_of(Path(both).read_bytes())
+
+
 def test_verify_looks_at_each_host_and_takes_one_out(
     tmp_path: Path, shown: Shown, refused: Shown
 ) -> None:
@@ -216,6 +224,22 @@ def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
         assert "network_adds" in {found.rule for found in last.findings}
         assert {found.host for found in last.findings} == {"db01"}
         assert [each.host for each in news if each.is_over] == [0, 1]
+
+
+def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
+    """Several intervals are judged as one; what the other host was not there for is no pair."""
+    two_in_one(tmp_path)
+    companions = Companions(str(tmp_path / "both.ioh"), ("db01", "nfs01"), "db01")
+    samples = host("db01", 20)
+    with companions:
+        for begin, calls in ((14, 10), (8, 70), (0, None)):
+            found = interval(samples[begin], samples[15])
+            assert found is not None
+            told = [pair.ops["read"] for pair in companions.of(found)[1]]
+            assert [op.matched_calls for op in told] == [calls * 8 // 10 for _ in told if calls]
+            assert [(op.client_calls, op.server_calls) for op in told] == [(calls, calls)] * bool(
+                calls
+            )
 
 
 def test_time_goes_for_all_of_them(tmp_path: Path) -> None:

@@ -143,15 +143,21 @@ def test_what_is_told_while_recording_is_recorded(
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
 
 
-def test_a_recording_that_cannot_begin_is_one_line(
+def test_where_the_directory_cannot_be_written_it_says_where_it_goes_or_why_not(
     feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(here / "no\x1bthere"))
+    elsewhere = here / "tmp\x1b"
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     monkeypatch.setattr(os, "access", lambda *_: False)
     said = feed.toggle_recording()
     assert said.startswith("not recording: cannot create ")
     assert said.isprintable()
     assert feed.recording.path == ""
+    elsewhere.mkdir()
+    said = feed.toggle_recording()
+    assert said.startswith("recording into ")
+    assert said.endswith(", because the current directory is not writable")
+    assert len(list(elsewhere.iterdir())) == 1
 
 
 def test_a_full_disk_is_told_once_and_the_view_goes_on(
@@ -249,3 +255,13 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         assert said.startswith("marked on the screen only: ")
         assert said.isprintable()
         assert [moment.text for moment in feed.moments()] == ["run 3"]
+
+
+def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> None:
+    with Listener(feed) as listener:
+        source.play(listener, 1)
+        feed.set_speed(10)
+        feed.hold()
+        feed.play_from(1)
+        source.play(listener, 2)
+    assert listener.ticks == [1, 2]

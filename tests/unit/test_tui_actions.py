@@ -202,6 +202,7 @@ def test_no_key_does_harm_in_any_state() -> None:
             valid = with_valid_choice(state, kinds()[kind])
             for key in KEYS:
                 do(valid, key.action, key.argument, snapshot=kinds()[kind])
+    assert do(START, "panel", "nonsense") == START
     assert act(START, "no such action", "", Context(PanelView(START, LAST, ()), (), PAGE)) == (
         START
     )
