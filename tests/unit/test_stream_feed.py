@@ -144,20 +144,22 @@ def test_what_is_told_while_recording_is_recorded(
 
 
 def test_where_the_directory_cannot_be_written_it_says_where_it_goes_or_why_not(
-    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = here / "tmp\x1b"
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    said = feed.toggle_recording()
-    assert said.startswith("not recording: cannot create ")
-    assert said.isprintable()
-    assert feed.recording.path == ""
-    elsewhere.mkdir()
-    said = feed.toggle_recording()
-    assert said.startswith("recording into ")
-    assert said.endswith(", because the current directory is not writable")
-    assert len(list(elsewhere.iterdir())) == 1
+    with make(source) as feed:
+        said = feed.toggle_recording()
+        assert said.startswith("not recording: cannot create ")
+        assert said.isprintable()
+        assert feed.recording.path == ""
+        elsewhere.mkdir()
+        said = feed.toggle_recording()
+        assert said.startswith("recording into ")
+        assert said.endswith(", because the current directory is not writable")
+        assert len(list(elsewhere.iterdir())) == 1
+    assert feed.recording.path == "", "closing ends it"
 
 
 def test_a_full_disk_is_told_once_and_the_view_goes_on(
