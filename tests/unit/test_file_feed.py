@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from ioh.findings.engine import Engine
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.feed import Feed, TimelineEvent
-from ioh.model.finding import Finding
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.playback import replay
@@ -62,13 +60,6 @@ def test_it_is_a_feed(path: str) -> None:
         assert port.title == path.replace("\x1b", "\\x1b")
         assert port.recording.path == ""
         assert "already a recording" in port.toggle_recording()
-
-
-def test_a_screen_is_not_flooded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
-    with make(path) as feed, Listener(feed) as listener:
-        listener.wait_for_end()
-    assert listener.ticks == [1, 11]
 
 
 def test_its_own_pace_and_another_one(path: str) -> None:
@@ -123,7 +114,9 @@ def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
         assert told(feed.visit(8)) == ""
 
 
-def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_screen_is_not_flooded_and_yet_no_time_goes_unjudged(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
     seen: list[float] = []
 
@@ -134,6 +127,7 @@ def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.Monke
 
     with make(path, make_judge=Watching) as feed, Listener(feed) as listener:
         listener.wait_for_end()
+    assert listener.ticks == [1, 11]
     assert seen == [1.0, 10.0]
     assert listener.snapshots[11].interval_s == 1.0
 
@@ -282,32 +276,16 @@ def test_what_a_pipe_lost_is_a_moment() -> None:
     through_pipe(bytes(data), use)
 
 
-SCENARIOS = Path(__file__).resolve().parents[1] / "data/scenarios"
-
-
-@cache
-def live(name: str) -> dict[int, tuple[Finding, ...]]:
-    """What was found in each interval as it came."""
-    engine, found = Engine(), {}
-    with Session(str(SCENARIOS / name)) as session:
+def test_going_to_an_interval_finds_what_was_found_live() -> None:
+    path = str(Path(__file__).resolve().parents[1] / "data/scenarios/faster_tier.ioh")
+    engine, wanted = Engine(), {}
+    with Session(path) as session:
         samples = [item.sample for item in session.ticks(0)]
-    for tick, (older, newer) in enumerate(pairwise(samples), 1):
-        found[tick] = engine.judge(derive(older, newer)).findings
-    return found
-
-
-def judging(name: str) -> FileFeed:
-    return FileFeed(str(SCENARIOS / name), Played(make_judge=Engine))
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"), [("joined_writes.ioh", "consolidation"), ("faster_tier.ioh", "tiering")]
-)
-def test_going_to_an_interval_finds_what_was_found_live(name: str, rule: str) -> None:
-    wanted = live(name)
-    said = [tick for tick, found in wanted.items() if rule in {f.rule for f in found}]
+    for tick, (older, newer) in enumerate(itertools.pairwise(samples), 1):
+        wanted[tick] = engine.judge(derive(older, newer)).findings
+    said = [tick for tick, found in wanted.items() if "tiering" in {f.rule for f in found}]
     for tick in (said[0] - 1, said[0], said[-1]):
-        with judging(name) as visited:
+        with FileFeed(path, Played(make_judge=Engine)) as visited:
             judged = visited.judge(tick, lambda _: True)
         assert judged is not None
         assert judged.findings == wanted[tick]
