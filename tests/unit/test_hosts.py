@@ -41,10 +41,6 @@ def hosts(*names: str) -> tuple[str, ...]:
     return tuple(word for name in names for word in ("--host", name))
 
 
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture
 def json_lines() -> Iterator[Any]:
     """Lines of ``ioh json`` with these hosts as they come, until the test has seen enough."""
@@ -189,9 +185,9 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     real = f"env PYTHONPATH={ROOT} {sys.executable} -m ioh"
     words = ["json", *hosts("bare"), "--remote-command", real, "--proc", "--layers", "block"]
     assert main([*words, *CYCLE, "-t", "0.4"]) == ExitCode.OK
-    told = lines(capfd.readouterr().out)
-    assert list(told[0]["layers"]) == ["block"]
-    assert told[0]["host"]["clock_error_s"] > 0
+    told = json.loads(capfd.readouterr().out.splitlines()[0])
+    assert list(told["layers"]) == ["block"]
+    assert told["host"]["clock_error_s"] > 0
 
 
 @pytest.mark.parametrize(

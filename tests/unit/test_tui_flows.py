@@ -15,8 +15,6 @@ from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import minute, with_layer, without
 
-TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
-
 
 def live() -> FakeFeed:
     return FakeFeed(minute())
@@ -247,7 +245,6 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FIO = Filters(comm="fio").note("pid", "comm")
-SDA = Filters(device=1, device_name="sda").note("device")
 IGNORED = "--comm not applied here: all requests are shown"
 
 
