@@ -52,9 +52,9 @@ def recorded(
     return bytes(memory.data)
 
 
-def items(data: bytes, piece: int = 1 << 16) -> Iterator[Item]:
+def items(data: bytes, piece: int = 1 << 16, *, joins: bool = False) -> Iterator[Item]:
     """What a stream of these bytes tells."""
-    reader = ItemReader()
+    reader = ItemReader(joins=joins)
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
         yield from reader.items()
