@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -63,6 +65,13 @@ def items(data: bytes, piece: int = 1 << 16) -> Iterator[Item]:
 
 def samples_of(data: bytes) -> list[Sample]:
     return [item.sample for item in items(data) if isinstance(item, Tick)]
+
+
+@cache
+def long_one() -> tuple[list[Sample], bytes]:
+    """Samples with several whole ones and indexes among their records, and these."""
+    samples = list(itertools.islice(fakes.seeded(), 260))
+    return samples, recorded(samples)
 
 
 def small(count: int) -> list[Sample]:

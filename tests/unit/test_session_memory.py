@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 
 from ioh.session.memory import MemoryRecording
-from tests import fakes
+from tests.sessions import long_one
 
-SAMPLES = list(itertools.islice(fakes.seeded(), 300))
+SAMPLES, _ = long_one()
 
 
-def _filled(max_bytes: int, count: int = 300) -> MemoryRecording:
+def _filled(max_bytes: int, count: int = 260) -> MemoryRecording:
     memory = MemoryRecording(max_bytes)
     for sample in SAMPLES[:count]:
         assert memory.write(sample)
@@ -21,12 +20,12 @@ def _filled(max_bytes: int, count: int = 300) -> MemoryRecording:
 
 def test_everything_is_found_by_number() -> None:
     memory = _filled(1 << 30)
-    assert (len(memory), memory.first_tick) == (300, 0)
-    for tick in (0, 1, 59, 130, 299):
+    assert (len(memory), memory.first_tick) == (260, 0)
+    for tick in (0, 1, 59, 130, 259):
         assert memory.sample_at(tick) == SAMPLES[tick]
-    assert memory.sample_at(300) is None
+    assert memory.sample_at(260) is None
     assert memory.sample_at(-1) is None
-    assert [item.tick for item in memory.ticks(297)] == [297, 298, 299]
+    assert [item.tick for item in memory.ticks(257)] == [257, 258, 259]
     memory.close()
 
 
@@ -53,7 +52,7 @@ def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
         assert memory.size_bytes <= max_bytes + 2 * largest
         assert len(memory) == tick + 1
     first = memory.first_tick
-    assert 100 < first < 299
+    assert 100 < first < 259
     assert memory.size_bytes > max_bytes // 4
     assert memory.sample_at(first - 1) is None
     found = [(item.tick, item.sample) for item in memory.ticks(0)]
