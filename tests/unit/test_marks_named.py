@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ioh.commands import main
+from ioh.commands import main, mark
 from ioh.commands.options import check_process
 from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
@@ -31,9 +31,7 @@ def session_file(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "command", [["text"], ["report"], ["export"], ["export", "--format=openmetrics"]]
-)
+@pytest.mark.parametrize("command", [["text"], ["report"], ["export", "--format=openmetrics"]])
 def test_of_marks_of_one_text_the_first_is_taken_and_told(
     command: list[str], session_file: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,8 +57,9 @@ def endless(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_mark_finds_an_endless_recording_by_its_own_name(
-    endless: Path, capfd: pytest.CaptureFixture[str]
+    endless: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mark, "APPEAR_S", 0.1)
     for name in ("x.ioh", "x-0003.ioh"):
         assert main(["mark", "here", "--file", str(endless / name)]) == ExitCode.OK
         assert capfd.readouterr().out.endswith("x-0003.ioh\n")

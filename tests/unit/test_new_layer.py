@@ -17,7 +17,8 @@ COPIED = ("ioh", "probes", "tests", "docs", "man", "contrib", "screenshots")
 CONTRACTS = (
     "test_layer_contract.py",
     "test_layer_read.py",
-    "test_attach_choice.py",
+    "test_attach_choice.py::test_the_probe_is_whole_on_this_kernel",
+    "test_attach_choice.py::test_a_member_that_is_missing_is_named_or_not_needed",
     "test_demo.py",
     "test_manual.py",
     "test_docs.py::test_every_layer_has_its_page",

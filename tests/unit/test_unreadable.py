@@ -20,14 +20,7 @@ ROOT = Path(__file__).parents[2]
 UNREADABLE = "/proc/self/mem"  # its first page is never there: EIO, as from a bad disk
 
 
-@pytest.fixture
-def session_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(fakes.first(12)))
-    return path
-
-
-@pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
+@pytest.mark.parametrize("command", ["text", "report", "verify"])
 def test_a_read_error_is_one_line(command: str, refused: Shown) -> None:
     told = refused(command, UNREADABLE, code=ExitCode.FAILED)
     assert f"cannot read {UNREADABLE}: Input/output error" in told
@@ -58,7 +51,7 @@ def test_a_read_error_of_stdin_is_one_line() -> None:
         os.close(fd)
 
 
-@pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
+@pytest.mark.parametrize("command", ["text", "report", "verify"])
 @pytest.mark.parametrize(("data", "why"), [(b"", " (empty)"), (b"x" * 4000, "")])
 def test_what_is_no_recording_is_named(
     command: str, data: bytes, why: str, tmp_path: Path, refused: Shown
@@ -77,20 +70,19 @@ def test_of_two_the_one_that_is_no_recording_is_named(
     assert "b.ioh is not" in refused("compare", session_file, tmp_path / "b.ioh", code=1)
 
 
-def test_a_cycle_longer_than_the_recording_is_told(session_file: Path, refused: Shown) -> None:
-    told = refused("text", session_file, "-c", "3600")
-    assert f"-c 3600 is longer than {session_file}, which has 11 s. " in told
-    told = refused("json", session_file, "-c", "8", "--from", "3", "--to", "8")
-    assert f"-c 8 is longer than that part of {session_file}, which has 5 s. " in told
+def test_a_cycle_longer_than_the_recording_is_told(tmp_path: Path, refused: Shown) -> None:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(fakes.first(12)))
+    assert f"-c 3600 is longer than {path}, which has 11 s. " in refused("text", path, "-c", "3600")
+    told = refused("json", path, "-c", "8", "--from", "3", "--to", "8")
+    assert f"-c 8 is longer than that part of {path}, which has 5 s. " in told
 
 
 @pytest.mark.parametrize(
     ("words", "closed"),
     [
-        *((["demo", "--text", "-t", "1"], fds) for fds in ((0,), (1,), (2,), (0, 1, 2))),
-        (["--help"], (1,)),
+        *((["demo", "--text", "-t", "1"], fds) for fds in ((1,), (0, 1, 2))),
         (["--help"], (0, 1, 2)),
-        (["nonsense"], (2,)),
         (["nonsense"], (0, 1, 2)),
     ],
 )
