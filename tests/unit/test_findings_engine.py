@@ -161,30 +161,6 @@ def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
     assert {len(each["file"]) for each in tables[:-1]} == {1} != {len(tables[-1]["file"])}
     # As many seconds as any rule looks back at in full are whole.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
-    assert sum_op(tuple(window), "block", "read").count == sum(
-        x.count or 0 for s in intervals()[:40] if (x := op_of(s, "block", "read")) is not None
-    )
-
-
-def test_what_is_told_of_each_interval_is_worked_out_once_and_again_when_it_is_cut_down() -> None:
-    seen: list[float] = []
-
-    def told(snapshot: Snapshot) -> float:
-        seen.append(snapshot.time_unix_s)
-        return snapshot.time_unix_s
-
-    window = Window(60.0)
-    times = [snapshot.time_unix_s for snapshot in intervals()[:40]]
-    for count, snapshot in enumerate(intervals()[:40], start=1):
-        window.add(snapshot)
-        assert window.recent(60.0).each(told) == times[:count]
-        assert window.recent(3.0).each(told) == times[max(0, count - 3) : count]
-    # So that what is told never depends on who looked, and when, only on what the window holds.
-    assert sorted(seen) == sorted([*times, *times[:-12]])
-    window.clear()
-    window.add(intervals()[0])
-    assert window.recent(60.0).each(told) == times[:1]
-    assert len(seen) == 40 + 28 + 1
 
 
 def test_a_sum_is_the_same_whether_its_means_are_looked_at_or_not() -> None:
@@ -196,9 +172,6 @@ def test_a_sum_is_the_same_whether_its_means_are_looked_at_or_not() -> None:
     weighted = sum(n * (x.latency_us or 0.0) for n, x in zip(counts, stats, strict=True))
     assert total.latency_us == pytest.approx(weighted / sum(counts))
     assert total.max_us == max(x.max_us or 0.0 for x in stats)
-    assert total == sum_op(seconds, "block", "read")
-    with pytest.raises(AttributeError):
-        total.nosuch  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_is_missing_is_said_and_is_not_silence() -> None:
@@ -291,9 +264,10 @@ def test_every_rule_says_what_it_is(name: str) -> None:
     found = all_rules()[name]
     assert found.name == name
     assert name.replace("_", "").isalnum()
-    for text in (found.title, found.watches, found.sources, found.blind, found.false_alarm):
-        assert text
-        assert text.isprintable()
+    texts = [found.title, found.watches, found.sources, found.blind, found.false_alarm]
+    assert all(text and text.isprintable() for text in texts)
+    texts += [why for _, why in found.thresholds.values()]
+    assert {name for text in texts for name in re.findall(r"\bsee (\w+)", text)} <= set(all_rules())
     assert all(len(why) > 10 for _, why in found.thresholds.values())
     lines = list(render_rule(found, found.defaults, is_off=False))
     assert any(line.strip().startswith("wrong if") for line in lines)
@@ -309,9 +283,7 @@ def test_every_rule_says_what_it_is(name: str) -> None:
         ("[nothing]", 'no rule "nothing"'),
         ("losses = 3", "losses is not a table"),
         ("[losses]\nlost_min_pct = 'a'", "losses.lost_min_pct is not a number"),
-        ("[losses]\nlost_min_pct = true", "losses.lost_min_pct is not a number"),
         ("[losses]\nlost_min_pct = -1", "losses.lost_min_pct is not a number"),
-        ("[losses]\nlost_min_pct = nan", "losses.lost_min_pct is not a number"),
         ("[losses]\nenabled = 1", "losses.enabled is neither true nor false"),
         ('[losses]\n"a\\u001bb" = 1', 'losses has no "a\\x1bb"'),
         ("[losses", "is not TOML"),
@@ -345,14 +317,6 @@ def test_only_a_file_that_was_named_must_be_there(
     for path in (f"{tmp_path}/none.toml", str(tmp_path), "a\0b"):
         with pytest.raises(IohError, match="cannot be read"):
             read_config(str(path))
-
-
-@pytest.mark.parametrize("found", all_rules().values(), ids=lambda rule: rule.name)
-def test_a_rule_refers_to_rules_that_exist(found: Rule) -> None:
-    texts = [found.watches, found.sources, found.blind, found.false_alarm]
-    texts += [why for _, why in found.thresholds.values()]
-    named = {name for text in texts for name in re.findall(r"\bsee (\w+)", text)}
-    assert named <= set(all_rules())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ioh.findings.config import Config
 from ioh.findings.engine import Engine
 from ioh.model.finding import Finding
 from ioh.model.snapshot import OpStats, Pair, PairOp, Snapshot
@@ -45,8 +44,8 @@ def seconds(
     return [replace(each, pairs=found) for each in ticks(count, here, start=start)]
 
 
-def told(snapshots: list[Snapshot], config: Config | None = None) -> dict[str, Finding]:
-    engine = Engine(config=config)
+def told(snapshots: list[Snapshot]) -> dict[str, Finding]:
+    engine = Engine()
     judged = [engine.judge(each) for each in snapshots][-1]
     return {finding.rule: finding for finding in judged.findings}
 
@@ -64,6 +63,8 @@ def test_the_network_adds_the_time() -> None:
         "the server takes 200 us."
     )
     assert found.confidence == "high"
+    found_near = told(seconds({"read": calls()}, tcp_rtt_us=100.0))["network_adds"]
+    assert found_near.confidence == "medium"
     assert [each.text for each in found.evidence] == [
         "READ: round trip 5 ms; server 200 us, network and RPC 4.8 ms (96 %)",
         "500 calls, counted by both ends",
@@ -71,11 +72,6 @@ def test_the_network_adds_the_time() -> None:
         "2 segments a second retransmitted",
         "nfs01: link eth0 is 93 % used",
     ]
-
-
-def test_the_network_where_tcp_sees_no_long_way() -> None:
-    found = told(seconds({"read": calls()}, tcp_rtt_us=100.0))["network_adds"]
-    assert found.confidence == "medium"
 
 
 def test_the_servers_disk_adds_the_time() -> None:
@@ -144,35 +140,7 @@ def test_calls_that_the_ends_count_in_different_intervals_are_all_counted() -> N
     assert texts[1] == "500 calls, counted by both ends"
 
 
-def test_it_must_last_and_goes_after_a_while() -> None:
-    engine = Engine()
-    slow = seconds({"read": calls()}, count=8)
-    fast = seconds({"read": calls(300)}, count=15, start=8)
-    on = [
-        bool(WHO & {finding.rule for finding in engine.judge(each).findings})
-        for each in [*slow, *fast]
-    ]
-    assert not any(on[:5])
-    assert on[7]
-    assert not any(on[-3:])
-
-
 def test_what_one_end_guesses_is_replaced() -> None:
     guess = told([replace(each, pairs=()) for each in seconds({"read": calls()})])
     assert guess["nfs_latency"].subject == "read server"
     assert "nfs_latency" not in told(seconds({"read": calls(300, 200)}))
-
-
-def test_a_rule_can_be_switched_off_and_changed() -> None:
-    given = seconds({"read": calls()})
-    assert "network_adds" not in told(given, Config(off=frozenset({"network_adds"})))
-    changed = Config(limits={"network_adds": {"rtt_min_ms": 6.0}})
-    assert "network_adds" not in told(given, changed)
-
-
-def test_names_from_outside_are_escaped() -> None:
-    (pair,) = seconds({"read": calls()})[0].pairs
-    evil = replace(pair, server="\x1b[31mnfs01")
-    found = told([replace(each, pairs=(evil,)) for each in seconds({"read": calls()})])
-    text = found["network_adds"].cause + found["network_adds"].subject
-    assert text.isprintable()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ioh.findings.rules.tiering import spearman, straightness
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, TableRow
 from tests.unit.snapshot_maker import Layers, calls, disk, found, judged, layer, op, spread
@@ -20,7 +19,7 @@ KB, MB = 1024, 1 << 20
 
 def mount(
     rate: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
-    limit: int, verb: str = "write", kind: str = "direct", place: str = "/mnt/n",
+    limit: int, verb: str = "write", kind: str = "direct",
 ) -> Layers:  # fmt: skip
     """An NFS mount: so many calls of a size and time, so many RPCs, and rsize = wsize = limit."""
     above: dict[str, Value] = {
@@ -36,8 +35,8 @@ def mount(
         "wsize_bytes": limit,
         "connections": 1,
     }
-    keys = (place, "10.0.0.5:/e", "4.2", "sys", "tcp")
-    tables = {"mount": [((place, "nfs4"), above)]}
+    keys = ("/mnt/n", "10.0.0.5:/e", "4.2", "sys", "tcp")
+    tables = {"mount": [(("/mnt/n", "nfs4"), above)]}
     return {
         "syscall": calls(f"{verb}_{kind}", op(rate, call, call_us), tables),
         "nfs_client": layer("nfs_client", tables={"mount": [(keys, below)]}),
@@ -56,17 +55,9 @@ def test_wsize_cuts_direct_writes() -> None:
     assert finding.confidence == "high"
 
 
-def test_a_mounts_name_is_one_word_of_the_command() -> None:
-    layers = mount(30, MB, 64_000, 960, 32 * KB, 2_000, 32 * KB, place="/mnt/a b;reboot")
-    command = found(layers)["nfs_fragmentation"].command
-    assert command.startswith("findmnt -o SOURCE,OPTIONS '/mnt/a b;reboot'   # ")
-
-
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        # Slow calls: of the first one half of the WRITEs were sent before.
-        (mount(2, MB, 500_000, 62, 32 * KB, 15_000, 32 * KB), "become 32 WRITEs"),
         # One of three calls in ten seconds was sent before, and answered in them.
         (mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB), "become 32 WRITEs"),
         (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all in parallel"),
@@ -278,28 +269,6 @@ def test_the_chunk_of_an_array_above_the_disk_cuts() -> None:
     finding = found({**layers, "block": replace(block, tables=rows)})["fragmentation"]
     assert finding.cause.endswith("max_sectors_kb of md0 is 64 KB.")
     assert finding.advice.startswith("A request cannot cross a chunk")
-
-
-def test_the_example_that_the_tool_is_known_for() -> None:
-    finding = found(cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=4 * MB))
-    assert finding["fragmentation"].cause == (
-        "Reads of 1 MB become 8 requests of 128 KB, one after another. "
-        "max_sectors_kb of sda is 128 KB."
-    )
-    assert finding["fragmentation"].severity == "warning"
-
-
-def test_the_rank_correlation_with_time() -> None:
-    assert spearman([5.0, 4.0, 3.0, 1.0]) == pytest.approx(-1)
-    assert spearman([1.0, 2.0, 9.0]) == pytest.approx(1)
-    assert spearman([3.0, 3.0, 3.0]) == 0
-    assert abs(spearman([1.0, 2.0, 2.0, 1.0])) < 1e-9
-
-
-def test_how_straight_a_series_is() -> None:
-    assert straightness([8.0, 4.0, 2.0, 1.0]) == pytest.approx(1)
-    assert straightness([8.0] * 50 + [4.0] * 50) == pytest.approx(0.75, abs=0.001)
-    assert straightness([3.0, 3.0]) == straightness([3.0]) == 0
 
 
 @pytest.mark.parametrize("rule", ["maintenance", "saturation"])

@@ -6,28 +6,16 @@ with 20 ms and 1 % loss on the way has anything wrong with it.
 
 from __future__ import annotations
 
-import pytest
-
-from ioh.model.finding import Finding
 from tests.scenarios.evidence import ANSWERED, WITHIN_S
 from tests.scenarios.verdict import NFS_RECORDING, judge_phases
 
 BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
 
-Phases = dict[str, dict[str, tuple[float, Finding]]]
 
-
-@pytest.fixture(scope="module")
-def phases() -> Phases:
-    return judge_phases(NFS_RECORDING, ANSWERED)
-
-
-def test_only_the_bad_link_is_told_of(phases: Phases) -> None:
+def test_only_the_bad_link_is_told_of_and_the_network_is_blamed_with_its_losses() -> None:
+    phases = judge_phases(NFS_RECORDING, ANSWERED)
     assert set(phases) == {BAD_LINK}
     assert set(phases[BAD_LINK]) == {"nfs_latency", "tcp_retransmits"}
-
-
-def test_the_network_is_blamed_for_the_calls(phases: Phases) -> None:
     after_s, finding = phases[BAD_LINK]["nfs_latency"]
     assert finding.cause.startswith("The network takes ")
     assert finding.confidence == "medium"
@@ -35,7 +23,5 @@ def test_the_network_is_blamed_for_the_calls(phases: Phases) -> None:
     assert 40e3 < (finding.evidence[0].value or 0.0) < 120e3
     assert after_s <= WITHIN_S
 
-
-def test_lost_packets_are_told_with_their_share(phases: Phases) -> None:
     _, finding = phases[BAD_LINK]["tcp_retransmits"]
     assert 0.5 < (finding.evidence[0].value or 0.0) < 5

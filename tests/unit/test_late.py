@@ -26,25 +26,16 @@ def layer(name: str = next(iter(B.layers))) -> LayerSnapshot:
     return found
 
 
-def test_late_stats_are_equal_to_the_same_said_at_once() -> None:
-    for stats in layer().ops.values():
-        names = OpStats.__dataclass_fields__
-        at_once = OpStats(**{name: getattr(stats, name) for name in names})
-        assert stats == at_once
-        assert hash(stats) == hash(at_once)
-        assert repr(stats) == repr(at_once)
-    fresh = layer().ops
-    assert fresh == layer().ops
+def test_late_stats_are_equal_to_the_same_said_at_once_whoever_copies_them() -> None:
     for name, stats in layer().ops.items():
-        assert pickle.loads(pickle.dumps(stats)) == fresh[name]
-        assert copy.copy(stats) == fresh[name]
-        assert replace(stats, count=7) == replace(fresh[name], count=7)
-
-
-def test_a_field_that_is_none_is_an_error_as_ever() -> None:
-    stats = next(iter(layer().ops.values()))
-    with pytest.raises(AttributeError, match="p42_us"):
-        stats.p42_us  # type: ignore[attr-defined]  # noqa: B018
+        at_once = OpStats(**{each: getattr(stats, each) for each in OpStats.__dataclass_fields__})
+        assert stats == at_once == layer().ops[name]
+        assert (hash(stats), repr(stats)) == (hash(at_once), repr(at_once))
+        fresh = layer().ops[name]
+        assert pickle.loads(pickle.dumps(fresh)) == copy.copy(layer().ops[name]) == at_once
+        assert replace(fresh, count=7) == replace(at_once, count=7)
+        with pytest.raises(AttributeError, match="p42_us"):
+            stats.p42_us  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_late_mapping_is_a_mapping() -> None:
@@ -77,8 +68,8 @@ def test_a_late_mapping_but_for_one_value_is_as_late() -> None:
         other["b"]
 
 
-@pytest.mark.parametrize("told", [0, 1, 2, 19, 20, 99, 100, 999, 1000])
-@pytest.mark.parametrize("off", [-1000, 0, 1000])
+@pytest.mark.parametrize("told", [0, 1, 19, 20, 999, 1000])
+@pytest.mark.parametrize("off", [-1000, 1000])
 @pytest.mark.parametrize("name", ["p50_us", "p95_us", "p99_us", "p999_us"])
 def test_a_percentile_is_the_histograms_whatever_is_asked_for_first(
     told: int, off: int, name: str
