@@ -15,7 +15,6 @@ from ioh.bench.plans import (
     read_plan,
     seconds_of,
     show_size,
-    size_of,
     specs_of,
 )
 from ioh.bench.results import TestSpec
@@ -71,9 +70,7 @@ def test_the_card_takes_less_than_three_minutes() -> None:
     [
         ("", "missing required field `summary`"),
         ("size = ", "not a TOML file"),
-        (HEAD, "missing required field `test`"),
         (HEAD + "test = []", "the plan has 0 tests"),
-        (HEAD + '[[test]]\nkind = "randread"', "missing required field `block` (test 1)"),
         (
             HEAD + '[[test]]\nkind = "odd"\nblock = "8k"',
             "invalid enum value 'odd' (kind of test 1)",
@@ -154,12 +151,6 @@ def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
     assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
 
 
-@pytest.mark.parametrize(("text", "bytes_"), [("512", 512), ("8k", 8192), ("1M", 1 << 20)])
-def test_sizes_are_powers_of_1024(text: str, bytes_: int) -> None:
-    assert size_of(text) == bytes_
-    assert show_size(bytes_) == text.lower()
-
-
 def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--plans"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -171,11 +162,9 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         ([], "give a directory on the storage"),
-        (["/tmp", "-r", "/dev/null"], "a directory or -r"),
         (["/tmp", "--span", "1", "2"], "--span needs --like"),
         (["/tmp", "--like", "x", "--job", "y"], "--job, --like and --resume exclude each other"),
         (["/tmp", "-u", "0"], "must be a number above 0"),
-        (["/tmp", "-u", "1_0"], "must be a number above 0"),
         (["/tmp", "-u", "\u0663"], "must be a number above 0"),
         (["/tmp", "-l", "8q"], "is not a size"),
     ],

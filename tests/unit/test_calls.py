@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
@@ -24,6 +24,7 @@ from ioh.model.calls import (
     split_calls,
 )
 from ioh.model.derive import derive
+from ioh.model.hist import fine_index
 from ioh.model.sample import LayerSample, OpTotals, Sample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.session.decoder import ReadCalls
@@ -55,6 +56,9 @@ def test_the_same_call_at_both_ends_is_one_and_what_it_took_longer_is_the_networ
     theirs = [(7, READ, CLIENT, MS), (8, WRITE, CLIENT, MS), (9, COMMIT, CLIENT, MS)]
     assert matched(ours, theirs) == {"read": 1, "write": 1, "commit": 1}
     assert matched(ours[:1], theirs[1:]) == {}
+    only = ((packed_calls(1, ours[:1]),), ())
+    hist = network_hists(only, ((packed_calls(1, theirs),), ()), CLIENT.__eq__, SERVER.__eq__)
+    assert hist["read"].counts[fine_index(4 * MS)] == hist["read"].total == 1
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,7 @@ def test_a_reply_under_way_when_an_interval_ends_is_of_the_later_one() -> None:
     assert total == 400
 
 
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, (1 << 32) - 1), unique=True, min_size=1, max_size=300))
 def test_a_span_of_many_keeps_the_same_calls_at_both_ends(xids: list[int]) -> None:
     """However unlike they are: each end's choice contains the other's as far as it has the call."""

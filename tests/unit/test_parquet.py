@@ -90,7 +90,7 @@ def test_rows_are_written_in_groups_of_a_bounded_size(monkeypatch: pytest.Monkey
     assert (column.compression, column.path_in_schema) == ("ZSTD", "p99_us")
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(any_samples())
 def test_any_recording_becomes_a_file(samples: list[Sample]) -> None:
     for row in file_of(samples).read().to_pylist():

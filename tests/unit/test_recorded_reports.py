@@ -22,7 +22,6 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, parse_when
 from ioh.session.frame import Kind, make_frame
-from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
 from ioh.sinks import openmetrics
@@ -67,7 +66,7 @@ def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> N
     assert seen > 1000
 
 
-@pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", "a,b", 'q"q', "a\nb", "\x1b["])
+@pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", 'a,"b', "a\nb\x1b["])
 def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
     assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
     path = tmp_path / "s.ioh"
@@ -326,12 +325,3 @@ def test_a_repair_leaves_out_what_no_recording_can_hold(tmp_path: Path, shown: S
     whole = [SAMPLES[at] for at in (0, 1, 4)]
     assert [mono for mono, _ in kept] == [sample.mono_ns for sample in whole]
     assert [total for _, total in kept] == [0, (1 << 64) - 1, 7]
-
-
-def test_a_follower_is_not_kept_from_verifying(tmp_path: Path, shown: Shown) -> None:
-    path = tmp_path / "a.ioh"
-    writer = SessionWriter(FileOutput(str(path)))
-    for sample in SAMPLES[:3]:
-        writer.write(sample)
-    assert "verdict    whole" in shown("verify", path)
-    writer.close()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 from prometheus_client.samples import Sample as Point
@@ -18,7 +15,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.printable import printable
-from ioh.model.sample import LayerSample, Sample, Table, Unavailable
+from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.serve.page import EDGES_US, Page
 from ioh.sinks.series import Detail, Family, label_text, series_of, table_series
 from tests import fakes
@@ -56,31 +53,6 @@ def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
     found = points(page)
     assert 900 < len(found) <= 1000
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
-
-
-def cpu_s(what: Callable[[], object]) -> float:
-    """The least of five times, of this process alone: the machine may be busy."""
-    found = []
-    for _ in range(5):
-        began_s = time.process_time()
-        what()
-        found.append(time.process_time() - began_s)
-    return min(found)
-
-
-def test_a_page_of_that_size_costs_little_more_than_the_library_s_own() -> None:
-    """Which has no layers, units, findings and compression."""
-    registry = CollectorRegistry()
-    gauge = Gauge("calls", "Calls.", ("device", "op"), registry=registry)
-    for disk in range(1000):
-        gauge.labels(f"sd{disk}", "read").set(disk / 3)
-    page, sample = Page(0, RULES), large_host()
-
-    def ours() -> None:
-        page.publish(sample)
-        page.encoded(OPEN, zipped=True)
-
-    assert cpu_s(ours) < 4 * cpu_s(lambda: generate_latest(registry))  # type: ignore[no-untyped-call]
 
 
 def sample_after(sample: Sample) -> Sample:
@@ -152,15 +124,6 @@ def test_breakdowns_only_where_asked_for_and_the_largest_first(top: int | None, 
     assert [p.labels["pid"] for p in seen] == ["pid2", "pid1", "pid0"][:rows]
 
 
-def test_the_row_of_all_others_is_no_row() -> None:
-    spec = all_layers()["syscall"].spec
-    table = next(t for t in spec.tables if t.name == "file")
-    rows: Table = {("(others)",): (9,) * 11, ("/a",): (1,) * 11}
-    whole = replace(layer(spec), tables={table.name: rows})
-    sample = replace(large_host(), layers={"syscall": whole})
-    assert {dict(each.labels)["path"] for each in table_series(sample, None)} == {"/a"}
-
-
 @pytest.mark.parametrize("name", all_layers())
 def test_names_are_prometheus_own_and_unique(name: str) -> None:
     spec = all_layers()[name].spec
@@ -184,8 +147,7 @@ def test_what_was_encoded_is_kept_until_the_next_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    "version",
-    ["", ";version=", ";version=abc", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"],
+    "version", [";version=", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"]
 )
 def test_whatever_version_is_asked_for_it_is_one_that_there_is(version: str) -> None:
     _, kind = page_of(large_host()).encoded(f"application/openmetrics-text{version}", zipped=False)
@@ -193,13 +155,9 @@ def test_whatever_version_is_asked_for_it_is_one_that_there_is(version: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("\x85", "\udc85"), ("\xad", "\udcad"), ("\\x85", "\x85")]
+    ("one", "other"),
+    [("\x85", "\udc85"), ("\\x85", "\x85"), ("\udcff" * 2000 + "a", "\udcff" * 2000 + "b")],
 )
 def test_two_labels_never_look_the_same(one: str, other: str) -> None:
     assert label_text(one) != label_text(other)
-    assert printable(label_text(one)) == label_text(one)
-
-
-def test_long_labels_do_not_look_the_same() -> None:
-    name = "/srv" + "/\udcff" * 2000
-    assert label_text(f"{name}a") != label_text(f"{name}b")
+    assert printable(label_text(one), max_chars=1 << 20) == label_text(one)
