@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -58,11 +58,6 @@ def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> N
         assert ("the server's" in finding.cause) is (name == "nfs_client")
 
 
-def _said(seconds: Iterable[dict[str, Any]]) -> set[str]:
-    """Which rules spoke of seconds of the block layer, each of these arguments."""
-    return set().union(*judged({"block": layer("block", **given)} for given in seconds))
-
-
 def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[dict[str, Any]]:
     """Reads at two speeds, and what else the disk does."""
     random = Random(7)
@@ -84,26 +79,8 @@ def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[di
 def test_reads_that_may_wait_for_other_io_tell_of_no_cache(
     other: SizeLatencyHist | None, write: OpStats | None, fires: bool
 ) -> None:
-    assert ("cache_below" in _said(_beside(other, write))) is fires
-
-
-def test_a_fast_and_a_slow_disk_are_no_cache() -> None:
-    def each() -> Iterator[dict[str, Any]]:
-        random = Random(7)
-        for _ in range(15):
-            quick, others = (random.randrange(most - 80, most) for most in (640, 440))
-            fast = op(quick, 4 * KB, 30, size_lat=_heaps(4, (30, quick)))
-            slow = op(others, 4 * KB, 7e3, size_lat=_heaps(4, (7_000, others)))
-            assert fast.size_lat is not None and slow.size_lat is not None  # noqa: PT018
-            both = op(1000, 4 * KB, 2_800, size_lat=fast.size_lat + slow.size_lat)
-            rows = [((name, name), {"stacked": 0}) for name in ("nvme0n1", "sda")]
-            yield {
-                "ops": {"read": both},
-                "parts": {"nvme0n1": {"read": fast}, "sda": {"read": slow}},
-                "tables": {"device": rows},
-            }
-
-    assert "cache_below" not in _said(each())
+    said = judged({"block": layer("block", **given)} for given in _beside(other, write))
+    assert any("cache_below" in each for each in said) is fires
 
 
 @pytest.mark.parametrize(
@@ -113,7 +90,6 @@ def test_a_fast_and_a_slow_disk_are_no_cache() -> None:
         ("sda", 1, 6_000, 2.0, False),  # as a turning disk should
         ("sda", 1, 90, 95.0, False),  # in order
         ("sda", 0, 90, 2.0, False),  # an SSD
-        ("sda", None, 90, 2.0, False),  # a virtual one
         ("vda", 1, 90, 2.0, False),
     ],
 )
@@ -132,10 +108,8 @@ def test_a_turning_disk_cannot_be_that_fast(
     ("on", "below", "fires"),
     [
         ("file /x on sda1", 5e6, True),
-        ("file /x on sda", 5e6, True),
         ("file /x on sda", 390e6, False),
         ("file /x on sdab", 5e6, True),  # another disk, which did nothing
-        ("file /x on nvme0n1p2", 5e6, True),
         ("file /x on sdab", 400e6, False),  # nobody looked at it, or others did more than enough
         ("file /x on tmpfs", 5e6, False),
         ("vg-lv on sda", 5e6, False),

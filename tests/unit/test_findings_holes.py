@@ -27,7 +27,7 @@ def test_what_a_loop_device_answers_from_memory_has_reached_a_device(
     assert ("holes" in found({"syscall": app, "block": below})) is fires
 
 
-def _said(looked: int, holes: int, grows: int = 0) -> set[str]:
+def _said(looked: int, holes: int, grows: int) -> set[str]:
     """Rules that speak of 300 buffered MB/s, none of which is fetched, while the cache grows."""
     metrics: dict[str, Value] = {
         "read_calls_per_s": 300.0,
@@ -45,14 +45,13 @@ def _said(looked: int, holes: int, grows: int = 0) -> set[str]:
     return set().union(*said)
 
 
-def test_a_page_cache_that_grows_is_no_sign_of_holes() -> None:
-    """Shared memory counts as page cache, and filters hide who writes."""
-    assert _said(200, 0, grows=300) == {"caching"}
-
-
-def test_holes_are_named_instead_of_the_page_cache() -> None:
-    assert _said(200, 190) == {"holes"}
-
-
-def test_reads_at_whose_files_nobody_looked_are_not_judged() -> None:
-    assert _said(0, 0, grows=300) == {"caching"}
+@pytest.mark.parametrize(
+    ("looked", "holes", "grows", "said"),
+    [
+        (200, 0, 300, "caching"),  # shared memory counts as page cache, filters hide who writes
+        (200, 190, 0, "holes"),
+        (0, 0, 300, "caching"),  # nobody looked at these files
+    ],
+)
+def test_holes_or_the_page_cache_are_named(looked: int, holes: int, grows: int, said: str) -> None:
+    assert _said(looked, holes, grows) == {said}

@@ -14,30 +14,21 @@ Row = tuple[tuple[str, ...], dict[str, Value]]
 
 
 def one_at_a_time(
-    rate: float, call_us: float, disk_us: float, *, limit: int = 0, cpu_pct: float = 20.0
+    rate: float, call_us: float, disk_us: float, cpu_pct: float
 ) -> dict[str, Finding]:
-    """One thread's direct reads of 4 KB; ``limit`` of its control group's reads a second."""
+    """One thread's direct reads of 4 KB."""
     call = op(rate, 4 * KB, call_us, inflight=1)
     app = calls("read_direct", call, read_calls_per_s=rate, read_lower_ops_per_s=rate)
     device = disk("sda", op(rate, 4 * KB, disk_us))
-    rows: list[Row] = [(("/db", "sda"), {"read_limit_ops_per_s": limit})] if limit else []
-    device["tables"] = {**device["tables"], "limit": rows}
     host = HostStats(cpu_pct=cpu_pct, cached_bytes=1 << 30, dirty_bytes=0, writeback_bytes=0)
     return found({"syscall": app, "block": layer("block", **device)}, host=host)
 
 
-def test_depth_is_not_advised_where_a_limit_sets_the_rate() -> None:
-    assert "single_stream" in one_at_a_time(80, 12.3e3, 12.2e3)
-    said = one_at_a_time(80, 12.3e3, 300, limit=80)
-    assert "io_limit" in said
-    assert "single_stream" not in said
-
-
 def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
-    cause = one_at_a_time(300, 3.3e3, 200, cpu_pct=99.0)["single_stream"].cause
+    cause = one_at_a_time(300, 3.3e3, 200, 99.0)["single_stream"].cause
     assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
-    assert "CPU" not in one_at_a_time(300, 3.3e3, 200, cpu_pct=50.0)["single_stream"].cause
-    assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, cpu_pct=99.0)["single_stream"].cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 200, 50.0)["single_stream"].cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, 99.0)["single_stream"].cause
 
 
 @pytest.mark.parametrize(("call_us", "is_found"), [(9e3, True), (4.6e3, False)])
@@ -81,8 +72,3 @@ def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() 
     cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), because "
     assert said[89] is not None
     assert said[89].cause == cause + "backup[9] (99.8 %) now uses sda too."
-
-
-def test_who_has_ended_has_no_rival() -> None:
-    given = [*seconds(30, 0, 300, 0, 97.0, 90.0), *seconds(30, 30, 0, 2000, 1.0, 25e3)]
-    assert not any("shared_drive" in each for each in judged(given))
