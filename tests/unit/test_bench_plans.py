@@ -13,8 +13,6 @@ from ioh.bench.plans import (
     BUILT_IN,
     PlanChanges,
     read_plan,
-    seconds_of,
-    show_size,
     specs_of,
 )
 from ioh.bench.results import TestSpec
@@ -45,24 +43,6 @@ def test_each_built_in_plan_makes_tests_with_names_of_their_own(name: str) -> No
         job = job_file(spec, (), spec.run_s)
         assert "thread=1" in job
         assert ("time_based" in job) == (not spec.files)
-
-
-def test_the_matrix_of_fio_sh() -> None:
-    specs = specs_of(read_plan("database")[0], PlanChanges())
-    found = [(spec.kind, show_size(spec.block_bytes), spec.users) for spec in specs]
-    assert found == [
-        *(("randread", "8k", users) for users in (1, 8, 16, 32, 64)),
-        *(("seqread", size, 1) for size in ("8k", "32k", "128k")),
-        *(("seqread", "1m", users) for users in (1, 8, 16, 32, 64)),
-        *(("write", size, users) for size in ("1k", "8k", "128k") for users in (1, 4, 16)),
-        *(("randrw", "8k", users) for users in (1, 8, 16, 32)),
-    ]
-    assert all(spec.sync == "sync" and not spec.direct for spec in specs if spec.kind == "write")
-    assert seconds_of(specs) == 26 * 60
-
-
-def test_the_card_takes_less_than_three_minutes() -> None:
-    assert seconds_of(specs_of(read_plan("card")[0], PlanChanges())) <= 150
 
 
 @pytest.mark.parametrize(

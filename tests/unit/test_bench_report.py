@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ioh.bench.comparison import comparison_text
-from ioh.bench.families import families, page_data, panels_text
+from ioh.bench.families import page_data, panels_text
 from ioh.bench.files import write_file
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.page import render_page
@@ -64,21 +64,6 @@ def test_a_comparison_states_change_spread_and_other_conditions() -> None:
         comparison_text(a, replace(a, tests=tests))
     )
     assert sum("is not the storage" in line for line in lines) == 2
-
-
-def test_sizes_share_a_chart_with_the_same_users_of_another() -> None:
-    made = results()
-    only = [
-        test for test in made.tests if test.spec.name in {"seqread-1024k-1u", "seqread-1024k-8u"}
-    ]
-    small = replace(only[0], spec=replace(only[0].spec, name="s", block_bytes=8192))
-    large = replace(only[0], spec=replace(only[0].spec, name="l", block_bytes=32768))
-    found = families(replace(made, tests=(*only, small, large)))
-    assert [(title, axis) for title, axis, _ in found] == [
-        ("Sequential reads of 1M", "users"),
-        ("Sequential reads by size", "block"),
-    ]
-    assert [test.spec.block_bytes for test in found[1][2]] == [8192, 32768, 1 << 20]
 
 
 def test_the_page_is_one_small_file_with_every_number() -> None:

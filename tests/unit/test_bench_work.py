@@ -12,7 +12,6 @@ from ioh.bench import runner, table
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.jobs import DATA, FILES
 from ioh.bench.like import job_like
-from ioh.bench.plans import PlanChanges, read_plan, specs_of
 from ioh.bench.results import BenchVerdict, Figures, Run, TestSpec
 from ioh.bench.watch import Seen, layers_of, read_between
 from ioh.bench.work import WorkFolder, need_of
@@ -82,14 +81,6 @@ def test_room_is_looked_at_before(tmp_path: Path) -> None:
     need = need_of([msgspec.structs.replace(SPEC, size_bytes=1 << 60)])
     with pytest.raises(IohError, match=r"has [0-9,]+ MiB free, and the tests need"):
         WorkFolder(str(tmp_path)).check(need, direct=False)
-
-
-def test_what_plans_need() -> None:
-    for name, names in (("database", (DATA,)), ("files", ()), ("commit", (DATA,))):
-        assert need_of(specs_of(read_plan(name)[0], PlanChanges())).names == names
-    own = need_of([msgspec.structs.replace(SPEC, own_files=True, users=3)])
-    assert own.names == (f"{DATA}.0", f"{DATA}.1", f"{DATA}.2")
-    assert need_of([msgspec.structs.replace(SPEC, kind="job", job="[x]")]).names == ()
 
 
 def a_run(iops: float, verdict: BenchVerdict | None = None) -> Run:

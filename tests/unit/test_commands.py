@@ -18,7 +18,7 @@ import pytest
 from ioh import __version__
 from ioh.bpf.program import c_constant
 from ioh.commands import build_parser, commands, main, with_command
-from ioh.commands.options import cgroup_id, filters_from, layers_from, run_time_s, text_options
+from ioh.commands.options import cgroup_id, filters_from, layers_from, text_options
 from ioh.model.errors import ExitCode, IohError
 from tests.sessions import Shown, await_full_pipe
 
@@ -74,6 +74,7 @@ def test_plain_ioh_is_live_with_its_options() -> None:
     assert with_command(["-c", "5"]) == ["live", "-c", "5"]
     assert with_command(["json", "-c", "5"]) == ["json", "-c", "5"]
     assert with_command(["--help"]) == ["--help"]
+    assert (parse("-t", "60").run_s, parse("-t", "-1").run_s, parse().run_s) == (60.0, None, None)
 
 
 @pytest.mark.parametrize("name", [command.name for command in commands()])
@@ -140,14 +141,6 @@ def test_a_cwidth_that_is_no_width_is_refused(width: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("CWIDTH", width)
     with pytest.raises(IohError, match="CWIDTH"):
         text_options(parse())
-
-
-def test_options_of_time() -> None:
-    args = parse("-t", "60", "-c", "0.1")
-    assert (args.run_s, args.cycle_s) == (60.0, 0.1)
-    assert parse().run_s is None
-    assert run_time_s("-1") is None
-    assert parse("-t", "-1").run_s is None
 
 
 def test_filters_reach_the_source() -> None:

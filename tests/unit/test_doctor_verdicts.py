@@ -32,21 +32,16 @@ def refusals(facts: BpfFacts) -> list[HostCheck]:
 
 
 def test_a_capable_host_is_all_ok() -> None:
+    assert refusals(replace(CAPABLE, lockdown="integrity")) == []
     verdicts = judge_bpf(CAPABLE)
     assert {verdict.state for verdict in verdicts} == {"ok"}
     assert [v.subject for v in verdicts] == ["privilege", "bcc", "libbpf", "BTF"]
     assert all(verdict.detail and not verdict.fix for verdict in verdicts)
 
 
-@pytest.mark.parametrize("lockdown", [None, "none", "integrity"])
-def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> None:
-    assert refusals(replace(CAPABLE, lockdown=lockdown)) == []
-
-
 @pytest.mark.parametrize(
     ("lacking", "subject", "cause", "fix"),
     [
-        ({"is_privileged": False, "is_root": False}, "privilege", "not root", "sudo ioh doctor"),
         (
             {"is_privileged": False},
             "privilege",
@@ -117,12 +112,6 @@ def test_an_attached_layer() -> None:
     assert judge_layers([attached()]) == [
         HostCheck("ok", "layer block", "attached in 0.50 s: block_rq_complete, block_rq_issue")
     ]
-
-
-def test_a_layer_that_is_attached_to_servers() -> None:
-    layer = attached("db")
-    layer.points = {}
-    assert judge_layers([layer])[0].detail == "attached in 0.50 s: each server when it is found"
 
 
 def test_a_probe_that_takes_its_time_is_no_fault() -> None:

@@ -17,13 +17,12 @@ from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.format_sentence import program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
-from ioh.findings.sums import sum_op
-from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, op_of
+from ioh.findings.window import DETAIL_S, Recall, Stretch, Window
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
-from ioh.model.sample import Unavailable, others_key
+from ioh.model.sample import others_key
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
@@ -163,17 +162,6 @@ def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
 
 
-def test_a_sum_is_the_same_whether_its_means_are_looked_at_or_not() -> None:
-    seconds = intervals()[:6]
-    total = sum_op(seconds, "block", "read")
-    stats = [x for s in seconds if (x := op_of(s, "block", "read")) is not None]
-    counts = [x.count or 0 for x in stats]
-    assert (total.count, total.bytes) == (sum(counts), sum(x.bytes or 0 for x in stats))
-    weighted = sum(n * (x.latency_us or 0.0) for n, x in zip(counts, stats, strict=True))
-    assert total.latency_us == pytest.approx(weighted / sum(counts))
-    assert total.max_us == max(x.max_us or 0.0 for x in stats)
-
-
 def test_what_is_missing_is_said_and_is_not_silence() -> None:
     judge = says([1])
     lacking = rule(judge, needs=("nfs_client",))
@@ -244,19 +232,6 @@ def test_json_has_all_of_it() -> None:
     assert finding["evidence"][0]["value"] == 3.0
     assert finding["evidence"][0]["limit"] == 2.0
     assert told["not_evaluated"] == []
-
-
-def test_without_an_engine_nothing_is_judged() -> None:
-    given = ticks(2)
-    assert list(judged(given, None)) == given
-
-
-def test_a_layer_that_is_away_is_no_fault() -> None:
-    given = [
-        replace(s, layers={"wire": Unavailable("no mount", "", is_idle=True)}) for s in ticks(9)
-    ]
-    engine = Engine()
-    assert all(engine.judge(snapshot).findings == () for snapshot in given)
 
 
 @pytest.mark.parametrize("name", all_rules())

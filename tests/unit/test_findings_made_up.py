@@ -5,13 +5,12 @@ NFS, arrays, full links and lost events; each beside a look-alike that is health
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ioh.model.sample import Value
-from ioh.model.snapshot import HostStats, LayerSnapshot, TableRow
+from ioh.model.snapshot import HostStats, LayerSnapshot
 from tests.unit.snapshot_maker import Layers, calls, disk, found, layer, op
 
 KB, MB = 1024, 1 << 20
@@ -88,13 +87,6 @@ def test_other_sizes_are_not_cut(layers: Layers) -> None:
     assert "nfs_fragmentation" not in found(layers)
 
 
-def test_the_client_gathers_small_writes() -> None:
-    layers = mount(2_000, 4 * KB, 12, 8, 1000 * KB, 9_000, MB, kind="buffered")
-    finding = found({**layers, "block": layer("block")}, 40)["consolidation"]
-    assert finding.cause.startswith("250 writes of 4 KB become 1 of 1000 KB (WRITEs)")
-    assert finding.severity == "info"
-
-
 def rpc(queue: float, rtt: float, execute: float) -> LayerSnapshot:
     metrics: dict[str, Value] = {
         "rpc_reads_per_s": 500.0,
@@ -155,6 +147,20 @@ def test_a_busy_cpu_is_not_the_network(cpu_pct: float, rtt_us: float, fires: boo
 
 
 @pytest.mark.parametrize(
+    ("watched", "at_end", "fires"), [(50.0, 0.0, False), (3_500.0, 3_500.0, True)]
+)
+def test_few_cached_reads_beside_many_of_which_nobody_knows(
+    watched: float, at_end: float, fires: bool
+) -> None:
+    """FUSE, CIFS …: no read of theirs is among the watched ones."""
+    app = calls(
+        "read_buffered", op(7_000, 128 * KB, 30), read_calls_per_s=watched,
+        read_calls_cached_per_s=watched, read_calls_at_end_per_s=at_end,
+    )  # fmt: skip
+    assert ("caching" in found({"syscall": app})) is fires
+
+
+@pytest.mark.parametrize(
     ("speeds", "is_impossible"),
     [((10**9,), True), ((10**10,), False), ((10**9, None), False), ((), False)],
 )
@@ -206,19 +212,6 @@ def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
         assert says in f"{finding.cause} {finding.advice} {finding.command}"
         assert finding.cause.startswith("Reads of 1 MB become ")
         assert "one after another" in finding.cause
-
-
-def test_the_chunk_of_an_array_above_the_disk_cuts() -> None:
-    """As Linux tells it of a raid0: by its largest request, and by diskstats alone."""
-    layers = cut(16, 64 * KB)
-    block = layers["block"]
-    assert isinstance(block, LayerSnapshot)
-    settings: dict[str, Value] = {"stacked": 1, "reads_per_s": 320.0, "max_request_bytes": 64 * KB}
-    array = TableRow(("md0", "raid0 on sda,sdb"), settings)
-    rows = {**block.tables, "device": (*block.tables["device"], array)}
-    finding = found({**layers, "block": replace(block, tables=rows)})["fragmentation"]
-    assert finding.cause.endswith("max_sectors_kb of md0 is 64 KB.")
-    assert finding.advice.startswith("A request cannot cross a chunk")
 
 
 def cached_by_client(share: float) -> Layers:

@@ -6,7 +6,7 @@ import pytest
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot
-from tests.unit.snapshot_maker import disk, found, judged, layer, op
+from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op
 
 MB = 1 << 20
 PEER = ("10.0.0.1:40000", "10.0.0.2:3260")
@@ -39,6 +39,14 @@ def test_who_is_paged_in_is_named_with_the_time_that_is_lost() -> None:
         "java[7] waits for its own pages; programs wait for memory 55 % of the time."
     )
     assert swapping(40e6, 42e6, None)["swapping"].startswith("warning")
+
+
+@pytest.mark.parametrize(("reached", "fires"), [(50, True), (1900, False)])
+def test_writes_of_which_few_reach_the_disks_go_to_memory(reached: int, fires: bool) -> None:
+    row: dict[str, Value] = {"write_bytes_per_s": 2000.0 * MB}
+    app = calls("write_buffered", op(2000, MB, 400), {"process": [(("7", "dd"), row)]})
+    below = layer("block", **disk("sda", None, op(reached, MB, 900)))
+    assert ("caching" in found({"syscall": app, "block": below})) is fires
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def no_answer(seconds: Sequence[LayerSnapshot]) -> dict[int, Finding]:
 BUSY, SILENT, IDLE = (500, 4), (0, 4), (0, 0)
 
 
-@pytest.mark.parametrize("op_name", ["read", "write_file_sync", "commit"])
+@pytest.mark.parametrize("op_name", ["read", "commit"])
 @pytest.mark.parametrize("unanswered", [4, 9, None])
 def test_a_server_that_is_gone_is_told_of_until_it_answers(
     op_name: str, unanswered: int | None
@@ -95,7 +95,6 @@ def test_a_server_that_is_gone_is_told_of_until_it_answers(
         [mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20],  # one that was missed
         [mount(look, lost=1) for look in [BUSY] * 5 + [SILENT] * 20],
         [mount(IDLE, unanswered=3, silent_s=0.0)] * 30,  # given up long ago
-        [mount(BUSY, silent_s=4.0, unanswered=4)] * 30,
     ],
 )
 def test_other_servers_answer(seconds: list[LayerSnapshot]) -> None:
@@ -117,8 +116,3 @@ def test_requests_of_any_kind_wait() -> None:
     assert list(told) == list(range(6, 11))
     assert "for /mnt/n have waited for at least 9 s (sent since the last reply)" in told[10].cause
     assert told[10].confidence == "medium"
-
-
-def test_without_probes_the_connections_tell() -> None:
-    seconds = [replace(mount(IDLE, silent_s=float(at)), source="proc") for at in range(10)]
-    assert list(no_answer(seconds)) == list(range(6, 11))

@@ -172,12 +172,3 @@ def test_a_recording_that_failed_says_why(capfd: pytest.CaptureFixture[str]) -> 
     with serving(refuse):
         assert main(["mark", "x"]) == ExitCode.FAILED
     assert "not added to /tmp/a.ioh: the recording has ended" in said(capfd)
-
-
-def test_marks_end_with_the_recording() -> None:
-    memory = Memory()
-    recorder = Recorder(lambda _: memory)
-    recorder.write(fakes.first(1)[0])
-    recorder.close()
-    with pytest.raises(IohError, match="has ended"):
-        recorder.mark("x")

@@ -138,14 +138,6 @@ def test_names_are_prometheus_own_and_unique(name: str) -> None:
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 
-def test_what_was_encoded_is_kept_until_the_next_sample() -> None:
-    page = page_of(large_host())
-    first = page.encoded(OPEN, zipped=True)
-    assert page.encoded(OPEN, zipped=True)[0] is first[0]
-    page.publish(large_host())
-    assert page.encoded(OPEN, zipped=True)[0] is not first[0]
-
-
 @pytest.mark.parametrize(
     "version", [";version=", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"]
 )

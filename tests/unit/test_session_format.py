@@ -66,13 +66,6 @@ def test_a_long_recording_with_whole_samples_and_indexes_comes_back() -> None:
     assert kinds[-1] == Kind.END
 
 
-def test_a_sample_after_the_first_is_small() -> None:
-    sizes = {kind: [] for kind in Kind}  # type: ignore[var-annotated]
-    for frame in frames(recorded(small(40))):
-        sizes[Kind(frame.kind)].append(len(frame.payload))
-    assert max(sizes[Kind.DELTA]) < min(sizes[Kind.WHOLE])
-
-
 def test_every_prefix_opens_to_its_last_whole_record() -> None:
     samples = small(3)
     data = recorded(samples)
@@ -127,15 +120,6 @@ def test_damage_costs_the_samples_up_to_the_next_whole_one() -> None:
         assert lost == until - frame.number
         assert [item.tick for item in told] == [*range(frame.number), *range(until, 260)]
         assert all(item.sample == samples[item.tick] for item in told)
-
-
-def test_what_is_gone_altogether_is_counted_too() -> None:
-    _, data = long_one()
-    every = frames(data)
-    first = next(frame for frame in every if frame.number == 25)
-    last = [frame for frame in every if frame.kind == Kind.DELTA][-1]
-    told, lost = told_and_lost(data[: first.offset] + data[last.end :])
-    assert ([item.tick for item in told], lost) == (list(range(25)), 235)
 
 
 def test_no_single_place_makes_a_recording_unreadable() -> None:
@@ -255,13 +239,6 @@ def test_unknown_kinds_of_records_are_passed_over() -> None:
     first = frames(data)[0]
     novelty = make_frame(ord("Z"), 0, 1.0, b"\x92\x01\x02")
     assert samples_of(data[: first.end] + novelty + data[first.end :]) == small(3)
-
-
-@given(st.binary(max_size=4000))
-@settings(max_examples=50, deadline=None)
-def test_random_bytes_are_no_recording(data: bytes) -> None:
-    with pytest.raises(IohError, match=r"not a recording|format 1"):
-        list(items(data))
 
 
 @given(st.data())

@@ -64,16 +64,6 @@ def test_small_samples_are_not_many_between_whole_ones_either() -> None:
     assert wholes == [0, MAX_DELTA_TICKS + 1, 2 * (MAX_DELTA_TICKS + 1)]
 
 
-def test_samples_anywhere_share_what_describes_their_layers(tmp_path: Path) -> None:
-    path = tmp_path / "x.ioh"
-    path.write_bytes(busy())
-    with Session(str(path)) as session:
-        found = [session.sample_at(tick) for tick in (0, 60, 30)]
-    first, *others = (list(sample.specs.values()) for sample in found if sample is not None)
-    assert len(others) == 2
-    assert all(a is b for other in others for a, b in zip(first, other, strict=True))
-
-
 def test_seeks_leave_no_garbage_that_only_a_collection_finds(tmp_path: Path) -> None:
     path = tmp_path / "x.ioh"
     path.write_bytes(busy())

@@ -17,17 +17,13 @@ from ioh.commands.options import SECTIONS
 from ioh.model.derive import derive
 from ioh.model.hist import (
     LATENCY_BUCKETS,
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
 )
 from ioh.model.metric import tables
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
 from ioh.sinks import cells
 from ioh.sinks.histogram import HistRow, HistStyle, render_columns
-from ioh.sinks.json import JsonSink, hist_to_json
+from ioh.sinks.json import JsonSink
 from ioh.sinks.rows import direction, op_rows
 from ioh.sinks.tables import render_table
 from ioh.sinks.text import TextOptions, TextSink
@@ -108,20 +104,6 @@ def test_text_and_json_agree_number_by_number(seed: int) -> None:
             assert agrees(cell, value, idle=stats["count"] == 0), (name, field, cell, value)
 
 
-@settings(max_examples=10)
-@given(SEEDS)
-def test_text_histogram_is_the_json_histogram(seed: int) -> None:
-    snapshot = one(seed)
-    lines = as_text(snapshot, "hist", column_width=12).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("---- histograms"))
-    shown = next(line for line in lines[start:] if line.startswith("R ") and "platter" in line)
-    hist = as_json(snapshot)["layers"]["platter"]["ops"]["read"]["hist"]
-    by_latency = [sum(column) for column in zip(*hist["counts"], strict=True)]
-    printed = [0 if c == "." else int(c) for c in shown.split()[2:]]
-    assert sum(printed) == sum(by_latency)
-    assert [c for c in printed if c] == [c for c in by_latency if c]
-
-
 def test_json_names_every_field_with_its_unit() -> None:
     found = as_json(one())
     own = ["path", "findings", "not_evaluated", "ioh"]
@@ -152,28 +134,6 @@ def test_json_keeps_null_and_zero_apart() -> None:
     assert "hist" not in read
     assert found["unavailable"] == {"program": {"reason": "needs root", "hint": "Run: sudo ioh"}}
     assert found["layers"]["wire"]["metrics"] == {"retrans_bytes_per_s": None, "srtt_us": None}
-
-
-@given(
-    st.dictionaries(
-        st.tuples(st.integers(0, SIZE_BUCKETS - 1), st.integers(0, LATENCY_BUCKETS - 1)),
-        st.integers(1, 1 << 40),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_json_histogram_can_be_rebuilt(filled: dict[tuple[int, int], int]) -> None:
-    counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
-    for (size, latency), count in filled.items():
-        counts[size * LATENCY_BUCKETS + latency] = count
-    hist = json.loads(json.dumps(hist_to_json(SizeLatencyHist(tuple(counts)))))
-    rebuilt = {}
-    for size, row in zip(hist["size_edges_bytes"], hist["counts"], strict=True):
-        for latency, count in zip(hist["latency_edges_us"], row, strict=True):
-            if count:
-                rebuilt[size, latency] = count
-    sizes, latencies = (*SIZE_EDGES_BYTES, None), (*LATENCY_EDGES_US, None)
-    assert rebuilt == {(sizes[s], latencies[b]): n for (s, b), n in filled.items()}
 
 
 def test_plain_text_fits_eighty_columns_and_names_the_source_unless_it_is_the_probes() -> None:
