@@ -1,4 +1,4 @@
-"""What is made of a bench's results: table, panels, comparison, and a page in one safe file."""
+"""What is made of a bench's results: what is kept, table, panels, comparison, one safe page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,10 +16,10 @@ from ioh.bench.families import page_data, panels_text
 from ioh.bench.files import write_file
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.page import render_page
-from ioh.bench.results import Figures, Results, load, save, to_json
+from ioh.bench.results import FILE_NAME, Figures, Results, load, save, to_json
 from ioh.bench.table import layers_of, table_text
 from ioh.commands import main
-from ioh.model.errors import ExitCode
+from ioh.model.errors import ExitCode, IohError
 from tests.unit.bench_results import HOSTILE, results
 
 
@@ -224,3 +225,27 @@ def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:
     assert shown == [
         "nfs_client read", "nfs_client read_cached", "syscall read_direct", "syscall read_buffered",
     ]  # fmt: skip
+
+
+def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
+    made = results()
+    made = msgspec.structs.replace(made, tests=made.tests[1:])
+    save(made, str(tmp_path))
+    assert load(str(tmp_path)) == made == load(str(tmp_path / FILE_NAME))
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert not made.is_complete
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, '{"version": 1, "planned": 3}'])
+def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(IohError, match=r"results\.json cannot be read: ."):
+        load(str(tmp_path))
+
+
+def test_results_of_a_later_ioh_are_refused(tmp_path: Path) -> None:
+    save(results(), str(tmp_path))
+    file = tmp_path / FILE_NAME
+    file.write_text(file.read_text().replace('"version": 1', '"version": 9'))
+    with pytest.raises(IohError, match="has version 9, this ioh reads 1"):
+        load(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Rules over made-up Snapshots of an NFS server and of calls that it does not answer."""
+"""Rules of NFS: made-up seconds of servers and mounts, and the recording of a real server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from ioh.model.finding import Finding
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot
+from tests.scenarios.evidence import ANSWERED, WITHIN_S
+from tests.scenarios.verdict import NFS_RECORDING, judge_phases
 from tests.unit.snapshot_maker import found, judged, layer, op
 
 
@@ -116,3 +118,21 @@ def test_requests_of_any_kind_wait() -> None:
     assert list(told) == list(range(6, 11))
     assert "for /mnt/n have waited for at least 9 s (sent since the last reply)" in told[10].cause
     assert told[10].confidence == "medium"
+
+
+BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
+
+
+def test_only_the_bad_link_is_told_of_and_the_network_is_blamed_with_its_losses() -> None:
+    phases = judge_phases(NFS_RECORDING, ANSWERED)
+    assert set(phases) == {BAD_LINK}
+    assert set(phases[BAD_LINK]) == {"nfs_latency", "tcp_retransmits"}
+    after_s, finding = phases[BAD_LINK]["nfs_latency"]
+    assert finding.cause.startswith("The network takes ")
+    assert finding.confidence == "medium"
+    # A round trip of 20 ms, and several of them for 64 KB; the server took 1 ms.
+    assert 40e3 < (finding.evidence[0].value or 0.0) < 120e3
+    assert after_s <= WITHIN_S
+
+    _, finding = phases[BAD_LINK]["tcp_retransmits"]
+    assert 0.5 < (finding.evidence[0].value or 0.0) < 5
