@@ -180,8 +180,8 @@ def test_text_and_json_show_the_same_numbers() -> None:
     snapshot = ticks(1, layers)[0]
     text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
     assert "R |   1.000 = app 0.300 (30%) + block queue 0.200 (20%) + device 0.500 (50%)\n" in text
-    told = JsonSink().to_json(snapshot)["path"]["read"]
-    segments = told.pop("segments")
+    found: Any = JsonSink().to_json(snapshot)["path"]
+    told, segments = found["read"], found["read"].pop("segments")
     assert told == {"top": "syscall", "ops_per_s": 1000, "mean_us": 1000.0, "notes": []}
     assert segments[0] == {"name": "syscall", "us": 300.0, "share_pct": 30.0}
     assert [each["us"] for each in segments] == [300, 200, 500]
