@@ -11,12 +11,7 @@ import pytest
 
 from ioh.bench.fio import columns, figures_of, read_json, run_s_of
 from ioh.bench.jobs import job_file
-from ioh.bench.plans import (
-    BUILT_IN,
-    PlanChanges,
-    read_plan,
-    specs_of,
-)
+from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, specs_of
 from ioh.bench.results import HIST_COLUMNS, TestSpec
 from ioh.commands import main
 from ioh.model.errors import IohError

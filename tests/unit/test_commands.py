@@ -85,9 +85,7 @@ def test_each_command_has_help_with_examples(name: str, capfd: pytest.CaptureFix
     assert f"usage: ioh {name}" in shown
 
 
-def test_help_has_commands_and_exit_codes(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_help_has_commands_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitCode.OK
     assert capfd.readouterr().out == f"ioh {__version__}\n"
     assert main(["--help"]) == ExitCode.OK

@@ -60,10 +60,7 @@ def test_wsize_cuts_direct_writes() -> None:
         # One of three calls in ten seconds was sent before, and answered in them.
         (mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB), "become 32 WRITEs"),
         (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all in parallel"),
-        (
-            mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered"),
-            "inferred from rates",
-        ),
+        (mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered"), "inferred from rates"),
     ],
 )
 def test_how_calls_are_cut(layers: Layers, says: str) -> None:

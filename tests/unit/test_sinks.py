@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from ioh.commands.options import SECTIONS
 from ioh.model.derive import derive
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-)
+from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import tables
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
