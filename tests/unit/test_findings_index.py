@@ -89,21 +89,16 @@ def scanned(
     return float(until), under_way == "True", sorted(map(float, begins))
 
 
-@pytest.mark.parametrize("begin", ["", "6"])
-def test_each_finding_is_told_once_and_nothing_is_left_behind(begin: str) -> None:
-    assert spans(begin)
-    assert scanned(RECORDED, begin=begin) == (samples_from()[-1].time_unix_s, False, spans(begin))
-
-
-def test_layers_left_out_are_not_judged() -> None:
-    assert scanned(RECORDED, layers="tcp") == (samples_from()[-1].time_unix_s, False, [])
+@pytest.mark.parametrize(("begin", "layers"), [("6", ""), ("", "tcp")])
+def test_each_finding_is_told_once_but_of_layers_left_out(begin: str, layers: str) -> None:
+    expected = spans(begin)
+    assert expected
+    told = scanned(RECORDED, begin=begin, layers=layers)
+    assert told == (samples_from()[-1].time_unix_s, False, [] if layers else expected)
 
 
 def test_what_is_no_recording_any_more_ends_it(tmp_path: Path) -> None:
-    path = tmp_path / "gone.ioh"
-    assert scanned(str(path)) == (0.0, False, [])
-    path.write_bytes(b"nothing")
-    assert scanned(str(path)) == (0.0, False, [])
+    assert scanned(str(tmp_path / "gone.ioh")) == (0.0, False, [])
 
 
 def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:

@@ -98,17 +98,6 @@ def test_a_file_that_was_only_moved_grows_on(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["moved.ioh"]
 
 
-def test_names_that_are_taken_are_stepped_over(tmp_path: Path) -> None:
-    (tmp_path / "r-0002.ioh").write_bytes(b"mine")
-    recorder = Recorder(output_of(tmp_path))
-    recorder.write(SAMPLES[0])
-    (tmp_path / "r.ioh").unlink()
-    recorder.write(SAMPLES[1])
-    recorder.close()
-    assert held(tmp_path / "r-0003.ioh")[0] == SAMPLES[:2]
-    assert (tmp_path / "r-0002.ioh").read_bytes() == b"mine"
-
-
 def test_an_endless_recording_leaves_alone_what_took_a_name(tmp_path: Path) -> None:
     def make(part: int) -> Output:
         return FileOutput(part_name(str(tmp_path / "r.ioh"), part))
@@ -246,14 +235,6 @@ def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
         "ioh: cannot continue in gone/a.ioh: it was deleted, and cannot create gone/a-0002.ioh: "
         "No such file or directory. Give another place with -o"
     )
-
-
-def test_a_file_that_is_lost_before_its_end_is_an_error(tmp_path: Path) -> None:
-    process = start(tmp_path, "record", "-o", "a.ioh", delay_s=30)
-    await_size(tmp_path / "a.ioh", 1000)
-    (tmp_path / "a.ioh").unlink()
-    told = said(process, signal.SIGTERM, 1)
-    assert told[-1].startswith("ioh: cannot write a.ioh: it was deleted")
 
 
 def test_stdout_that_is_full_is_an_error(tmp_path: Path) -> None:

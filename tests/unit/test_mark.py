@@ -171,16 +171,6 @@ def test_a_mark_on_a_full_disk_says_that_it_waits(capfd: pytest.CaptureFixture[s
     )
 
 
-def test_a_recording_that_failed_says_why(capfd: pytest.CaptureFixture[str]) -> None:
-    def refuse(_: str) -> bool:
-        cause = "the recording has ended"
-        raise IohError(cause)
-
-    with serving(refuse):
-        assert main(["mark", "x"]) == ExitCode.FAILED
-    assert "not added to /tmp/a.ioh: the recording has ended" in said(capfd)
-
-
 @pytest.fixture
 def session_file(tmp_path: Path) -> str:
     path = tmp_path / "s.ioh"

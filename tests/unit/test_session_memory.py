@@ -18,21 +18,13 @@ def _filled(max_bytes: int, count: int = 260) -> MemoryRecording:
     return memory
 
 
-def test_an_empty_one_holds_nothing() -> None:
-    memory = MemoryRecording(1 << 20)
-    assert (len(memory), memory.first_tick, memory.size_bytes) == (0, 0, 0)
-    assert memory.sample_at(0) is None
-    assert list(memory.ticks(0)) == []
-    memory.close()
-    assert len(memory) == 0
-
-
 def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     one_byte_each = _filled(1 << 30)
     max_bytes = one_byte_each.size_bytes // 3
     one_byte_each.close()
     memory = MemoryRecording(max_bytes)
+    assert (len(memory), memory.sample_at(0), list(memory.ticks(0))) == (0, None, [])
     largest = 0
     for tick, sample in enumerate(SAMPLES):
         before = memory.size_bytes
