@@ -11,7 +11,6 @@ import pytest
 from ioh.bench.card import card_csv, card_text
 from ioh.bench.columns import HEAD, read_columns, to_csv
 from ioh.bench.grade import (
-    BUILT_IN,
     Measured,
     card_of,
     chosen_class,
@@ -33,13 +32,6 @@ def test_letters_of_eight_published_systems_are_those_of_grade_r() -> None:
     cards = {system: card_of(tests, CLASSIC, "any") for system, tests in found.items()}
     assert card_csv(cards) == (DATA / "letters.csv").read_text()
     assert len(cards) == 8
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_every_bound_of_the_bands_has_its_source(name: str) -> None:
-    bands = read_bands(name)
-    for each in bands.classes.values():
-        assert all(ladder.source for ladder in each.cells.values())
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from ioh.bench.fio import columns, figures_of, read_json, run_s_of
+from ioh.bench.fio import figures_of, read_json, run_s_of
 from ioh.bench.jobs import job_file
 from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, specs_of
-from ioh.bench.results import HIST_COLUMNS, TestSpec
+from ioh.bench.results import TestSpec
 from ioh.commands import main
 from ioh.model.errors import IohError
 
@@ -123,11 +121,6 @@ def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -
     assert "new_group=1" in rival
 
 
-def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
-    spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
-    assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
-
-
 def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--plans"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -189,25 +182,8 @@ def test_several_jobs_are_added_up_from_their_bins() -> None:
         assert getattr(two, name) == pytest.approx(getattr(one, name)), name
 
 
-def test_the_columns_are_fioparses() -> None:
-    counts = columns({50_000: 1, 50_001: 2, 1_000_000: 3, 2e9: 4, 2.1e9: 5})
-    assert dict(zip(HIST_COLUMNS, counts, strict=True)) == {
-        **dict.fromkeys(HIST_COLUMNS, 0), "us50": 1, "us100": 2, "ms1": 3, "s2": 4, "s5": 5
-    }  # fmt: skip
-    assert columns({}) == ()
-
-
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"jobs": 3}', "fio: odd\n"])
 def test_what_is_no_json_of_fios_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(IohError, match="is not its JSON"):
         read_json(tmp_path / "x.json")
-
-
-@pytest.mark.parametrize("without", ["write", "lat_ns"])
-def test_json_that_lacks_a_field_is_one_line(without: str) -> None:
-    commit = json.loads(json.dumps(read_json(RECORDED)[0]))
-    commit.pop(without, None)
-    commit.get("write", {}).pop(without, None)
-    with pytest.raises(IohError, match="lacks a field that ioh reads"):
-        figures_of([commit])

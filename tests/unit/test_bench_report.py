@@ -7,17 +7,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from ioh.bench.comparison import comparison_text
-from ioh.bench.families import page_data, panels_text
+from ioh.bench.families import panels_text
 from ioh.bench.files import write_file
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.page import render_page
-from ioh.bench.results import FILE_NAME, Figures, Results, load, save, to_json
-from ioh.bench.table import layers_of, table_text
+from ioh.bench.results import FILE_NAME, Results, load, save, to_json
+from ioh.bench.table import table_text
 from ioh.commands import main
 from ioh.model.errors import ExitCode, IohError
 from tests.unit.bench_results import HOSTILE, results
@@ -92,17 +91,6 @@ def test_a_page_of_nothing_is_a_page(has_failed: bool) -> None:
     assert "</html>" in page(made)
     assert list(table_text(made))
     assert list(panels_text(made)) == []
-
-
-def test_a_test_without_latencies_is_drawn() -> None:
-    made = results()
-    run = replace(made.tests[0].run, fio={"read": Figures(ops=1)})
-    test = replace(made.tests[0], runs=(run,))
-    made = replace(made, tests=(test, *made.tests[1:]))
-    data = page_data(made, card_of(measured_of(made), read_bands("today"), "nvme"))
-    assert data["families"][0]["points"][0]["mean_ms"] is None
-    assert "</html>" in page(made)
-    assert "\n".join(panels_text(made))
 
 
 def test_the_page_follows_no_link(tmp_path: Path) -> None:
@@ -204,36 +192,6 @@ def test_numbers_that_cannot_be_are_one_line(
     (tmp_path / "results.json").write_text(text.replace(old, new))
     assert main(["bench", "report", str(tmp_path)]) == ExitCode.FAILED
     assert "cannot be read" in capfd.readouterr().err
-
-
-def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:
-    """NFS has read and read_cached, and neither is part of the other."""
-    test = results().tests[0]
-    own = test.run.layers[0]
-    ops = {"read": 1000, "read_cached": 40, "read_direct": 600, "read_buffered": 400}
-    made = [
-        replace(
-            own, layer=layer, op=op, figures=replace(own.figures, ops=ops[op])
-        )
-        for layer, op in (
-            ("nfs_client", "read"), ("nfs_client", "read_cached"),
-            ("syscall", "read"), ("syscall", "read_direct"), ("syscall", "read_buffered"),
-        )
-    ]  # fmt: skip
-    run = replace(test.run, layers=tuple(made))
-    shown = [name for name, _ in layers_of(replace(test, runs=(run,)))]
-    assert shown == [
-        "nfs_client read", "nfs_client read_cached", "syscall read_direct", "syscall read_buffered",
-    ]  # fmt: skip
-
-
-def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
-    made = results()
-    made = msgspec.structs.replace(made, tests=made.tests[1:])
-    save(made, str(tmp_path))
-    assert load(str(tmp_path)) == made == load(str(tmp_path / FILE_NAME))
-    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
-    assert not made.is_complete
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, '{"version": 1, "planned": 3}'])

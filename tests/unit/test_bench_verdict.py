@@ -167,11 +167,6 @@ def test_what_is_not_the_storages_is_named(name: str) -> None:
     assert said in found.sentence
 
 
-def test_without_known_carriers_all_disks_count() -> None:
-    layers = (below(100 * MB, part=""), below(60 * MB), below(40 * MB, part="sdb"))
-    assert judge(case(devices=(), file_system="zfs", layers=layers)).ok
-
-
 def test_fio_moves_bytes_under_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it reads between fork and exec is counted under ioh's own name."""
     rows = (

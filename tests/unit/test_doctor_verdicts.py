@@ -63,21 +63,6 @@ def test_each_lack_is_one_line(lacking: dict[str, Any], subject: str, cause: str
     assert fix in found.fix
 
 
-def test_several_lacks_are_told_in_the_order_of_mending() -> None:
-    nothing = replace(
-        CAPABLE,
-        is_root=False,
-        is_privileged=False,
-        bcc=None,
-        bcc_error="import failed",
-        has_libbpf=False,
-        btf_bytes=None,
-        lockdown="confidentiality",
-    )
-    subjects = [verdict.subject for verdict in refusals(nothing)]
-    assert subjects == ["privilege", "bcc", "libbpf", "BTF", "lockdown"]
-
-
 def attached(name: str = "block") -> AttachedLayer:
     found = AttachedLayer(all_layers()[name](Filters()))
     found.why_proc = found.hint = ""

@@ -97,12 +97,6 @@ def test_the_server_adds_the_time(disks: dict[str, OpStats]) -> None:
     assert who({"read": calls(9_000, 8_500)}, disks=disks) == {"server_adds"}
 
 
-def test_a_commit_waits_for_writes_and_flushes() -> None:
-    assert who({"commit": calls(9_000, 8_500)}, disks={"write": op(100, 4096, 8_000)}) == {
-        "disk_adds"
-    }
-
-
 @pytest.mark.parametrize(
     "ops",
     [

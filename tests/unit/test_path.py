@@ -41,18 +41,6 @@ def reads(name: str = "read", **numbers: Any) -> dict[str, Any]:
     return {"ops": {name: stats, name.partition("_")[0]: stats}, **numbers}
 
 
-def test_direct_reads_of_a_disk() -> None:
-    found = path(
-        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3, "cached_pct": 0.0}),
-        block=disk("sda", read=op(1000, 4096, 700, queue_us=200)),
-    )
-    assert (found.top, found.mean_us, found.notes) == ("syscall", 1000, ())
-    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
-    assert found.slowest.name == "device"
-    assert found.share_pct(found.slowest) == pytest.approx(50)
-    assert found.segments[0].title == "app"
-
-
 def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
     found = path(
         syscall=reads(metrics={"read_lower_bytes_per_s": 409.6e3, "cached_pct": 90.0}),
@@ -157,19 +145,6 @@ def test_without_a_sync_there_is_no_path_of_one() -> None:
     assert "sync" not in paths(ticks(1, layers)[0])
     for name in layers:
         assert "sync" not in paths(ticks(1, {name: layers[name]})[0])
-
-
-def test_syncs_of_programs_on_a_busy_server_are_shown() -> None:
-    """What its clients write is not theirs."""
-    made = disk("sda", write=op(1000, 4096, 200, queue_us=50))
-    served = {"write": op(5000, 4096, 9000), "commit": op(10, 0, 2000)}
-    found = path(
-        "sync",
-        syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}),
-        nfs_server={"ops": served},
-        block=made,
-    )
-    assert (found.top, found.mean_us) == ("syscall", 1000)
 
 
 def test_text_and_json_show_the_same_numbers() -> None:

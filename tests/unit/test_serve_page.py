@@ -87,14 +87,6 @@ def test_totals_are_the_samples_own(accept: str) -> None:
     assert values(of_layer, inside, le="+Inf") == [totals.count_total]
 
 
-def test_a_device_has_what_it_did_and_no_more() -> None:
-    found = [p for p in points(page_of(large_host())) if p.labels.get("part") == "nvme3n1"]
-    assert {p.labels["op"] for p in found} == {"read", "write", "flush"}
-    assert {p.name for p in found} == {
-        "ioh_block_operations_total", "ioh_block_bytes_total", "ioh_block_operation_seconds_total",
-    }  # fmt: skip
-
-
 def test_findings_are_one_zero_or_not_there() -> None:
     page, sample = page_of(large_host()), large_host()
     assert not values(points(page), "ioh_finding")
