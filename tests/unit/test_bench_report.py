@@ -41,6 +41,7 @@ def test_the_table_has_the_layers_below_fio_and_the_histograms() -> None:
 def test_panels_show_what_grows_with_the_users() -> None:
     text = "\n".join(panels_text(results()))
     assert "Random reads of 8K" in text
+    assert "Synchronous writes of 1K" in text
     row = r"^ +16 +1,191\.6 .*█.*0\.110 +0\.220 +0\.440 +4\.400  ...█"
     assert re.search(row, text, re.MULTILINE)
     assert "not the storage" in text

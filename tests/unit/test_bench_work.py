@@ -17,6 +17,7 @@ from ioh.bench import runner, table
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.jobs import DATA, FILES
 from ioh.bench.like import job_like
+from ioh.bench.plans import PlanChanges, read_plan, specs_of
 from ioh.bench.results import BenchVerdict, Figures, Run, TestSpec
 from ioh.bench.watch import Seen, layers_of, read_between
 from ioh.bench.work import WorkFolder, need_of
@@ -93,6 +94,14 @@ def test_room_is_looked_at_before(tmp_path: Path) -> None:
         WorkFolder(str(tmp_path)).check(need, direct=False)
 
 
+def test_what_plans_need() -> None:
+    for name, names in (("database", (DATA,)), ("files", ()), ("commit", (DATA,))):
+        assert need_of(specs_of(read_plan(name)[0], PlanChanges())).names == names
+    own = need_of([msgspec.structs.replace(SPEC, own_files=True, users=3)])
+    assert own.names == (f"{DATA}.0", f"{DATA}.1", f"{DATA}.2")
+    assert need_of([msgspec.structs.replace(SPEC, kind="job", job="[x]")]).names == ()
+
+
 def a_run(iops: float, verdict: BenchVerdict | None = None) -> Run:
     fio = {"read": Figures(ops=100, bytes=819_200, bytes_per_s=1e6, iops=iops, mean_us=1000.0)}
     return Run(0.0, 30.0, fio, verdict or BenchVerdict(ok=True), "x", "x.json")
@@ -123,6 +132,7 @@ def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread:
 def test_lines_have_fios_figures_and_why_not() -> None:
     made = runner.test_of(SPEC, (a_run(1234.5),))
     (line,) = table.test_lines(made)
+    assert "1.0 in flight" in table.little(a_run(1000.0), 1)
     assert "delayed" in table.little(a_run(500.0), 1)
     assert line.split() == ["randread-8k-1u", "read", "1.0", "1.000", *["-"] * 4, "1,234", "ok"]
     refused = BenchVerdict(False, "others", "others \x1b[2J moved", ("tar\n[7]",))
