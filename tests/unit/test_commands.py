@@ -268,17 +268,6 @@ def test_the_sources_error_is_one_line(
     assert capfd.readouterr() == ("", "ioh: no layer works here. Run: ioh doctor\n")
 
 
-def test_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    from tests import fakes
-
-    fake = argparse.Namespace(LiveSource=fakes.FakeLiveSource)
-    monkeypatch.setitem(sys.modules, "ioh.live.source", fake)
-    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
-    assert main(["json", "-t", "1"]) == ExitCode.OK
-    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == before
-    assert capfd.readouterr().out.count("\n") == 1
-
-
 _IMPORTED = (
     "print(*{m.split('.')[0] for m in sys.modules} - {*sys.stdlib_module_names, 'ioh', '__main__'})"
 )

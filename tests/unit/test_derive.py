@@ -285,15 +285,6 @@ def test_a_late_mapping_is_a_mapping() -> None:
         late[3]
 
 
-def test_a_late_mapping_but_for_one_value_is_as_late() -> None:
-    late = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0})
-    for _ in range(2):
-        other = late.but("a", 2.0)
-        assert (other["a"], late["a"], list(other)) == (2.0, 1.0, ["a", "b"])
-    with pytest.raises(ZeroDivisionError):
-        other["b"]
-
-
 @pytest.mark.parametrize("told", [0, 1, 19, 20, 999, 1000])
 @pytest.mark.parametrize("off", [-1000, 1000])
 @pytest.mark.parametrize("name", ["p50_us", "p95_us", "p99_us", "p999_us"])

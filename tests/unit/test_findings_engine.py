@@ -15,12 +15,10 @@ import pytest
 from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
-from ioh.findings.format_sentence import program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
 from ioh.findings.window import DETAIL_S, Recall, Stretch, Window
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
-from ioh.model.sample import others_key
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.pipeline import snapshots
 from ioh.sinks.json import JsonSink
@@ -292,15 +290,6 @@ def test_only_a_file_that_was_named_must_be_there(
     for path in (f"{tmp_path}/none.toml", str(tmp_path), "a\0b"):
         with pytest.raises(IohError, match="cannot be read"):
             read_config(str(path))
-
-
-@pytest.mark.parametrize(
-    ("key", "wanted"), [(("4121", "fio"), "fio[4121]"), (others_key(2), "many programs")]
-)
-def test_a_program_is_named_and_the_row_of_the_others_is_none(
-    key: tuple[str, ...], wanted: str
-) -> None:
-    assert program(key, "many programs") == wanted
 
 
 ZEROS = Config(limits={x.name: dict.fromkeys(x.defaults, 0.0) for x in all_rules().values()})

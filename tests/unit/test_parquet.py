@@ -26,8 +26,7 @@ from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample
 from ioh.pipeline import snapshots
-from ioh.sinks import parquet
-from ioh.sinks.parquet import SCHEMA, ParquetSink
+from ioh.sinks.parquet import ParquetSink
 from tests import fakes
 from tests.sessions import Shown, any_samples, recorded
 
@@ -74,20 +73,6 @@ def test_all_numbers_are_those_of_json(session_file: Path, shown: Shown) -> None
                     assert operations == (sum(map(sum, hist["counts"])) if hist else 0)
                     seen.add((name, part != "", op))
     assert len(seen) > 10
-
-
-def test_rows_are_written_in_groups_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = file_of(SAMPLES)
-    assert whole.num_row_groups == 1
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 50)
-    monkeypatch.setattr(parquet, "GROUP_BUCKETS", 1000)
-    made = file_of(SAMPLES)
-    groups = [made.metadata.row_group(i) for i in range(made.num_row_groups)]
-    assert len(groups) > 4
-    assert max(group.num_rows for group in groups) <= 50
-    assert made.read() == whole.read()
-    column = groups[0].column(SCHEMA.get_field_index("p99_us"))
-    assert (column.compression, column.path_in_schema) == ("ZSTD", "p99_us")
 
 
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
