@@ -1,6 +1,6 @@
 """Rules over made-up Snapshots: what this project's test machine cannot be made to do.
 
-NFS, arrays, full links and lost events; each beside a look-alike that is healthy.
+NFS, sizes that are cut and lost events; each beside a look-alike that is healthy.
 """
 
 from __future__ import annotations

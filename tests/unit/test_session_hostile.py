@@ -136,7 +136,7 @@ def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
 ) -> None:
     """The dearest there is: much that is shown, and nothing that changes."""
     made = []
-    for sample in demo_samples.samples()[:15]:
+    for sample in demo_samples.samples()[:30]:
         mounts = demo_samples.samples()[0].layers["nfs_client"]
         assert isinstance(mounts, LayerSample)
         table = sample.specs["nfs_client"].tables[0]

@@ -1,4 +1,4 @@
-"""Text and JSON say the same, say what is unknown, and let nothing hostile through."""
+"""Text and JSON agree, say what is unknown, and let nothing hostile through."""
 
 from __future__ import annotations
 
