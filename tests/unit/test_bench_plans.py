@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ioh.bench.fio import figures_of, read_json, run_s_of
@@ -126,6 +127,11 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(BUILT_IN)
     assert lines[1].split()[1:4] == ["26", "26", "8g"]
+
+
+def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
+    spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
+    assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,8 @@ def test_a_late_mapping_is_a_mapping() -> None:
     assert repr(late) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
         late[3]
+    other = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0}).but("a", 2.0)  # b is as late
+    assert (other["a"], list(other)) == (2.0, ["a", "b"])
 
 
 @pytest.mark.parametrize("told", [0, 1, 19, 20, 999, 1000])
