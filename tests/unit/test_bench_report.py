@@ -16,7 +16,7 @@ from ioh.bench.files import write_file
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.page import render_page
 from ioh.bench.results import FILE_NAME, Results, load, save, to_json
-from ioh.bench.table import table_text
+from ioh.bench.table import layers_of, table_text
 from ioh.commands import main
 from ioh.model.errors import ExitCode, IohError
 from tests.unit.bench_results import HOSTILE, results
@@ -208,3 +208,24 @@ def test_results_of_a_later_ioh_are_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(IohError, match="has version 9, this ioh reads 1"):
         load(str(tmp_path))
+
+
+def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:
+    """NFS has read and read_cached, and neither is part of the other."""
+    test = results().tests[0]
+    own = test.run.layers[0]
+    ops = {"read": 1000, "read_cached": 40, "read_direct": 600, "read_buffered": 400}
+    made = [
+        replace(
+            own, layer=layer, op=op, figures=replace(own.figures, ops=ops[op])
+        )
+        for layer, op in (
+            ("nfs_client", "read"), ("nfs_client", "read_cached"),
+            ("syscall", "read"), ("syscall", "read_direct"), ("syscall", "read_buffered"),
+        )
+    ]  # fmt: skip
+    run = replace(test.run, layers=tuple(made))
+    shown = [name for name, _ in layers_of(replace(test, runs=(run,)))]
+    assert shown == [
+        "nfs_client read", "nfs_client read_cached", "syscall read_direct", "syscall read_buffered",
+    ]  # fmt: skip
