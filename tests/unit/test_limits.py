@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ioh import commands
 from ioh.model.errors import ExitCode
 from ioh.model.limits import lack_behind, require_limits
 
@@ -53,6 +54,26 @@ def test_a_fork_that_is_refused() -> None:
     lack = lack_behind(OSError(errno.EAGAIN, "?"), of_fork=True)
     assert lack is not None
     assert lack.cause.startswith(PROCESSES)
+
+
+def test_a_command_that_lacks_something_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Lacking:
+        name, summary, examples = "doctor", "", ""
+
+        def add_arguments(self, parser: object) -> None:
+            del parser
+
+        def run(self, args: object) -> int:
+            del args
+            raise RuntimeError("can't start new thread")  # noqa: EM101, TRY003
+
+    monkeypatch.setattr(commands, "commands", lambda _: (Lacking(),))
+    assert commands.main(["doctor"]) == ExitCode.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith(f"ioh: {PROCESSES}")
+    assert told.count("\n") == 1
 
 
 def test_as_many_descriptors_as_are_allowed_are_taken() -> None:
