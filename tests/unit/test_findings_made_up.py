@@ -157,6 +157,27 @@ def test_few_cached_reads_beside_many_of_which_nobody_knows(
     assert ("caching" in found({"syscall": app})) is fires
 
 
+@pytest.mark.parametrize(
+    ("speeds", "is_impossible"),
+    [((10**9,), True), ((10**9, None), False)],
+)
+def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: bool) -> None:
+    client = layer("nfs_client", metrics={"cached_pct": 95.0, "app_read_bytes_per_s": 900e6})
+    read = op(7_000, 128 * KB, 30)
+    links: list[Any] = [
+        ((f"eth{at}",), {"speed_bits_per_s": speed, "in_packets_per_s": 9.0})
+        for at, speed in enumerate(speeds)
+    ]
+    layers = {
+        "syscall": calls("read_buffered", read),
+        "nfs_client": client,
+        "tcp": layer("tcp", tables={"interface": links}),
+    }
+    texts = [evidence.text for evidence in found(layers)["caching"].evidence]
+    said = "faster than the network: eth0 can carry at most 125 MB/s" in texts
+    assert said is is_impossible
+
+
 def cut(pieces: int, size: int, **settings: Any) -> Layers:
     """Direct reads of 1 MB, ten a second for each piece that one becomes; the disk's settings."""
     app = calls(
