@@ -11,7 +11,7 @@ import pytest
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot
-from tests.unit.snapshot_maker import Layers, calls, disk, found, layer, op
+from tests.unit.snapshot_maker import Layers, calls, disk, found, judged, layer, op
 
 KB, MB = 1024, 1 << 20
 
@@ -209,6 +209,21 @@ def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
         assert says in f"{finding.cause} {finding.advice} {finding.command}"
         assert finding.cause.startswith("Reads of 1 MB become ")
         assert "one after another" in finding.cause
+
+
+@pytest.mark.parametrize("rule", ["maintenance", "saturation"])
+@pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
+def test_a_trim_or_a_queue_goes_on_and_a_single_burst_does_not(
+    rule: str, seconds: int, fires: bool
+) -> None:
+    calm, busy = (layer("block", {"discard": op(n, 1 << 30, 900)}) for n in (0, 2))
+    if rule == "saturation":
+        calm, busy = (
+            layer("block", **disk("sda", write=op(ops, 4096, queue + 900, queue_us=queue)))
+            for ops, queue in ((190, 0.0), (2_000, 9_000.0))
+        )
+    said = judged([{"block": calm}] * 10 + [{"block": busy}] * seconds + [{"block": calm}] * 5)
+    assert any(rule in each for each in said) is fires
 
 
 def cached_by_client(share: float) -> Layers:
