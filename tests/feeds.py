@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
+from ioh.model.derive import derive
 from ioh.model.feed import Feed, News
 from ioh.model.finding import NotEvaluated
 from ioh.model.snapshot import Snapshot
+from tests import fakes
 
 TIMEOUT_S = 10.0
+SAMPLES = fakes.first(12)
+SNAPSHOTS = {tick: derive(*pair) for tick, pair in enumerate(pairwise(SAMPLES), start=1)}
 
 
 class Counting:

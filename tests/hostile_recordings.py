@@ -87,7 +87,7 @@ def wide_layer() -> list[object]:
 
 @cache
 def zipped_zeros(size: int) -> bytes:
-    near = zstandard.ZstdCompressionParameters.from_level(19, window_log=18, write_content_size=0)
+    near = zstandard.ZstdCompressionParameters.from_level(3, window_log=18, write_content_size=0)
     return zstandard.ZstdCompressor(compression_params=near).compress(bytes(size))
 
 
@@ -111,7 +111,7 @@ def rising_entries() -> bytes:
     """Indexes that name every byte before them."""
     data = begun()
     previous = -1
-    for _ in range(20):
+    for _ in range(8):
         at = len(data)
         data += bytes(60_000) + index([], 0)
         at = len(data)
@@ -180,7 +180,7 @@ def many_heads() -> bytes:
     ))  # fmt: skip
     specs = [spec(name=f"l{n}", ops=[f"op{i}" for i in range(256)]) for n in range(32)]
     heads = []
-    for at in range(400):
+    for at in range(200):
         head[0]["note"] = b"%d" % at
         heads.append((int(Kind.HEAD), packed([head[0], specs])))
     return begun(*heads)
@@ -197,16 +197,8 @@ CASES: dict[str, Callable[[], bytes]] = {
     + (b"junk" + make_frame(Kind.MARK, 2, UNIX_S, b"")) * 30_000,
     "tiny records": lambda: begun() + make_frame(ord("?"), 2, UNIX_S, b"") * 40_000,
     "bombs": lambda: begun(*[(Kind.WHOLE, zipped_zeros(256 << 20))] * 40),
-    "heads that are bombs": lambda: begun(*[(Kind.HEAD, zipped_zeros(256 << 20))] * 40),
     "wide lists": lambda: numbered(
         stream(30, gaps=[0] * 400_000, incs=[1] * 400_000, set_gaps=[0] * 400_000)
-    ),
-    "wide lists in a whole megabyte": lambda: numbered(
-        stream(3000, gaps=[0] * 400_000, incs=[1] * 400_000)
-    ),
-    "a megabyte of bombs": lambda: begun(*[(Kind.WHOLE, zipped_zeros(64 << 20))] * 250),
-    "a megabyte of whole samples": lambda: begun(
-        *[whole(layers=[[0, layer(parts=[[b"%d" % p, [[b"a", 2, 2]]] for p in range(900)])]])] * 250
     ),
     "deep nesting": lambda: begun(
         *((kind, Packer(FOR_MEMORY).pack(b"\x91" * 1_000_000)) for kind in Kind)
@@ -229,15 +221,12 @@ CASES: dict[str, Callable[[], bytes]] = {
     "an index of equal entries": equal_entries,
     "indexes of every byte": rising_entries,
     "many heads": many_heads,
-    "rows of jobs": lambda: of_block(25, 0, 10_000, "job", mono_ns=10**9),
+    "rows of jobs": lambda: of_block(12, 0, 10_000, "job", mono_ns=10**9),
     "every histogram changes every microsecond": lambda: of_block(
-        120, 1000, 0, "job", mono_ns=1000, gaps=[19, *[949] * 2001], incs=[1] * 2002
+        60, 1000, 0, "job", mono_ns=1000, gaps=[19, *[949] * 2001], incs=[1] * 2002
     ),
     "every row changes every microsecond": lambda: of_block(
-        100, 0, 4000, "process", mono_ns=1000, gaps=[1919, *[3] * 3999], incs=[1] * 4000
-    ),
-    "totals that begin anew every second": lambda: of_block(
-        150, 1000, 0, "job", mono_ns=10**9, gaps=[19, *[949] * 2001], incs=[-1] * 2002
+        60, 0, 4000, "process", mono_ns=1000, gaps=[1919, *[3] * 3999], incs=[1] * 4000
     ),
     "marks without end": lambda: begun(*[(Kind.MARK, packed([UNIX_S, b"m" * 1000]))] * 60_000),
     "marks that are bombs": lambda: begun(*[(Kind.MARK, zipped_zeros(4 << 20))] * 20_000),
@@ -248,7 +237,6 @@ CASES: dict[str, Callable[[], bytes]] = {
         *((Kind.MARK, packed([when, b"\x1b[2J"])) for when in (-1e18, 1e300, INF, float("nan")))
     ),
     "a host of infinities": lambda: begun(whole(set_gaps=[0, 0, 0], sets=[INF] * 3)),
-    "unknown layers": lambda: begun(whole(layers=[[0, layer(name=b"zfs")]])),
     "layers out of order": lambda: begun(whole(layers=[[1, layer()]])),
     "counts that are none": lambda: begun(
         whole(layers=[[0, layer(ops=[[b"read", 2, 2]])]], set_gaps=[25], sets=[INF])
@@ -267,12 +255,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "ratios of what is none": lambda: with_spec(
         spec(metrics=[metric("x_pct", "ratio", numerator="nothing", denominator="neither")])
     ),
-    "a ratio of gauges": lambda: with_spec(
-        spec(metrics=[metric("a", "gauge"), metric("x_pct", "ratio", numerator="a")]),
-        metrics=[b"a"],
-    ),
     "metrics that nothing describes": lambda: with_spec(spec(), metrics=[b"unknown_total"]),
-    "ops that nothing describes": lambda: with_spec(spec(ops=["write"])),
     "a loss and a distribution that nothing describes": lambda: with_spec(
         spec(), lost=[b"why"], gauge_hists=[b"what"]
     ),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
+import termios
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import IO, Any
 
 from hypothesis import strategies as st
 
@@ -17,6 +22,15 @@ from tests.fakes import SPECS
 
 Shown = Callable[..., str]  # runs a command; what it printed
 CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
+
+
+def await_full_pipe(pipe: IO[bytes]) -> None:
+    """Until whoever writes all the time waits for somebody to read."""
+    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+    empty = before = queued = bytes(4)
+    while queued == empty or queued != before:
+        time.sleep(0.1)
+        before, queued = queued, fcntl.ioctl(pipe, termios.FIONREAD, empty)
 
 
 class Memory(Output):
@@ -52,9 +66,9 @@ def recorded(
     return bytes(memory.data)
 
 
-def items(data: bytes, piece: int = 1 << 16) -> Iterator[Item]:
+def items(data: bytes, piece: int = 1 << 16, *, joins: bool = False) -> Iterator[Item]:
     """What a stream of these bytes tells."""
-    reader = ItemReader()
+    reader = ItemReader(joins=joins)
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
         yield from reader.items()
@@ -63,6 +77,13 @@ def items(data: bytes, piece: int = 1 << 16) -> Iterator[Item]:
 
 def samples_of(data: bytes) -> list[Sample]:
     return [item.sample for item in items(data) if isinstance(item, Tick)]
+
+
+@cache
+def long_one() -> tuple[list[Sample], bytes]:
+    """Samples with several whole ones and indexes among their records, and these."""
+    samples = list(itertools.islice(fakes.seeded(), 260))
+    return samples, recorded(samples)
 
 
 def small(count: int) -> list[Sample]:

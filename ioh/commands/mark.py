@@ -85,7 +85,7 @@ def _running(file: str | None, began: float) -> list[RunningRecording]:
 
 def _matching(file: str | None, deadline: float) -> list[RunningRecording]:
     from ioh.recorder.marks import running_recordings
-    from ioh.session.recorded_file import part_of_name
+    from ioh.session.output import part_of_name
 
     running = running_recordings(deadline)
     silent = [recording for recording in running if not recording.answers]

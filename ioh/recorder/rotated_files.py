@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.session.frame import MARKER
-from ioh.session.output import FileOutput, NameTakenError
-from ioh.session.recorded_file import part_of_name
+from ioh.session.output import FileOutput, NameTakenError, part_of_name
 
 MAX_NAMES = 99  # for recordings started in the same second
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -45,6 +46,13 @@ def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
         except NameTakenError as error:  # noqa: PERF203 (it is the loop's purpose)
             taken = error
     raise taken
+
+
+def part_of_name(name: str, path: str) -> int | None:
+    """The number of the part of ``path`` that has this name; None if it is not one."""
+    stem, extension = map(re.escape, os.path.splitext(path))  # noqa: PTH122
+    found = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
+    return int(found[1]) if found else None
 
 
 class Output:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import shlex
 import stat
 import sys
@@ -20,6 +19,7 @@ from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.session.frame import MARKER, Kind
 from ioh.session.index import frame_at
+from ioh.session.output import part_of_name
 from ioh.session.packing import Unpacker
 from ioh.session.records import RecordError, decode_plain, to_text
 
@@ -47,13 +47,6 @@ def split_name(path: str) -> tuple[str, str]:
     marks = [at for at, letter in enumerate(path) if letter == "#"]
     at = next((at for at in marks if os.path.lexists(path[:at])), marks[-1])
     return path[:at], path[at + 1 :]
-
-
-def part_of_name(name: str, path: str) -> int | None:
-    """The number of the part of ``path`` that has this name; None if it is not one."""
-    stem, extension = map(re.escape, os.path.splitext(path))  # noqa: PTH122
-    found = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
-    return int(found[1]) if found else None
 
 
 def hosts_of(path: str) -> tuple[str, ...]:

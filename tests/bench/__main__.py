@@ -19,6 +19,7 @@ from tests.bench import (
     own_cost,
     probe_cost,
     recording,
+    scrape,
     screen,
     start_time,
 )
@@ -92,6 +93,7 @@ def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
             db_cost.measure(report, args.rounds or plan.rounds, plan.db_s)
         if "large" in wanted:
             large_hosts.measure(report)
+            scrape.measure(report)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from ioh.findings.rule import Rule, all_rules
 from tests.programs.catalogue import DB_ANOMALIES, DB_HEALTHY, PROGRAMS
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
 from tests.scenarios.evidence import ANSWERED, Sign
-from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
+from tests.scenarios.verdict import NFS_RECORDING, judge_phases, judge_recorded
 from tests.vm.catalogue import VM_ANOMALIES, VM_HEALTHY
 
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
@@ -31,7 +31,7 @@ def _lines() -> Iterator[str]:
     nfs = judge_phases(NFS_RECORDING, ANSWERED)
     ill, healthy = (*ANOMALIES, *DB_ANOMALIES), (*HEALTHY, *DB_HEALTHY, *VM_HEALTHY)
     every = (*ill, *VM_ANOMALIES, *healthy)
-    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh", s.sign) for s in every}
+    outcomes = {s.name: judge_recorded(s.name, s.sign) for s in every}
     rules = all_rules()
     yield "## The rules"
     yield ""
@@ -70,7 +70,7 @@ def _lines() -> Iterator[str]:
     yield "| Name | Program | must fire | may fire | fires in the recording |"
     yield "|---|---|---|---|---|"
     for program in PROGRAMS.values():
-        told = judge(RECORDINGS / f"{program.name}.ioh").last
+        told = judge_recorded(program.name).last
         cells = (program.says, program.also, tuple(told))
         columns = " | ".join(", ".join(f"`{rule}`" for rule in cell) or "nothing" for cell in cells)
         yield f"| `{program.name}` | {_cell(program.what)} | {columns} |"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ioh.findings.engine import Engine
@@ -100,6 +101,12 @@ def judge(path: Path, sign: Sign | None = None) -> Outcome:
                 last[finding.rule] = finding
     assert shown_s is not None, f"{path} does not show {sign}"
     return Outcome({rule: time_s - shown_s for rule, time_s in first_s.items()}, last)
+
+
+@cache
+def judge_recorded(name: str, sign: Sign | None = None) -> Outcome:
+    """judge() of the recording that is kept of this scenario."""
+    return judge(RECORDINGS / f"{name}.ioh", sign)
 
 
 def absent_paths(outcome: Outcome) -> list[str]:

@@ -48,6 +48,13 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Shown:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of the test's own, and the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def session_file(tmp_path: Path) -> Path:
     """A recording of twelve samples and two marks."""
     path = tmp_path / "s.ioh"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,6 +15,7 @@ from ioh.bpf import maps
 from ioh.bpf.btf import Btf
 from ioh.bpf.host import HostFacts
 from ioh.bpf.maps import Map, MapSpec
+from ioh.bpf.totals import WORDS
 from ioh.procfs.mountinfo import MountTable
 
 # Why a layer may be unavailable here that works on a real kernel.
@@ -275,6 +277,12 @@ class FakeMap:
 def refuse(code: int) -> int:
     ctypes.set_errno(code)
     return -1
+
+
+def counted(words: Mapping[int, int]) -> bytes:
+    """An entry of a map of totals: words by their place, all counted on the first CPU."""
+    row = [words.get(at, 0) for at in range(WORDS)]
+    return struct.pack(f"={WORDS}Q", *row) + bytes(8 * WORDS * (CPUS - 1))
 
 
 def _bytes(pointer: Any, size: int) -> bytes:

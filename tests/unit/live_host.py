@@ -20,16 +20,20 @@ from ioh.live import source as live
 from ioh.live.source import LiveSource
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import LayerSample, Sample
+from ioh.model.sample import LayerSample, Sample, Unavailable
 
 WAITED = "its probe is still being compiled"
-Read = Callable[[], LayerSample]
 
 
 def make_layer(
-    name: str, rank: int, *, probe: str = "", read: Read | None = None, look: Read | None = None
+    name: str,
+    rank: int,
+    *,
+    probe: str = "",
+    read: Callable[[], LayerSample | Unavailable] | None = None,
+    look: Callable[[], LayerSample] | None = None,
 ) -> type[Layer]:
-    """A layer that is known to this test only."""
+    """A layer that is known to this test only: what it says of /proc, and of its maps."""
 
     class Made(Layer):
         spec = LayerSpec(name, name, rank, (), {}, (), ())
@@ -37,7 +41,7 @@ def make_layer(
         def read(self, maps: object) -> LayerSample:
             return look() if look is not None else LayerSample("bpf")
 
-        def read_proc(self) -> LayerSample:
+        def read_proc(self) -> LayerSample | Unavailable:
             return read() if read is not None else LayerSample("proc")
 
     Made.probe = probe

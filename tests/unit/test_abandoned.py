@@ -11,10 +11,6 @@ from typing import Any
 import pytest
 
 from ioh.layers.abandoned import AbandonedRequests
-from ioh.layers.syscall import Syscall
-from ioh.model.filters import Filters
-from tests.unit import fake_kernel
-from tests.unit.probe_text import text_of
 
 PID, CONTEXT, FILE, STAYS = os.getpid(), 0x7F00, 0xFFFF8800, 1 << 29
 NO_PID = 1 << 22  # more than the kernel gives
@@ -75,71 +71,39 @@ def destroy(maps: dict[str, Any], at_ns: int) -> None:
     maps["destroyed"][KEY.pack(CONTEXT, PID)] = at_ns.to_bytes(8, sys.byteorder)
 
 
+@pytest.mark.parametrize("destroyed_s", [0, 61])
 def test_requests_of_a_destroyed_context_are_lost_until_their_iocb_is_used_again(
-    maps: dict[str, Any],
+    maps: dict[str, Any], destroyed_s: int
 ) -> None:
+    """After a minute they are deleted, but not what came in their place."""
     abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
-    asyncs.update({iocb(n): request(NOW_NS - 100 + n) for n in range(3)})
+    destroyed_ns = NOW_NS - destroyed_s * 10**9
+    asyncs.update({iocb(n): request(destroyed_ns - 100 + n) for n in range(3)})
     asyncs[iocb(3)] = request(0, file=0)  # a place: its request has ended
     abandoned.find(maps, is_at_a_halt=False)
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (0, 0)
-    destroy(maps, NOW_NS)
-    asyncs.meanwhile = {iocb(0): request(NOW_NS + 100)}
+    destroy(maps, destroyed_ns)
+    asyncs.meanwhile = {iocb(0): request(destroyed_ns + 100)}
     for _ in range(2):
         abandoned.find(maps, is_at_a_halt=False)
-        assert asyncs[iocb(0)] == request(NOW_NS + 100)  # the new request is not hit
+        assert asyncs[iocb(0)] == request(destroyed_ns + 100)  # the new request is not hit
     # The probe has counted the first one.
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (2, 2)
-    assert (len(asyncs), maps["async_places"].value) == (4, 4)
+    assert (len(asyncs), maps["async_places"].value) == (2 if destroyed_s else 4, 4)
 
 
-def test_they_are_deleted_after_a_minute_but_not_what_came_in_their_place(
-    maps: dict[str, Any],
-) -> None:
-    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=False), maps["asyncs"]
-    destroyed_ns = NOW_NS - 61 * 10**9
-    asyncs.update({iocb(n): request(destroyed_ns - 100) for n in range(3)})
-    destroy(maps, destroyed_ns)
-    asyncs.meanwhile = {iocb(0): request(NOW_NS)}
-    for _ in range(2):
-        abandoned.find(maps, is_at_a_halt=False)
-        assert dict(asyncs) == asyncs.meanwhile
-        assert abandoned["aio_unseen"] == abandoned["read_direct"] == 2
-
-
-def test_requests_of_the_dead_are_deleted(maps: dict[str, Any]) -> None:
-    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
+@pytest.mark.parametrize("sees_pids", [True, False])
+def test_requests_of_the_dead_are_deleted(maps: dict[str, Any], sees_pids: bool) -> None:
+    """Where another pid namespace does not hide who is alive."""
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=sees_pids), maps["asyncs"]
     asyncs.update({iocb(0, NO_PID): request(100, NO_PID), iocb(1): request(100)})
     asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # io_uring's
-    maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
-    abandoned.find(maps, is_at_a_halt=True)
-    abandoned.find(maps, is_at_a_halt=True)
-    assert list(asyncs) == [iocb(1)]
-    assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (1, 1)
-    assert abandoned["read_direct"] == 2
-
-
-def test_in_another_pid_namespace_nobody_can_be_told_dead(maps: dict[str, Any]) -> None:
-    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=False), maps["asyncs"]
-    asyncs[iocb(0, NO_PID)] = request(100, NO_PID)
-    abandoned.find(maps, is_at_a_halt=True)
-    assert len(asyncs) == 1
-
-
-def test_what_ends_while_they_are_looked_for_is_the_next_intervals(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its maximum is there, too: the probe has begun the next one."""
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(Syscall).maps())
-    totals = held["totals"]
-
-    def find(*_: object, **__: object) -> None:
-        for op in range(len(Syscall.spec.ops)):
-            ones = (1).to_bytes(8, sys.byteorder) * (totals.value_size // 8)
-            totals.entries[op.to_bytes(4, sys.byteorder)] = ones
-
-    monkeypatch.setattr(AbandonedRequests, "find", find)
-    layer = Syscall(Filters())
-    counts = [{op.count_total for op in layer.read(maps).ops.values()} for _ in range(2)]
-    assert counts[0] == {0}
-    assert 0 not in counts[1]
+    if sees_pids:  # each is lost once
+        maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
+    for _ in range(2):
+        abandoned.find(maps, is_at_a_halt=True)
+    dead = int(sees_pids)
+    assert len(asyncs) == 3 - 2 * dead
+    assert iocb(1) in asyncs
+    assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (dead, dead)
+    assert abandoned["read_direct"] == 2 * dead

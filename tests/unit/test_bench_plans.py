@@ -1,4 +1,4 @@
-"""Plans: what is built in, what a user's file may say, and the job that fio gets of it."""
+"""Plans: what may be in one, the job that fio gets of it, and the figures in fio's answer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ioh.bench.fio import figures_of, read_json, run_s_of
 from ioh.bench.jobs import job_file
-from ioh.bench.plans import (
-    BUILT_IN,
-    PlanChanges,
-    read_plan,
-    seconds_of,
-    show_size,
-    size_of,
-    specs_of,
-)
+from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, specs_of
 from ioh.bench.results import TestSpec
 from ioh.commands import main
 from ioh.model.errors import IohError
@@ -48,32 +41,12 @@ def test_each_built_in_plan_makes_tests_with_names_of_their_own(name: str) -> No
         assert ("time_based" in job) == (not spec.files)
 
 
-def test_the_matrix_of_fio_sh() -> None:
-    specs = specs_of(read_plan("database")[0], PlanChanges())
-    found = [(spec.kind, show_size(spec.block_bytes), spec.users) for spec in specs]
-    assert found == [
-        *(("randread", "8k", users) for users in (1, 8, 16, 32, 64)),
-        *(("seqread", size, 1) for size in ("8k", "32k", "128k")),
-        *(("seqread", "1m", users) for users in (1, 8, 16, 32, 64)),
-        *(("write", size, users) for size in ("1k", "8k", "128k") for users in (1, 4, 16)),
-        *(("randrw", "8k", users) for users in (1, 8, 16, 32)),
-    ]
-    assert all(spec.sync == "sync" and not spec.direct for spec in specs if spec.kind == "write")
-    assert seconds_of(specs) == 26 * 60
-
-
-def test_the_card_takes_less_than_three_minutes() -> None:
-    assert seconds_of(specs_of(read_plan("card")[0], PlanChanges())) <= 150
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "missing required field `summary`"),
         ("size = ", "not a TOML file"),
-        (HEAD, "missing required field `test`"),
         (HEAD + "test = []", "the plan has 0 tests"),
-        (HEAD + '[[test]]\nkind = "randread"', "missing required field `block` (test 1)"),
         (
             HEAD + '[[test]]\nkind = "odd"\nblock = "8k"',
             "invalid enum value 'odd' (kind of test 1)",
@@ -149,17 +122,6 @@ def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -
     assert "new_group=1" in rival
 
 
-def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
-    spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
-    assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
-
-
-@pytest.mark.parametrize(("text", "bytes_"), [("512", 512), ("8k", 8192), ("1M", 1 << 20)])
-def test_sizes_are_powers_of_1024(text: str, bytes_: int) -> None:
-    assert size_of(text) == bytes_
-    assert show_size(bytes_) == text.lower()
-
-
 def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--plans"]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -167,15 +129,18 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[1].split()[1:4] == ["26", "26", "8g"]
 
 
+def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
+    spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
+    assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], "give a directory on the storage"),
-        (["/tmp", "-r", "/dev/null"], "a directory or -r"),
         (["/tmp", "--span", "1", "2"], "--span needs --like"),
         (["/tmp", "--like", "x", "--job", "y"], "--job, --like and --resume exclude each other"),
         (["/tmp", "-u", "0"], "must be a number above 0"),
-        (["/tmp", "-u", "1_0"], "must be a number above 0"),
         (["/tmp", "-u", "\u0663"], "must be a number above 0"),
         (["/tmp", "-l", "8q"], "is not a size"),
     ],
@@ -187,3 +152,44 @@ def test_wrong_arguments_are_one_line(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+RECORDED = Path(__file__).parents[1] / "data" / "fio" / "commit-and-reader.json"
+
+
+def test_every_figure_is_fios_own() -> None:
+    commit, rival = read_json(RECORDED)
+    found = figures_of([commit])
+    assert sorted(found) == ["sync", "write"]
+    raw, write = commit["write"], found["write"]
+    assert (write.ops, write.bytes) == (raw["total_ios"], raw["io_bytes"])
+    assert (write.iops, write.bytes_per_s) == (raw["iops"], raw["bw_bytes"])
+    latency = raw["lat_ns"]
+    told = latency["percentile"]
+    assert write.mean_us == pytest.approx(latency["mean"] / 1000)
+    assert (write.min_us, write.max_us) == (latency["min"] / 1000, latency["max"] / 1000)
+    assert write.std_us == latency["stddev"] / 1000
+    assert (write.p50_us, write.p99_us) == (told["50.000000"] / 1000, told["99.000000"] / 1000)
+    assert write.p999_us == told["99.900000"] / 1000
+    assert write.p9999_us is None  # of some thousand operations
+    assert sum(write.hist) == write.ops
+    sync = commit["sync"]["lat_ns"]
+    assert (found["sync"].ops, found["sync"].max_us) == (sync["N"], sync["max"] / 1000)
+    assert found["sync"].iops == pytest.approx(sync["N"] / run_s_of(commit))
+    assert list(figures_of([rival])) == ["read"]
+
+
+def test_several_jobs_are_added_up_from_their_bins() -> None:
+    _, rival = read_json(RECORDED)
+    one, two = figures_of([rival])["read"], figures_of([rival, rival])["read"]
+    assert one.ops is not None
+    assert (two.ops, two.hist) == (2 * one.ops, tuple(2 * count for count in one.hist))
+    for name in ("mean_us", "std_us", "p50_us", "p95_us", "p99_us", "p999_us", "min_us", "max_us"):
+        assert getattr(two, name) == pytest.approx(getattr(one, name)), name
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"jobs": 3}', "fio: odd\n"])
+def test_what_is_no_json_of_fios_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(IohError, match="is not its JSON"):
+        read_json(tmp_path / "x.json")

@@ -1,8 +1,13 @@
-"""A bench's files are its own, and nobody else's are touched; what it prints; a recording's mix."""
+"""A bench's files are its own; what it prints and its screen shows; a recording's mix."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,10 +21,15 @@ from ioh.bench.plans import PlanChanges, read_plan, specs_of
 from ioh.bench.results import BenchVerdict, Figures, Run, TestSpec
 from ioh.bench.watch import Seen, layers_of, read_between
 from ioh.bench.work import WorkFolder, need_of
+from ioh.commands import bench_screen
+from ioh.commands.bench_screen import BenchScreen, line_from
 from ioh.findings.config import Config
 from ioh.model.errors import IohError
 from ioh.model.snapshot import HostStats, Snapshot
 from ioh.session.reader import Session
+from ioh.tui.render.screen import draw
+from ioh.tui.state import ViewState
+from tests.screens import judged, screen_data
 from tests.unit.snapshot_maker import disk, layer, op, ticks
 
 DATA_PATH = Path(__file__).parents[2] / "ioh" / "data"
@@ -122,16 +132,13 @@ def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread:
 def test_lines_have_fios_figures_and_why_not() -> None:
     made = runner.test_of(SPEC, (a_run(1234.5),))
     (line,) = table.test_lines(made)
+    assert "1.0 in flight" in table.little(a_run(1000.0), 1)
+    assert "delayed" in table.little(a_run(500.0), 1)
     assert line.split() == ["randread-8k-1u", "read", "1.0", "1.000", *["-"] * 4, "1,234", "ok"]
     refused = BenchVerdict(False, "others", "others \x1b[2J moved", ("tar\n[7]",))
     told = list(table.test_lines(runner.test_of(SPEC, (a_run(5, verdict=refused),))))
     assert told[0].endswith("not the storage: others \\x1b[2J moved")
     assert told[1] == "  | tar\\x0a[7]"
-
-
-@pytest.mark.parametrize(("iops", "said"), [(1000.0, "1.0 in flight"), (500.0, "delayed")])
-def test_littles_law_is_checked(iops: float, said: str) -> None:
-    assert said in table.little(a_run(iops), 1)
 
 
 def seen(rates: list[float], host: HostStats | None = None) -> Seen:
@@ -152,7 +159,6 @@ NOTHING: list[str] = []
 @pytest.mark.parametrize(
     ("host", "kinds"),
     [
-        (HostStats(), NOTHING),
         (HostStats(steal_pct=0.9, dirty_bytes=1 << 20), NOTHING),
         (HostStats(steal_pct=5.0), ["steal"]),
         (HostStats(dirty_bytes=1 << 30), ["dirty"]),
@@ -175,7 +181,6 @@ def test_the_cpus_are_looked_at() -> None:
 @pytest.mark.parametrize(
     ("rates", "at_s"),
     [
-        ([1e8] * 30, None),
         ([1e8] * 12 + [3e7] * 12, 13),
         ([1e8] * 12 + [3e7] * 3 + [1e8] * 12, None),  # it came back
         ([1e8, 3e7] * 12, None),
@@ -216,3 +221,54 @@ def test_the_layers_of_a_part_are_those_of_its_totals() -> None:
         assert figures.ops
         assert figures.iops == pytest.approx(figures.ops / 10)
         assert sum(figures.hist) in {0, figures.ops}
+
+
+def test_the_newest_whole_line_is_read_without_waiting() -> None:
+    theirs, ours = os.pipe()
+    read = line_from(theirs)
+    assert read is not None
+    assert read() == ""
+    os.write(ours, "test 1\ntest 2 µ\n".encode())
+    assert read() == read() == "test 2 µ"
+    os.write(ours, b"\xff\n")
+    assert read() == "�"
+    os.close(ours)
+    ended: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    try:
+        read()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(theirs)
+    assert ended == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("import sys; sys.stdin.read()", None), ("raise SystemExit(3)", 3)]
+)
+def test_a_screen_that_reads_nothing_or_dies_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, status: int | None
+) -> None:
+    monkeypatch.setattr(bench_screen, "_COMMAND", (sys.executable, "-c", script))
+    monkeypatch.setattr(bench_screen, "_END_S", 0.2)
+    screen = BenchScreen(tmp_path / "run.ioh")
+    if status is not None:
+        end_s = time.monotonic() + 30
+        while screen.ended() is None and time.monotonic() < end_s:
+            time.sleep(0.01)
+        assert screen.ended() == status
+    for number in range(2000):
+        screen.line(f"{number} " + "x" * 8000)
+    screen.close()
+    assert screen.ended() is not None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_line_takes_one_of_the_screen(size: tuple[int, int]) -> None:
+    data = screen_data(judged())
+    plain = draw(ViewState(), data, *size)
+    found = draw(ViewState(), replace(data, line="test 3 of 8 | " + "x" * 200), *size)
+    assert len(plain.lines) == len(found.lines) == size[1]
+    assert found.lines[1].text.startswith(" test 3 of 8 | xx")
+    assert found.lines[-1].text == plain.lines[-1].text
+    assert found.lines[1].width == size[0]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ioh.commands.sample import SAMPLE, bundled_path
-from ioh.feeds.file_feed import FileFeed, Played
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, parse_when, part_of
 from ioh.session.reader import Session
@@ -44,14 +43,6 @@ def session_file(tmp_path: Path, step_s: int) -> Path:
 def test_all_of_it_is_shown(session_file: Path, begin: list[str], shown: Shown) -> None:
     told = shown("json", session_file, "--top", "0", "--no-findings", *begin)
     assert len(told.splitlines()) == len(SAMPLES) - 1
-
-
-@STEPS
-def test_the_screen_has_all_of_it(session_file: Path) -> None:
-    with FileFeed(str(session_file), Played()) as feed:
-        assert (feed.extent.first, feed.extent.last) == (1, len(SAMPLES) - 1)
-        assert feed.extent.start_unix_s <= feed.extent.end_unix_s
-        assert feed.visit(len(SAMPLES) - 1) is not None
 
 
 @STEPS

@@ -12,30 +12,11 @@ from ioh.commands import demo, main
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.feeds.file_feed import FileFeed, Played
 from ioh.model.feed import News
-from ioh.model.sample import LayerSample
 from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 from ioh.session.stream import Tick
-from tests.sessions import Shown, samples_of
-
-FIVE = ["syscall", "nfs_client", "tcp", "nfs_server", "block"]
-
-
-def test_it_has_all_five_layers_counted_by_bpf_and_is_small() -> None:
-    assert bundled_path(DEMO).stat().st_size <= 250_000
-    last = list(samples_of(bundled_path(DEMO).read_bytes()))[-1]
-    assert list(last.layers) == FIVE
-    for layer in last.layers.values():
-        assert isinstance(layer, LayerSample)
-        assert layer.source == "bpf"
-
-
-def test_text_of_its_first_seconds(shown: Shown) -> None:
-    out = shown("demo", "--text", "--speed", "1000", "-t", "5", "-d", "all")
-    assert out.count("date: ") >= 2
-    for title in ("app:", "nfs client:", "tcp:", "nfs server:", "block:"):
-        assert title in out
+from tests.sessions import Shown
 
 
 def test_json_of_two_layers(shown: Shown) -> None:
@@ -81,7 +62,6 @@ def test_on_the_screen_it_begins_with_its_first_load(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("args", "cause"),
     [
-        (["--speed", "0"], "above 0"),
         (["--text", "--json"], "not allowed"),
         (["--layers", "nosuch"], "nosuch"),
         (["--pid", "1"], "--pid"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,18 +13,11 @@ import pytest
 from ioh.feeds import file_feed
 from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
 from ioh.feeds.stream_feed import StreamFeed
-from ioh.model.derive import derive
 from ioh.model.feed import Feed, FeedEnded
 from ioh.playback.replay import ReplaySource
-from tests import fakes
-from tests.feeds import Counting, Listener, told
+from tests.feeds import SAMPLES, SNAPSHOTS, Counting, Listener, told
 from tests.sessions import recorded
 
-SAMPLES = fakes.first(12)
-SNAPSHOTS = {
-    tick: derive(older, newer)
-    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
-}
 Make = Callable[..., Feed]
 
 
@@ -135,11 +127,3 @@ def test_it_ends_the_screen_whenever_that_is_asked_for(make: Make, *, has_begun:
         listener.join()
     assert isinstance(listener.news[-1].error, FeedEnded)
     assert listener.ticks == (list(SNAPSHOTS) if has_begun else [])
-
-
-def test_stopped_before_it_runs(make: Make) -> None:
-    feed = make()
-    feed.stop()
-    with Listener(feed) as listener:
-        listener.join()
-    assert listener.news == []

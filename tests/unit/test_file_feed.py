@@ -1,4 +1,4 @@
-"""The feeds of recordings, from a file and from a pipe."""
+"""The feeds of recordings, from a file and from a pipe, and how far back their rules look."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,24 @@ import pytest
 
 from ioh.feeds import file_feed
 from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
+from ioh.feeds.findings_cache import Rejudge
+from ioh.findings.engine import Engine
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, FeedEnded, TimelineEvent
+from ioh.model.feed import Feed, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.playback import replay
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
+from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
-from tests import fakes
-from tests.feeds import Counting, Listener, told
+from tests.feeds import SAMPLES, SNAPSHOTS, Counting, Listener, told
+from tests.screens import minute
 from tests.sessions import recorded, small
 
-SAMPLES = fakes.first(12)
-SNAPSHOTS = {
-    tick: derive(older, newer)
-    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
-}
 FAST = 1e6
 
 
@@ -55,26 +53,6 @@ def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
     return FileFeed(path, Played(span, **{"speed": FAST, **options}))
 
 
-class Growing:
-    """A file that is being recorded into."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self.writer = SessionWriter(FileOutput(self.path))
-        self.samples = iter(SAMPLES)
-
-    def grow(self, count: int = 1) -> None:
-        for sample in itertools.islice(self.samples, count):
-            assert self.writer.write(sample)
-
-
-@pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
-    made = Growing(tmp_path / "growing.ioh")
-    yield made
-    made.writer.close()
-
-
 def test_it_is_a_feed(path: str) -> None:
     with make(path) as made:
         port: Feed = made
@@ -82,13 +60,6 @@ def test_it_is_a_feed(path: str) -> None:
         assert port.title == path.replace("\x1b", "\\x1b")
         assert port.recording.path == ""
         assert "already a recording" in port.toggle_recording()
-
-
-def test_a_screen_is_not_flooded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
-    with make(path) as feed, Listener(feed) as listener:
-        listener.wait_for_end()
-    assert listener.ticks == [1, 11]
 
 
 def test_its_own_pace_and_another_one(path: str) -> None:
@@ -143,17 +114,9 @@ def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
         assert told(feed.visit(8)) == ""
 
 
-def test_playing_looks_back_as_far_as_the_rules_do(
+def test_a_screen_is_not_flooded_and_yet_no_time_goes_unjudged(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Counting, "look_back_s", 3.0)
-    with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
-        feed.play_from(9)
-        listener.wait_for_tick(9)
-        assert told(listener.snapshots[9]) == "4"
-
-
-def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
     seen: list[float] = []
 
@@ -164,6 +127,7 @@ def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.Monke
 
     with make(path, make_judge=Watching) as feed, Listener(feed) as listener:
         listener.wait_for_end()
+    assert listener.ticks == [1, 11]
     assert seen == [1.0, 10.0]
     assert listener.snapshots[11].interval_s == 1.0
 
@@ -181,25 +145,11 @@ def test_only_a_part_of_it(path: str) -> None:
         listener.wait_for(lambda: listener.ticks[5:] == [4, 5, 6, 7, 8])
 
 
-def test_only_so_much_of_it(path: str) -> None:
-    with make(path, begin="2", run_s=3) as feed, Listener(feed) as listener:
-        assert isinstance(listener.wait_for_end().error, FeedEnded)
-        assert listener.ticks == [3, 4, 5]
-
-
 def test_nothing_to_show_is_one_line(path: str) -> None:
     with pytest.raises(IohError, match="no interval in that part"):
         make(path, begin="11")
     with pytest.raises(IohError, match="no mark"):
         make(path, begin="never")
-
-
-def test_it_ends_the_screen_while_it_waits(path: str) -> None:
-    with make(path, speed=1e-6) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(1)
-        feed.end()
-        listener.join()
-        assert isinstance(listener.news[-1].error, FeedEnded)
 
 
 def test_a_refusal_leaves_nothing_open(path: str) -> None:
@@ -213,37 +163,34 @@ def test_a_refusal_leaves_nothing_open(path: str) -> None:
 
 
 def test_a_growing_file_is_followed_to_its_end(
-    growing: Growing, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "POLL_S", 0.01)
-    growing.grow(3)
-    with make(growing.path) as feed, Listener(feed) as listener:
+    monkeypatch.setattr(replay, "GROWTH_S", 0.01)
+    writer = SessionWriter(FileOutput(str(tmp_path / "growing.ioh")))
+    for sample in SAMPLES[:3]:
+        writer.write(sample)
+    with make(writer.output.name) as feed, Listener(feed) as listener:
         listener.wait_for_tick(2)
         before = feed.extent
         assert before.is_growing
         for tick in (3, 4):
-            growing.grow()
+            writer.write(SAMPLES[tick])
             listener.wait_for_tick(tick)
             assert feed.extent.last == tick
             assert feed.visit(tick) == SNAPSHOTS[tick]
-        growing.writer.close()
-        listener.wait_for_end()
-        assert not feed.extent.is_growing
-    assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4)}
-
-
-def test_a_file_grows_while_it_is_held(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "GROWTH_S", 0.01)
-    growing.grow(3)
-    with make(growing.path, speed=1e-6) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(1)
         feed.hold()
-        growing.grow(2)
+        writer.write(SAMPLES[5])
         deadline = time.monotonic() + 5
-        while feed.extent.last != 4:
+        while feed.extent.last != 5:  # it grows while it is held
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert listener.ticks == [1]
+        assert 5 not in listener.ticks
+        feed.play_from(5)
+        writer.close()
+        listener.wait_for_end()
+        assert not feed.extent.is_growing
+    assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4, 5)}
 
 
 def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
@@ -327,3 +274,52 @@ def test_what_a_pipe_lost_is_a_moment() -> None:
         assert len(listener.ticks) < 399
 
     through_pipe(bytes(data), use)
+
+
+def test_going_to_an_interval_finds_what_was_found_live() -> None:
+    path = str(Path(__file__).resolve().parents[1] / "data/scenarios/faster_tier.ioh")
+    engine, wanted = Engine(), {}
+    with Session(path) as session:
+        samples = [item.sample for item in session.ticks(0)]
+    for tick, (older, newer) in enumerate(itertools.pairwise(samples), 1):
+        wanted[tick] = engine.judge(derive(older, newer)).findings
+    said = [tick for tick, found in wanted.items() if "tiering" in {f.rule for f in found}]
+    for tick in (said[0] - 1, said[0], said[-1]):
+        with FileFeed(path, Played(make_judge=Engine)) as visited:
+            judged = visited.judge(tick, lambda _: True)
+        assert judged is not None
+        assert judged.findings == wanted[tick]
+
+
+INTERVALS = minute()
+
+
+def look_back(visits: list[int], lost: int = -1) -> Rejudge:
+    def visit(tick: int) -> Snapshot | None:
+        visits.append(tick)
+        return None if tick == lost else INTERVALS[tick - 1]
+
+    return Rejudge(visit, Counting, 1.0)
+
+
+def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
+    visits: list[int] = []
+    judge = look_back(visits)
+    assert told(judge.judge(30, 1, lambda _: True)) == "16"
+    assert visits == list(range(15, 31))
+    visits.clear()
+    assert told(judge.judge(32, 1, lambda _: True)) == "18"
+    assert visits == [31, 32]
+    visits.clear()
+    assert told(judge.judge(29, 1, lambda _: True)) == "16"
+    assert visits == list(range(14, 30))
+    visits.clear()
+    assert told(judge.judge(59, 1, lambda _: True)) == "16"
+    assert visits == list(range(44, 60))
+
+
+def test_there_is_nothing_before_the_first_interval_and_nothing_in_a_lost_one() -> None:
+    assert told(look_back([]).judge(5, 1, lambda _: True)) == "5"
+    assert told(look_back([]).judge(30, 28, lambda _: True)) == "3"
+    assert look_back([], lost=30).judge(30, 1, lambda _: True) is None
+    assert Rejudge(INTERVALS.__getitem__, lambda: None, 1.0).judge(5, 1, lambda _: True) is None

@@ -1,17 +1,19 @@
-"""Caches below, from made-up Snapshots: histograms of two heaps, turning disks, loop devices."""
+"""Caches below and volumes held at a limit: histograms of two heaps, by clock or by chance."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import pytest
 
+from ioh.findings.rules.cache_below import is_share_even
+from ioh.model.finding import Finding
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.model.snapshot import OpStats
-from tests.unit.snapshot_maker import Layers, disk, found, judged, layer, op
+from tests.unit.snapshot_maker import Layers, disk, found, judged, layer, op, spread
 
 KB = 1024
 
@@ -58,11 +60,6 @@ def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> N
         assert ("the server's" in finding.cause) is (name == "nfs_client")
 
 
-def _said(seconds: Iterable[dict[str, Any]]) -> set[str]:
-    """Which rules spoke of seconds of the block layer, each of these arguments."""
-    return set().union(*judged({"block": layer("block", **given)} for given in seconds))
-
-
 def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[dict[str, Any]]:
     """Reads at two speeds, and what else the disk does."""
     random = Random(7)
@@ -84,26 +81,8 @@ def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[di
 def test_reads_that_may_wait_for_other_io_tell_of_no_cache(
     other: SizeLatencyHist | None, write: OpStats | None, fires: bool
 ) -> None:
-    assert ("cache_below" in _said(_beside(other, write))) is fires
-
-
-def test_a_fast_and_a_slow_disk_are_no_cache() -> None:
-    def each() -> Iterator[dict[str, Any]]:
-        random = Random(7)
-        for _ in range(15):
-            quick, others = (random.randrange(most - 80, most) for most in (640, 440))
-            fast = op(quick, 4 * KB, 30, size_lat=_heaps(4, (30, quick)))
-            slow = op(others, 4 * KB, 7e3, size_lat=_heaps(4, (7_000, others)))
-            assert fast.size_lat is not None and slow.size_lat is not None  # noqa: PT018
-            both = op(1000, 4 * KB, 2_800, size_lat=fast.size_lat + slow.size_lat)
-            rows = [((name, name), {"stacked": 0}) for name in ("nvme0n1", "sda")]
-            yield {
-                "ops": {"read": both},
-                "parts": {"nvme0n1": {"read": fast}, "sda": {"read": slow}},
-                "tables": {"device": rows},
-            }
-
-    assert "cache_below" not in _said(each())
+    said = judged({"block": layer("block", **given)} for given in _beside(other, write))
+    assert any("cache_below" in each for each in said) is fires
 
 
 @pytest.mark.parametrize(
@@ -113,7 +92,6 @@ def test_a_fast_and_a_slow_disk_are_no_cache() -> None:
         ("sda", 1, 6_000, 2.0, False),  # as a turning disk should
         ("sda", 1, 90, 95.0, False),  # in order
         ("sda", 0, 90, 2.0, False),  # an SSD
-        ("sda", None, 90, 2.0, False),  # a virtual one
         ("vda", 1, 90, 2.0, False),
     ],
 )
@@ -132,10 +110,8 @@ def test_a_turning_disk_cannot_be_that_fast(
     ("on", "below", "fires"),
     [
         ("file /x on sda1", 5e6, True),
-        ("file /x on sda", 5e6, True),
         ("file /x on sda", 390e6, False),
         ("file /x on sdab", 5e6, True),  # another disk, which did nothing
-        ("file /x on nvme0n1p2", 5e6, True),
         ("file /x on sdab", 400e6, False),  # nobody looked at it, or others did more than enough
         ("file /x on tmpfs", 5e6, False),
         ("vg-lv on sda", 5e6, False),
@@ -150,3 +126,83 @@ def test_a_loop_device_over_a_cached_file(on: str, below: float, fires: bool) ->
         tables={"device": [(("loop0", on), {"stacked": 1}), (("sda", "sda"), {"stacked": 0})]},
     )
     assert ("cache_below" in found({"block": block})) is fires
+
+
+SECONDS = 30
+FAST_US, SLOW_US = 200.0, 9_000.0
+
+
+def reads(
+    fast: int, slow: int, slow_us: float = SLOW_US, size: int = 4 * KB, at_end: int = 8
+) -> OpStats:
+    """A second in which so many reads took FAST_US and so many slow_us."""
+    count = fast + slow
+    counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
+    row = size_index(size) * LATENCY_BUCKETS
+    counts[row + latency_index(FAST_US)] = fast
+    counts[row + latency_index(slow_us)] = slow
+    return op(
+        count,
+        size,
+        (fast * FAST_US + slow * slow_us) / count,
+        latency=spread(fast, FAST_US, slow, slow_us),
+        size_lat=SizeLatencyHist(tuple(counts)),
+        inflight=at_end,
+    )
+
+
+def told(each: Iterator[OpStats]) -> dict[str, Finding]:
+    """What each rule said last."""
+    found = dict[str, Finding]()
+    for said in judged({"block": layer("block", **disk("vda", read))} for read in each):
+        found |= said
+    return found
+
+
+def limited() -> Iterator[OpStats]:
+    """700 reads each second: eight at a time, of which all wait for each tenth of a second."""
+    for _ in range(SECONDS):
+        yield reads(620, 80, slow_us=98_000.0)
+
+
+def cached_by_chance(random: Random) -> Iterator[OpStats]:
+    """Eight reads at a time all along, six of seven of which a cache below answers."""
+    for _ in range(SECONDS):
+        took, fast, slow = 0.0, 0, 0
+        while took < 8e6:
+            is_hit = random.random() < 6 / 7
+            took += FAST_US if is_hit else SLOW_US
+            fast, slow = fast + is_hit, slow + (not is_hit)
+        yield reads(fast, slow)
+
+
+def cached_at_a_pace(random: Random) -> Iterator[OpStats]:
+    """1,400 reads each second, whatever a cache below answers of them."""
+    for _ in range(SECONDS):
+        fast = sum(random.random() < 6 / 7 for _ in range(1400))
+        # Each of those that began within the time of a slow one is still under way or not.
+        at_end = sum(random.random() < 1 / 7 for _ in range(round(1400 * SLOW_US / 1e6)))
+        yield reads(fast, 1400 - fast, at_end=at_end)
+
+
+def test_a_volume_at_its_limit_is_told_and_no_cache() -> None:
+    found = told(limited())
+    assert "cache_below" not in found
+    cause = found["device_limit"].cause
+    assert cause.startswith("vda does 700 requests a second (2.87 MB/s), second after second")
+    assert found["device_limit"].command == "lsblk -d -o NAME,SIZE,MODEL,SERIAL /dev/vda"
+
+
+@pytest.mark.parametrize("seed", [3, 10])
+@pytest.mark.parametrize("each", [cached_by_chance, cached_at_a_pace])
+def test_a_cache_below_is_told_and_no_limit(
+    each: Callable[[Random], Iterator[OpStats]], seed: int
+) -> None:
+    found = told(each(Random(seed)))
+    assert "cache_below" in found
+    assert "device_limit" not in found
+
+
+def test_a_share_is_even_where_chance_would_not_have_it_so() -> None:
+    assert is_share_even([80, 80, 88, 72, 80, 80], [700, 700, 770, 630, 700, 700], 0.3)
+    assert not is_share_even([80, 95, 70, 86, 91, 74], [700] * 6, 0.3)

@@ -1,12 +1,14 @@
-"""Memory that is too small, memory that is taken for a disk, and a peer that is gone."""
+"""Memory that is too small, memory and holes that are taken for a disk, and a peer that is gone."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot
-from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op
+from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op, ticks
 
 MB = 1 << 20
 PEER = ("10.0.0.1:40000", "10.0.0.2:3260")
@@ -41,45 +43,12 @@ def test_who_is_paged_in_is_named_with_the_time_that_is_lost() -> None:
     assert swapping(40e6, 42e6, None)["swapping"].startswith("warning")
 
 
-@pytest.mark.parametrize(("swap_in", "swap_out"), [(40e6, 0.0), (0.0, 40e6), (0.1e6, 0.1e6)])
-def test_pages_that_go_once_or_come_once_are_no_want_of_memory(
-    swap_in: float, swap_out: float
-) -> None:
-    assert "swapping" not in swapping(swap_in, swap_out, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("syncs", "reached", "fires"), [(0.0, 50, True), (5.0, 50, False), (0.0, 1900, False)]
-)
-def test_a_benchmark_of_memory(syncs: float, reached: int, *, fires: bool) -> None:
-    row: dict[str, Value] = {"write_bytes_per_s": 2000.0 * MB, "syncs_per_s": syncs}
+@pytest.mark.parametrize(("reached", "fires"), [(50, True), (1900, False)])
+def test_writes_of_which_few_reach_the_disks_go_to_memory(reached: int, fires: bool) -> None:
+    row: dict[str, Value] = {"write_bytes_per_s": 2000.0 * MB}
     app = calls("write_buffered", op(2000, MB, 400), {"process": [(("7", "dd"), row)]})
-    said = found(
-        {"syscall": app, "block": layer("block", **disk("sda", None, op(reached, MB, 900)))}
-    )
-    assert ("caching" in said) is fires
-    if fires:
-        assert said["caching"].cause.startswith(
-            "dd[7] writes 2097 MB/s to the page cache, and only 52.4 MB/s reaches the disks"
-        )
-
-
-@pytest.mark.parametrize(("packed", "unpacked", "fires"), [(3, 90, True), (80, 90, False)])
-def test_reads_of_compressed_files(packed: int, unpacked: int, *, fires: bool) -> None:
-    """What was unpacked has been read of a disk: it comes from no page cache."""
-    app = calls(
-        "read_buffered", op(2000, 128 << 10, 60),
-        read_calls_per_s=2000.0, read_calls_cached_per_s=1950.0,
-        read_lower_bytes_per_s=packed * 3.0 * MB,
-        read_packed_bytes_per_s=packed * 3.0 * MB, read_unpacked_bytes_per_s=unpacked * 3.0 * MB,
-    )  # fmt: skip
-    said = found({"syscall": app, "block": layer("block", **disk("sda", op(900, 1 << 16, 90)))})
-    assert ("compression" in said) is fires
-    assert "caching" not in said
-    if fires:
-        assert said["compression"].cause == (
-            "Programs read compressed files: 9.44 MB/s from the disks becomes 283 MB/s (30 to 1)."
-        )
+    below = layer("block", **disk("sda", None, op(reached, MB, 900)))
+    assert ("caching" in found({"syscall": app, "block": below})) is fires
 
 
 @pytest.mark.parametrize(
@@ -126,8 +95,50 @@ def test_a_peer_that_is_gone_is_named_within_three_seconds_and_as_long_as_it_is_
     said = seconds([(5000, 0)] * 4 + silence)
     assert not any(said[:5])
     assert all(said[6:])
+    assert not any(seconds([(5000, 0), (0, 1)] * 5))  # it goes on
 
 
-def test_a_connection_that_goes_on_is_slow_and_not_gone() -> None:
-    assert not any(seconds([(5000, 2)] * 10))
-    assert not any(seconds([(5000, 0), (0, 1)] * 5))
+Rows = dict[str, list[tuple[tuple[str, ...], dict[str, Value]]]]
+
+
+@pytest.mark.parametrize(("on_loop", "fires"), [(0, True), (290, False)])
+def test_what_a_loop_device_answers_from_memory_has_reached_a_device(
+    on_loop: int, fires: bool
+) -> None:
+    """Worker threads of io_uring submit it, so little of it is charged to the calls."""
+    read = op(300, MB, 20e3)
+    app = calls("read_direct", read, read_calls_per_s=300.0, read_lower_bytes_per_s=50.0 * MB)
+    below = layer("block", **disk("loop1", op(on_loop, MB, 18e3), stacked=1))
+    few = op(5, MB, 600)
+    below = replace(below, ops={**below.ops, "read": few})  # all disks, without those on others
+    assert ("holes" in found({"syscall": app, "block": below})) is fires
+
+
+def _said(looked: int, holes: int, grows: int) -> set[str]:
+    """Rules that speak of 300 buffered MB/s, none of which is fetched, while the cache grows."""
+    metrics: dict[str, Value] = {
+        "read_calls_per_s": 300.0,
+        "read_calls_cached_per_s": 300.0,
+        "read_looked_bytes_per_s": looked * MB,
+        "read_hole_bytes_per_s": holes * MB,
+    }
+    read = op(300, MB, 200)
+    files: Rows = {"file": [(("/srv/it's",), {"read_bytes_per_s": 3e8})]}
+    layers = {"syscall": calls("read_buffered", read, files, **metrics), "block": layer("block")}
+    hosts = [HostStats(cpu_pct=20.0, cached_bytes=at * grows * MB) for at in range(15)]
+    said = judged(ticks(1, layers, host=host, start=at)[0] for at, host in enumerate(hosts))
+    if "holes" in said[-1]:
+        assert said[-1]["holes"].command.endswith("filefrag '/srv/it'\"'\"'s'")
+    return set().union(*said)
+
+
+@pytest.mark.parametrize(
+    ("looked", "holes", "grows", "said"),
+    [
+        (200, 0, 300, "caching"),  # shared memory counts as page cache, filters hide who writes
+        (200, 190, 0, "holes"),
+        (0, 0, 300, "caching"),  # nobody looked at these files
+    ],
+)
+def test_holes_or_the_page_cache_are_named(looked: int, holes: int, grows: int, said: str) -> None:
+    assert _said(looked, holes, grows) == {said}

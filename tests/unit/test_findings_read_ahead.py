@@ -50,7 +50,6 @@ def file_of(device: str) -> str:
     [
         ([], "sda"),
         ([(("dm-0", "vg-lv on sda"), stacked())], "dm-0"),
-        ([(("dm-0", "vg-lv on sda2"), stacked())], "dm-0"),
         ([(("md0", "raid0 on sda1,sdb1"), stacked(2.0))], "md0"),
         (
             [
@@ -68,7 +67,6 @@ def file_of(device: str) -> str:
         ),
         ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # beside another partition
         ([(("dm-0", "vg-lv on sdaa"), stacked())], "sda"),
-        ([(("loop0", "file /x on sda"), stacked())], "sda"),
     ],
 )
 def test_the_window_is_that_of_what_the_file_system_lies_on(others: Rows, device: str) -> None:
@@ -94,45 +92,6 @@ def heads(size: int, fetched: int, window: int) -> dict[str, Finding]:
     return found({"syscall": app, "block": block})
 
 
-@pytest.mark.parametrize("window", [0, 4 * KB, 128 * KB])
-def test_a_page_for_each_small_file_is_no_read_ahead(window: int) -> None:
-    assert "read_ahead_waste" not in heads(1500, 4 * KB, window)
-
-
 @pytest.mark.parametrize(("fetched", "window"), [(16 * KB, 128 * KB), (8 * KB, 16 * KB)])
 def test_the_advised_window_is_what_was_read_of_each_request(fetched: int, window: int) -> None:
     assert heads(4 * KB, fetched, window)["read_ahead_waste"].command == file_of("sda")
-
-
-def test_no_window_is_advised_twice() -> None:
-    assert "echo 16 " in heads(20 * KB, 64 * KB, 64 * KB)["read_ahead_waste"].command
-    assert "echo 8 " in heads(20 * KB, 64 * KB, 16 * KB)["read_ahead_waste"].command
-    assert "read_ahead_waste" not in heads(20 * KB, 64 * KB, 4 * KB)
-
-
-def buffered(fstype: str, others: Rows) -> Finding:
-    """Reads of 1 MB through the page cache that leave in pieces of 128 KB."""
-    app = calls(
-        "read_buffered", op(20, MB, 9_000),
-        {"mount": [(("/d", fstype), {"read_bytes_per_s": 20.0 * MB})]},
-        read_calls_per_s=20.0, read_lower_ops_per_s=160.0, read_lower_bytes_per_s=20.0 * MB,
-    )  # fmt: skip
-    below = layer("block", **disk("sda", op(160, 128 * KB, 1_100), read_ahead_bytes=4 * MB))
-    if not others:
-        below = layer("block", **disk("sda", op(160, 128 * KB, 1_100)))
-    return found({"syscall": app, "block": block("sda", below, 20.0 * MB, others)})["fragmentation"]
-
-
-def test_a_window_that_cuts_is_found_above_the_disk() -> None:
-    values: dict[str, Value] = {"read_bytes_per_s": 20.0 * MB, "read_ahead_bytes": 128 * KB}
-    finding = buffered("ext4", [(("dm-0", "vg-lv on sda2"), values)])
-    assert "read_ahead_kb of dm-0 is 128 KB." in finding.cause
-    assert finding.command == "echo 1024 > /sys/block/dm-0/queue/read_ahead_kb"
-    assert buffered("ext4", []).command == "echo 1024 > /sys/block/sda/queue/read_ahead_kb"
-
-
-def test_on_btrfs_the_disks_window_cuts_nothing() -> None:
-    finding = buffered("btrfs", [])
-    assert "read_ahead_kb of sda" not in finding.cause
-    assert finding.command == "grep . /sys/class/bdi/btrfs-*/read_ahead_kb"
-    assert "read-ahead" in finding.advice

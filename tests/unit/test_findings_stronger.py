@@ -1,43 +1,36 @@
-"""One cause is told, the stronger one; what it would be without the other is not advised."""
+"""One cause is told, the stronger one; a storm of fsyncs is judged by what it costs others."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from ioh.model.finding import Finding
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot
-from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op, ticks
+from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op, spread, ticks
 
 KB, MB = 1024, 1 << 20
 Row = tuple[tuple[str, ...], dict[str, Value]]
 
 
 def one_at_a_time(
-    rate: float, call_us: float, disk_us: float, *, limit: int = 0, cpu_pct: float = 20.0
+    rate: float, call_us: float, disk_us: float, cpu_pct: float
 ) -> dict[str, Finding]:
-    """One thread's direct reads of 4 KB; ``limit`` of its control group's reads a second."""
+    """One thread's direct reads of 4 KB."""
     call = op(rate, 4 * KB, call_us, inflight=1)
     app = calls("read_direct", call, read_calls_per_s=rate, read_lower_ops_per_s=rate)
     device = disk("sda", op(rate, 4 * KB, disk_us))
-    rows: list[Row] = [(("/db", "sda"), {"read_limit_ops_per_s": limit})] if limit else []
-    device["tables"] = {**device["tables"], "limit": rows}
     host = HostStats(cpu_pct=cpu_pct, cached_bytes=1 << 30, dirty_bytes=0, writeback_bytes=0)
     return found({"syscall": app, "block": layer("block", **device)}, host=host)
 
 
-def test_depth_is_not_advised_where_a_limit_sets_the_rate() -> None:
-    assert "single_stream" in one_at_a_time(80, 12.3e3, 12.2e3)
-    said = one_at_a_time(80, 12.3e3, 300, limit=80)
-    assert "io_limit" in said
-    assert "single_stream" not in said
-
-
 def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
-    cause = one_at_a_time(300, 3.3e3, 200, cpu_pct=99.0)["single_stream"].cause
+    cause = one_at_a_time(300, 3.3e3, 200, 99.0)["single_stream"].cause
     assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
-    assert "CPU" not in one_at_a_time(300, 3.3e3, 200, cpu_pct=50.0)["single_stream"].cause
-    assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, cpu_pct=99.0)["single_stream"].cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 200, 50.0)["single_stream"].cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, 99.0)["single_stream"].cause
 
 
 @pytest.mark.parametrize(("call_us", "is_found"), [(9e3, True), (4.6e3, False)])
@@ -83,6 +76,45 @@ def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() 
     assert said[89].cause == cause + "backup[9] (99.8 %) now uses sda too."
 
 
-def test_who_has_ended_has_no_rival() -> None:
-    given = [*seconds(30, 0, 300, 0, 97.0, 90.0), *seconds(30, 30, 0, 2000, 1.0, 25e3)]
-    assert not any("shared_drive" in each for each in judged(given))
+def block(slow: int = 20, reader: str = "backup", **ops: Any) -> LayerSnapshot:
+    """500 reads a second, so many of which wait 12 ms, among the storm's requests."""
+    read = op(500, 8192, 300, latency=spread(500 - slow, 110, slow, 12_000), max_us=12_000.0)
+    rows: list[Any] = [(("7", reader), {"reads_per_s": 500.0})]
+    busy = {"read": read, "write": op(7000, 4096, 190), "flush": op(2500, 0, 160)}
+    return layer("block", busy | ops, tables={"process": rows})
+
+
+def storm(fsync_us: float = 900, rate: float = 3000, size: float = 4096) -> LayerSnapshot:
+    rows: list[Any] = [(("9", "logger"), {"sync_ns_per_s": 2.7e9})]
+    ops = {"fsync": op(rate, 0, fsync_us), "write": op(rate, size, 15)}
+    return layer("syscall", ops, tables={"process": rows})
+
+
+def test_thousands_of_fsyncs_hold_up_others_reads() -> None:
+    finding = found({"syscall": storm(), "block": block()})["sync_writes"]
+    assert finding.severity == "info"
+    assert finding.cause == (
+        "logger[9] makes 3,000 fsyncs a second: 7,000 writes and 2,500 flushes, 95 % of the disks' "
+        "requests. Other programs' reads wait behind them: 1 in 100 takes more than 12.3 ms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("calls", "below"),
+    [
+        pytest.param(storm(), block(slow=0), id="the reads are as fast as ever"),
+        pytest.param(storm(), block(reader="logger"), id="its own processes read"),
+        pytest.param(storm(rate=400), block(), id="hundreds"),
+        pytest.param(
+            storm(), block(write=op(100, 4096, 190), flush=op(9, 0, 9)), id="few requests"
+        ),
+        pytest.param(storm(size=1 << 20), block(), id="a group commit"),
+    ],
+)
+def test_what_looks_like_a_storm(calls: LayerSnapshot, below: LayerSnapshot) -> None:
+    assert "sync_writes" not in found({"syscall": calls, "block": below})
+
+
+def test_a_slow_fsync_is_told_as_that() -> None:
+    finding = found({"syscall": storm(fsync_us=5_000), "block": block()})["sync_writes"]
+    assert finding.cause.startswith("logger[9] waits 100 % of the time for")

@@ -1,22 +1,24 @@
-"""Breakdowns of a host with more files than rows: the busiest are named, all are counted.
-
-And everybody who is at work is looked at in turn, and nobody is remembered for ever.
-"""
+"""Breakdowns of a host with more files and processes than rows: all are counted."""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ioh.bpf.maps import MapSpec
 from ioh.layers.flow_rows import COLUMNS_WITH_FAULTS, FAULT, READ, SYNC, WRITE, FlowRows, RoundRobin
+from ioh.layers.submitter_table import SubmitterTable
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Row, Table
 from ioh.model.snapshot import TableRow
 from tests.held import count_held
+from tests.unit.fake_kernel import CPUS, install
 
 FILE = next(table for table in SPEC.tables if table.name == "file")
 FOREVER = 0
@@ -62,15 +64,6 @@ def test_the_busiest_have_rows_and_the_others_share_one() -> None:
     assert set(named.asked) == {2, 4}  # nobody sees the other names
 
 
-def test_newcomers_come_a_few_at_a_time_and_the_busiest_first() -> None:
-    named = Named(most=8, newcomers=2)
-    busy = [(what, what) for what in range(1, 7)]
-    tables = [named.read(*busy) for _ in range(4)]
-    assert set(tables[0]) == {("/6",), ("/5",), (OTHERS,)}
-    assert set(tables[1]) == {("/6",), ("/5",), ("/4",), ("/3",), (OTHERS,)}
-    assert shown(tables[1], tables[2]) == {f"/{what}": 1 for what in range(6, 0, -1)}
-
-
 def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
     named = Named(most=4, newcomers=4)
     for what in range(10):
@@ -89,21 +82,6 @@ def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
     assert shown({}, tables[2]) == {"/2": 3, "/3": 1, OTHERS: 1}
 
 
-def test_a_row_that_comes_again_after_it_was_dropped_begins_anew() -> None:
-    named = Named(most=2, newcomers=2)
-    first = named.read((1, 10), (2, 20), (1, 10))
-    named.read((3, 20), (4, 20))
-    last = named.read((1, 10), (4, 20))
-    assert shown(first, last)["/1"] == 1
-    assert sum(count for count in shown(first, last).values() if isinstance(count, float)) == 4
-
-
-def test_rows_idle_for_long_are_dropped_those_used_in_this_tick_stay() -> None:
-    named = Named(most=9, newcomers=9)
-    named.read((1, 10), (2, 10))
-    assert set(named.read((2, 10), idle_since=2)) == {("/2",), (OTHERS,)}
-
-
 def test_a_file_made_anew_each_time_is_one_row_and_few_names() -> None:
     rows = FlowRows[int](1, lambda _: ("/lock",), 2, 2)
     for inode in range(1000):
@@ -113,20 +91,12 @@ def test_a_file_made_anew_each_time_is_one_row_and_few_names() -> None:
     assert count_held(rows) < 100  # of 1,000
 
 
-def test_names_are_asked_for_again_when_they_may_have_changed() -> None:
-    named = Named(most=9, newcomers=9)
-    named.read((1, 10), (2, 10))
-    named.rows.forget_names(lambda what: what == 1)
-    named.read((1, 10), (2, 10))
-    assert named.asked == {1: 2, 2: 1}
-
-
 def total(rows: Mapping[tuple[str, ...], Row] | tuple[TableRow, ...]) -> float:
     assert isinstance(rows, tuple)
     return sum(row.values["reads_per_s"] or 0 for row in rows)
 
 
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(
     ticks=st.lists(
         st.tuples(st.lists(st.integers(0, 12), max_size=14), st.integers(0, 6)),
@@ -184,8 +154,122 @@ def test_who_was_idle_meanwhile_is_looked_at_when_he_is_back() -> None:
     assert turns.take(["a", "b"], 8) == ["a"]
 
 
-def test_those_who_have_gone_are_forgotten() -> None:
-    turns = RoundRobin[int](1, 1, is_known=True)
-    for tick in range(200):
-        turns.take(range(tick * 100, tick * 100 + 100), tick)
-    assert count_held(turns) < 8000  # of 20,000
+SUBMITTERS = MapSpec("submitters", 5, 24, 24, 4096)
+IDLE = 62  # ticks after which an entry is gone
+
+
+class Probe:
+    """The probe's side: what processes submit, on which CPU."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        maps, held, self.lib = install(patch, [SUBMITTERS])
+        self.map, self.held = maps["submitters"], held["submitters"].entries
+        self.table = SubmitterTable()
+        self.added = [0, 0, 0, 0]
+
+    def add(
+        self,
+        pid: int = 5,
+        write: int = 0,
+        count: int = 1,
+        comm: bytes = b"fio",
+        cpu: int = 0,
+        joined: int = 0,
+    ) -> None:
+        """``count`` requests of 512 bytes, and ``joined`` bios of 512 bytes that joined one."""
+        key = struct.pack("=II16s", pid, write, comm)
+        words = list(struct.unpack(f"={3 * CPUS}Q", self.held.get(key, bytes(24 * CPUS))))
+        words[3 * cpu] += count
+        words[3 * cpu + 1] += 512 * count
+        words[3 * cpu + 2] += 512 * joined
+        self.held[key] = struct.pack(f"={3 * CPUS}Q", *words)
+        self.added[2 * write] += count
+        self.added[2 * write + 1] += 512 * (count + joined)
+
+    def tick(self, times: int = 1) -> Table:
+        for _ in range(times):
+            found = self.table.read(self.map)
+        return found
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
+    return Probe(monkeypatch)
+
+
+def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
+    """What joins a request adds bytes alone."""
+    probe.add(count=2)
+    probe.add(write=1, count=3, cpu=2)
+    for _ in range(2):
+        assert probe.tick() == {("5", "fio"): (2, 1024, 3, 1536)}
+    probe.add(count=0, joined=3)
+    assert probe.tick() == {("5", "fio"): (2, 2560, 3, 1536)}
+
+
+def test_a_row_goes_with_the_last_of_its_entries(probe: Probe) -> None:
+    probe.add(count=2)
+    for _ in range(IDLE + 3):
+        probe.add(write=1)
+        shown = probe.tick()
+    assert len(probe.held) == 1
+    assert shown == {("5", "fio"): (2, 1024, IDLE + 3, 512 * (IDLE + 3))}
+    assert probe.tick(IDLE - 2) == shown
+    assert probe.tick() == {}
+
+
+def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:
+    """A host that starts 1,000 processes a second, each of which reads a little."""
+    for pid in range(0, 9000, 1000):
+        for each in range(pid, pid + 1000):
+            probe.add(pid=each)
+        assert len(probe.held) <= SUBMITTERS.max_entries - 100
+        probe.tick()
+
+
+def test_what_is_submitted_while_an_entry_is_dropped_counts(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.add()
+    probe.tick(IDLE - 1)
+    take = probe.lib.bpf_map_lookup_and_delete_elem
+
+    def used_again(fd: int, key: bytes, value: object) -> int:
+        probe.add(count=7)
+        return take(fd, key, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(probe.lib, "bpf_map_lookup_and_delete_elem", used_again)
+        assert probe.tick() == {("5", "fio"): (8, 4096, 0, 0)}
+    assert probe.held == {}  # it has made room
+    probe.add()
+    assert probe.tick() == {("5", "fio"): (9, 4608, 0, 0)}
+
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from([5, 6]), st.integers(0, 1), st.integers(1, 9))
+    | st.sampled_from([1, 2, IDLE - 1, IDLE, IDLE + 5]),
+    max_size=25,
+)
+
+
+@settings(max_examples=40)
+@given(ACTIONS)
+def test_every_request_is_shown_once(actions: list[tuple[int, int, int] | int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        probe = Probe(patch)
+        shown: Table = {}
+        sums = [0, 0, 0, 0]
+        for action in [*actions, 1]:
+            if isinstance(action, tuple):
+                probe.add(*action)
+                continue
+            for _ in range(action):
+                table = probe.tick()
+                for key, row in table.items():
+                    pairs = zip(row, shown.get(key, (0,) * 4), strict=True)
+                    grown = [int(now or 0) - int(then or 0) for now, then in pairs]
+                    assert min(grown) >= 0
+                    sums = [a + b for a, b in zip(sums, grown, strict=True)]
+                shown = table
+        assert sums == probe.added

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -56,66 +57,46 @@ def test_the_probes_divide_by_multiplying() -> None:
 
 
 @given(LATENCIES_NS | EDGY_NS)
-def test_fine_bucket_contains_its_value(latency_ns: int) -> None:
-    bucket = fine_index(latency_ns)
-    lower = FINE_EDGES_US[bucket - 1] if bucket else 0.0
-    assert lower < latency_ns / 1e3
+def test_a_fine_bucket_contains_its_value_and_is_a_sixteenth_or_one_unit_wide(
+    latency_ns: int,
+) -> None:
+    bucket, us = fine_index(latency_ns), latency_ns / 1e3
+    assert (FINE_EDGES_US[bucket - 1] if bucket else 0.0) < us
     if bucket < len(FINE_EDGES_US):
-        assert latency_ns / 1e3 <= FINE_EDGES_US[bucket]
-    else:
-        assert latency_ns / 1e3 > FINE_EDGES_US[-1]
-
-
-@given(LATENCIES_NS | EDGY_NS)
-def test_fine_edge_is_at_most_a_sixteenth_above_or_one_unit(latency_ns: int) -> None:
-    bucket = fine_index(latency_ns)
-    if bucket < len(FINE_EDGES_US):
-        unit_us = 1 / 128
-        excess = FINE_EDGES_US[bucket] - latency_ns / 1e3
-        assert excess <= max(latency_ns / 1e3 * 0.0625, unit_us)
+        assert us <= FINE_EDGES_US[bucket] <= us + max(us * 0.0625, 1 / 128)
 
 
 def test_fine_edges_rise_and_fill_the_axis() -> None:
     assert len(FINE_EDGES_US) == FINE_BUCKETS - 1
     assert all(a < b for a, b in pairwise(FINE_EDGES_US))
     assert FINE_EDGES_US[-1] == 1 << 27
-
-
-def test_zero_and_negative_latency_fall_in_the_first_bucket() -> None:
     assert fine_index(0) == fine_index(-5) == fine_index(1) == 0
 
 
-@given(st.integers(0, 1 << 37))
-def test_size_bucket_contains_its_value(size_bytes: int) -> None:
-    bucket = size_index(size_bytes)
-    assert bucket < SIZE_BUCKETS
-    if bucket < len(SIZE_EDGES_BYTES):
-        assert size_bytes <= SIZE_EDGES_BYTES[bucket]
-    if bucket:
-        assert size_bytes > SIZE_EDGES_BYTES[bucket - 1]
+def assert_inside(value: float, bucket: int, edges: Sequence[float]) -> None:
+    assert bucket <= len(edges)
+    assert bucket == len(edges) or value <= edges[bucket]
+    assert bucket == 0 or value > edges[bucket - 1]
 
 
-@pytest.mark.parametrize("size_bytes", SIZE_EDGES_BYTES)
-def test_a_size_on_an_edge_is_inside_its_bucket(size_bytes: int) -> None:
-    assert SIZE_EDGES_BYTES[size_index(size_bytes)] == size_bytes
-
-
-@given(st.floats(0, 1e9))
-def test_table_latency_bucket_contains_its_value(latency_us: float) -> None:
-    bucket = latency_index(latency_us)
-    assert bucket < LATENCY_BUCKETS
-    if bucket < len(LATENCY_EDGES_US):
-        assert latency_us <= LATENCY_EDGES_US[bucket]
-    if bucket:
-        assert latency_us > LATENCY_EDGES_US[bucket - 1]
+@given(st.integers(0, 1 << 37) | st.sampled_from(SIZE_EDGES_BYTES), st.floats(0, 1e9))
+def test_the_tables_buckets_contain_their_values(size_bytes: int, latency_us: float) -> None:
+    assert_inside(size_bytes, size_index(size_bytes), SIZE_EDGES_BYTES)
+    assert_inside(latency_us, latency_index(latency_us), LATENCY_EDGES_US)
 
 
 @given(SIZE_LAT, SIZE_LAT)
 def test_size_lat_adds_and_subtracts(a: SizeLatencyHist, b: SizeLatencyHist) -> None:
     assert a + b == b + a
     assert (a + b).total == a.total + b.total
+    rows = [a.row(s) for s in range(SIZE_BUCKETS)]
+    assert [((a + b) - b).row(s) for s in range(SIZE_BUCKETS)] == rows
     assert ((a + b) - b).by_latency() == a.by_latency()
-    assert all(((a + b) - b).row(s) == a.row(s) for s in range(SIZE_BUCKETS))
+    assert a.by_latency() == tuple(sum(column) for column in zip(*rows, strict=True))
+    assert sum(a.by_latency()) == a.total
+    empty = SizeLatencyHist()
+    assert a + empty == empty + a == a - empty == a
+    assert (a - a).total == sum(empty.by_latency()) == 0
 
 
 @given(st.lists(LATENCIES_NS, max_size=40), st.lists(LATENCIES_NS, max_size=40))
@@ -125,22 +106,6 @@ def test_latency_adds_and_subtracts(first: list[int], second: list[int]) -> None
     assert ((a + b) - b).total == a.total
     if first:
         assert (a + b) - b == a
-
-
-@given(SIZE_LAT)
-def test_empty_stands_for_all_zero(a: SizeLatencyHist) -> None:
-    empty = SizeLatencyHist()
-    assert a + empty == empty + a == a - empty == a
-    assert (a - a).total == 0
-    assert sum(empty.by_latency()) == 0
-    assert len(empty.by_latency()) == LATENCY_BUCKETS
-
-
-@given(SIZE_LAT)
-def test_by_latency_is_the_sum_of_the_rows(a: SizeLatencyHist) -> None:
-    rows = [a.row(s) for s in range(SIZE_BUCKETS)]
-    assert a.by_latency() == tuple(sum(column) for column in zip(*rows, strict=True))
-    assert sum(a.by_latency()) == a.total
 
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
@@ -168,12 +133,8 @@ def test_a_percentile_needs_enough_operations(quantile: float, enough: int) -> N
     assert hist_of([5_000] * (enough - 1)).percentiles_us((quantile,)) == (None,)
 
 
-def test_no_operation_has_no_percentile() -> None:
+def test_no_operation_and_one_longer_than_the_axis_have_no_percentile() -> None:
     assert LatencyHist().percentiles_us(QUANTILES) == (None,) * 4
-    assert hist_of([]).percentiles_us(QUANTILES) == (None,) * 4
-
-
-def test_longer_than_the_axis_has_no_upper_edge() -> None:
     longest_ns = int((FINE_EDGES_US[-1] + 1) * 1e3)
     assert fine_index(longest_ns) == FINE_BUCKETS - 1
     assert hist_of([longest_ns] * 10).percentiles_us((0.5,)) == (None,)

@@ -9,15 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ioh.layers.block import SPEC
-from ioh.model.derive import derive, derive_host
-from ioh.model.sample import LayerSample, OpTotals, Row, Sample
-from ioh.model.snapshot import LayerSnapshot
-from ioh.procfs.block_fallback import BlockFallback
+from ioh.model.derive import derive_host
+from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.host import read_host
-from ioh.procfs.mountinfo import MountTable
 from ioh.session.encoder import LEFT_OUT
-from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 from tests.sessions import recorded, samples_of
 
@@ -46,62 +41,6 @@ def test_a_cpu_that_goes_or_comes_costs_one_interval_of_the_host_s_cpu_time(
     assert (shown[2].iowait_pct, shown[2].steal_pct) == (None, None)
 
 
-@pytest.mark.parametrize("step_s", [-3600.0, 3600.0, 86400.0 * 30])
-def test_rates_know_nothing_of_a_clock_that_is_set_or_of_a_sleep(step_s: float) -> None:
-    """Intervals are measured on the monotonic clock, which neither is part of."""
-    older, newer = fakes.first(2)
-    slept = replace(newer, time_unix_s=newer.time_unix_s + step_s)
-    as_ever, found = derive(older, newer), derive(older, slept)
-    assert found.interval_s == as_ever.interval_s == 1.0
-    assert replace(found, time_unix_s=as_ever.time_unix_s) == as_ever
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
-    """A host of MANY disks, and as many mounts of each of two kinds."""
-    proc = tmp_path / "proc"
-    (proc / "self").mkdir(parents=True)
-    (tmp_path / "sys/block").mkdir(parents=True)
-    write_disks(tmp_path, 0)
-    mounts = [f"{at} 1 253:{at} / /data/{at} rw - ext4 /dev/vd{at} rw" for at in range(MANY)]
-    mounts += [f"{MANY + at} 1 0:{at} / /run/{at} rw - tmpfs tmpfs rw" for at in range(MANY)]
-    (proc / "self/mountinfo").write_text("\n".join(mounts) + "\n")
-    return tmp_path
-
-
-def write_disks(root: Path, tick: int) -> None:
-    lines = [f"253 {at} vd{at} {tick} 0 {tick * 8} {tick}" + " 0" * 13 for at in range(MANY)]
-    (root / "proc/diskstats").write_text("\n".join(lines) + "\n")
-
-
-def test_thousands_of_disks_add_up(large: Path) -> None:
-    fallback = BlockFallback(SPEC, root=large)
-    assert isinstance(fallback.sample(), LayerSample)
-    write_disks(large, 7)
-    sample = fallback.sample()
-    assert isinstance(sample, LayerSample)
-    assert sample.ops["read"].count_total == 7 * MANY
-    assert len(sample.tables["device"]) == len(sample.parts) == MANY
-
-
-def test_thousands_of_mounts_are_told_apart(large: Path) -> None:
-    table = MountTable(large)
-    assert len(table.mounts) == 2 * MANY
-    found = table.find(253 << 20 | (MANY - 1), "/file")
-    assert found is not None
-    assert found.mount_point == f"/data/{MANY - 1}"
-
-
-def test_thousands_of_parts_and_rows_are_shown() -> None:
-    older, newer = (wide(sample, at) for at, sample in enumerate(fakes.first(2)))
-    snapshot = derive(older, newer)
-    layer = snapshot.layers["platter"]
-    assert isinstance(layer, LayerSnapshot)
-    assert len(layer.tables["queue"]) == MANY
-    text = TextSink(TextOptions(sections=frozenset({"all"}), top=5)).render(snapshot)
-    assert text.count("vd") < 100  # the busiest
-
-
 def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:
     made = []
     for sample in fakes.first(3):
@@ -116,11 +55,3 @@ def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:
         assert found.ops == sample.layers["platter"].ops  # type: ignore[union-attr]
         assert 1000 < len(found.parts) < MANY
         assert found.notes[-1] == LEFT_OUT.decode()
-
-
-def wide(sample: Sample, tick: int) -> Sample:
-    layer = sample.layers["platter"]
-    assert isinstance(layer, LayerSample)
-    rows: dict[tuple[str, ...], Row] = {(f"vd{at}",): (64, at * tick % 7) for at in range(MANY)}
-    made = replace(layer, tables={"queue": rows})
-    return replace(sample, layers={**sample.layers, "platter": made})

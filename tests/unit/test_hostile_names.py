@@ -8,19 +8,19 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 
 import pytest
 
 from ioh.model.derive import derive
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.csv import CsvSink
 from ioh.sinks.json import JsonSink
 from ioh.sinks.openmetrics import OpenMetrics
 from ioh.sinks.text import TextOptions, TextSink
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.screens import layer_of
 from tests.sessions import recorded, samples_of
 
 ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
@@ -28,12 +28,13 @@ ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
 
 @cache
 def samples() -> list[Sample]:
-    return hostile_samples(3)
+    return hostile_samples(2)
 
 
 @cache
-def intervals() -> list[Snapshot]:
-    return [derive(older, newer) for older, newer in pairwise(samples())]
+def snapshot() -> Snapshot:
+    """Every name in every table, part and note."""
+    return derive(*samples())
 
 
 def test_the_corpus_would_be_seen() -> None:
@@ -44,31 +45,21 @@ def test_the_corpus_would_be_seen() -> None:
     assert {len(name) for name in NAMES} >= {0, 4096}
 
 
-def test_every_name_is_in_every_table_and_shown() -> None:
-    for snapshot in intervals():
-        shown = JsonSink(None).to_json(snapshot)
-        text = json.dumps(shown, ensure_ascii=False)
-        for name in NAMES:
-            assert json.dumps(printable(name), ensure_ascii=False) in text
-
-
 def test_text_holds_nothing_raw() -> None:
-    sink = TextSink(ALL)
-    for snapshot in intervals():
-        text = sink.render(snapshot)
-        assert not raw_chars(text)
-        assert "数据库.dbf" in text
+    text = TextSink(ALL).render(snapshot())
+    assert not raw_chars(text)
+    assert "数据库.dbf" in text
     assert text.count("\ndate: ") + text.startswith("date: ") == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_as_host_as_reason_and_alone(name: str) -> None:
     made = without_layer(hostile_samples(2, names=(name,)), "block", name)
-    snapshot = derive(*made)
-    text = TextSink(ALL).render(snapshot)
+    shown = derive(*made)
+    text = TextSink(ALL).render(shown)
     assert not raw_chars(text)
     assert text.count("\n") == lines_of_a_tame_name()
-    assert JsonSink(None).render(snapshot).isascii()
+    assert JsonSink(None).render(shown).isascii()
 
 
 @cache
@@ -78,43 +69,38 @@ def lines_of_a_tame_name() -> int:
     return TextSink(ALL).render(derive(*made)).count("\n")
 
 
-def test_json_is_one_ascii_line_each() -> None:
-    for snapshot in intervals():
-        line = JsonSink(None).render(snapshot)
-        assert line.isascii()
-        assert not raw_chars(line)
-        assert line.count("\n") == 1
-        assert not raw_chars(json.dumps(json.loads(line), ensure_ascii=False))
+def test_json_is_one_ascii_line_with_every_name() -> None:
+    line = JsonSink(None).render(snapshot())
+    assert line.isascii()
+    assert line.count("\n") == 1
+    text = json.dumps(json.loads(line), ensure_ascii=False)
+    assert not raw_chars(line) | raw_chars(text)
+    for name in NAMES:
+        assert json.dumps(printable(name), ensure_ascii=False) in text
 
 
 def test_parts_that_look_the_same_are_all_in_json() -> None:
-    snapshot = intervals()[0]
-    shown = json.loads(JsonSink(None).render(snapshot))
+    shown = json.loads(JsonSink(None).render(snapshot()))
     parts = shown["layers"]["block"]["parts"]["device"]
-    found = snapshot.layers["block"]
-    assert isinstance(found, LayerSnapshot)
-    assert len(parts) == len(found.parts) > 2
+    assert len(parts) == len(layer_of(snapshot(), "block").parts) > 2
     assert {"a\\x0ab", "a\\x0ab~2"} <= set(parts)
 
 
 def test_csv_holds_nothing_raw_and_no_formula() -> None:
-    sink = CsvSink()
-    for snapshot in intervals():
-        text = sink.render(snapshot)
-        assert not raw_chars(text)
-        for row in csv.reader(io.StringIO(text)):
-            assert len(row) == 5
-            assert not any(cell.startswith(tuple("=+-@＝＋－＠")) for cell in row[:4])
+    text = CsvSink().render(snapshot())
+    assert not raw_chars(text)
+    for row in csv.reader(io.StringIO(text)):
+        assert len(row) == 5
+        assert not any(cell.startswith(tuple("=+-@＝＋－＠")) for cell in row[:4])
 
 
 def test_openmetrics_holds_nothing_raw() -> None:
     with OpenMetrics() as metrics:
-        for sample in samples()[:2]:
-            metrics.take(sample)
+        metrics.take(samples()[0])
         text = "".join(metrics.render())
     assert not raw_chars(text)
     assert text.endswith("# EOF\n")
-    line = re.compile(r'(# .*|\w+\{(\w+="([^"\\]|\\["\\])*",?)+\} \S+ \d+\.\d{3})')
+    line = re.compile(r'(# .*|\w+\{(\w+="([^"\\]+|\\["\\])*",?)+\} \S+ \d+\.\d{3})')
     lines = text.splitlines()
     assert all(line.fullmatch(each) for each in lines)
     assert sum(each == "# EOF" for each in lines) == 1
@@ -130,14 +116,13 @@ def test_a_recording_gives_the_names_back_and_they_stay_harmless() -> None:
     assert not raw_chars(TextSink(ALL).render(derive(played[0], played[1])))
 
 
-@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\u202e", "\udcff"])
+@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\udcff"])
 def test_what_a_recording_says_of_a_layer_is_shown_harmlessly(name: str) -> None:
     """Titles, helps, sources and reasons come from a file, too."""
     older, newer = (of_another_layer(each, name) for each in hostile_samples(2, names=("x",)))
-    snapshot = derive(older, newer)
-    assert not raw_chars(TextSink(ALL).render(snapshot))
-    assert JsonSink(None).render(snapshot).isascii()
-    assert not raw_chars(CsvSink().render(snapshot))
+    shown = derive(older, newer)
+    assert not raw_chars(TextSink(ALL).render(shown) + CsvSink().render(shown))
+    assert JsonSink(None).render(shown).isascii()
 
 
 def of_another_layer(sample: Sample, name: str) -> Sample:

@@ -32,7 +32,7 @@ ARGUMENTS = {
     "serve": ["--listen", "127.0.0.1:0", *PROC],
     "live": ["--no-tui", *PROC],
     "record": ["-o", "made.ioh", *PROC],
-    "replay": ["run.ioh", "--no-tui"],
+    "replay": ["run.ioh", "--no-tui", "--speed", "100"],
     "report": ["run.ioh"],
     "compare": ["run.ioh", "run.ioh"],
     "export": ["run.ioh"],

@@ -41,10 +41,6 @@ def hosts(*names: str) -> tuple[str, ...]:
     return tuple(word for name in names for word in ("--host", name))
 
 
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture
 def json_lines() -> Iterator[Any]:
     """Lines of ``ioh json`` with these hosts as they come, until the test has seen enough."""
@@ -68,13 +64,22 @@ def state_of(line: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_client_and_its_server_are_one_path(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["json", *hosts("db01", "root@nfs01:22"), *CYCLE, "-t", "3"]) == ExitCode.OK
-    told = lines(capfd.readouterr().out)
-    own = [line for line in told if line["host"]]
-    assert {line["host"]["name"] for line in own} == {"db01", "root@nfs01:22"}
-    assert {line["host"]["hostname"] for line in own} == {"db01.example", "nfs01.example"}
-    together = [pair for line in told if not line["host"] for pair in line["pairs"]]
+def test_a_client_and_its_server_are_one_path_and_who_adds_the_time_is_found(
+    json_lines: Any,
+) -> None:
+    hostnames, together, found = {}, [], {}
+    for line in islice(json_lines("db01", "root@nfs01:22"), 300):  # 20 s
+        if line["host"]:
+            hostnames[line["host"]["name"]] = line["host"]["hostname"]
+            found = {finding["rule"]: finding["subject"] for finding in line["findings"]}
+            if "network_adds" in found:
+                break
+        else:
+            together += line["pairs"]
+    assert line["host"]["name"] == "db01"
+    assert found["network_adds"] == "db01 from root@nfs01:22"
+    assert "nfs_latency" not in found
+    assert hostnames == {"db01": "db01.example", "root@nfs01:22": "nfs01.example"}
     assert len(together) >= 4
     for pair in together:
         assert (pair["client"], pair["server"]) == ("db01", "root@nfs01:22")
@@ -90,7 +95,7 @@ def test_a_client_and_its_server_are_one_path(capfd: pytest.CaptureFixture[str])
 
 
 def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["text", *hosts("db01", "nfs01"), *CYCLE, "-t", "1.2"]) == ExitCode.OK
+    assert main(["text", *hosts("db01", "nfs01"), *CYCLE, "-t", "0.8"]) == ExitCode.OK
     told = capfd.readouterr().out
     assert told.count("# MB = 1,000,000 bytes") == 1
     headings = re.findall("^==== (.+?) ==== ", told, re.MULTILINE)
@@ -158,7 +163,6 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     ("name", "said", "code"),
     [
         ("refused", "Permission denied (publickey). Try: ssh -o BatchMode=yes refused true", 1),
-        ("nowhere", "Could not resolve hostname nowhere", 1),
         ("bare", "ioh is not on the PATH of bare. Run: ioh deploy bare;", 3),
         ("hostile", "the stream is not a recording of ioh", 1),
     ],
@@ -181,9 +185,9 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     real = f"env PYTHONPATH={ROOT} {sys.executable} -m ioh"
     words = ["json", *hosts("bare"), "--remote-command", real, "--proc", "--layers", "block"]
     assert main([*words, *CYCLE, "-t", "0.4"]) == ExitCode.OK
-    told = lines(capfd.readouterr().out)
-    assert list(told[0]["layers"]) == ["block"]
-    assert told[0]["host"]["clock_error_s"] > 0
+    told = json.loads(capfd.readouterr().out.splitlines()[0])
+    assert list(told["layers"]) == ["block"]
+    assert told["host"]["clock_error_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,6 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     [
         (["--host", "-oProxyCommand=x"], "expected one argument"),
         (["--host=-oProxyCommand=x"], '"-oProxyCommand=x" is not a host name'),
-        (["--host", "a b"], '"a b" is not a host name'),
         (["--host", "a\x1b"], '"a\\x1b" is not a host name'),
         (["--host", ""], '"" is not a host name'),
         ([*hosts("a", "b", "a")], "--host a is given twice"),
@@ -229,23 +232,3 @@ def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> No
 def test_other_commands_have_no_hosts(command: str) -> None:
     _, unknown = build_parser().parse_known_args([command, "x", "--host", "a"])
     assert "--host" in unknown
-
-
-def test_ssh_is_needed(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "ssh").unlink()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["text", *hosts("db01")]) == ExitCode.FAILED
-    assert "cannot run ssh: No such file or directory. Install" in capfd.readouterr().err
-
-
-def test_who_adds_the_time_is_a_finding_of_the_client(json_lines: Any) -> None:
-    for line in islice(json_lines("db01", "nfs01"), 300):  # 20 s
-        told = {finding["rule"]: finding for finding in line.get("findings", ())}
-        if "network_adds" in told:
-            assert line["host"]["name"] == "db01"
-            assert told["network_adds"]["subject"] == "db01 from nfs01"
-            assert "nfs_latency" not in told
-            return
-    pytest.fail("nobody adds the time")

@@ -1,22 +1,29 @@
-"""A far clock by round trips, and which intervals belong together."""
+"""A far clock by round trips, which intervals belong together, and hosts that cannot be read."""
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import threading
+import time
 from collections import deque
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.hosts.clock import AGAIN_S, FarClock
+from ioh.hosts import link, ssh
+from ioh.hosts.clock import AGAIN_S, FarClock, steady_clock
+from ioh.hosts.host import Asked, Host
 from ioh.hosts.ssh import ssh_command
+from ioh.hosts.stack import HostStack
+from ioh.model.errors import IohError
 from ioh.model.pairs import HostInterval, HostState
 from ioh.model.rounds import MOST_READY, round_edge, take_round
-from tests.unit.snapshot_maker import ticks
-
-START_S = 1_700_000_000.0
+from tests.unit.snapshot_maker import START_S, ticks
 
 
 class Far:
@@ -51,12 +58,6 @@ def test_the_offset_is_within_its_error(trips: list[tuple[float, float]]) -> Non
     far.now_s += AGAIN_S + 0.1
     assert far.clock.question() == b"6\n"
     assert far.clock.question() == b""  # one at a time
-
-
-def test_an_error_of_more_than_50_ms_is_said() -> None:
-    assert HostState("a", is_here=True, offset_s=0.0, error_s=0.05).clock_is_good
-    assert not HostState("a", is_here=True, offset_s=0.0, error_s=0.051).clock_is_good
-    assert not HostState("a", is_here=True).clock_is_good
 
 
 def test_a_clock_that_is_set_meanwhile_moves_nothing() -> None:
@@ -143,3 +144,51 @@ def test_a_host_whose_times_are_behind_for_ever_does_not_keep_the_others_out() -
         seen += any(part.name == "db01" for part in take_round(ready, 1.0, 0.5))
     assert seen > MOST_READY
     assert all(len(each) <= MOST_READY for each in ready.values())
+
+
+ASKED = Asked((), None, lambda _: None, 1.0)
+
+
+@pytest.mark.parametrize(
+    "where", ["link.os.pipe2", "link.selectors.DefaultSelector", "ssh.subprocess.Popen"]
+)
+def test_a_lack_of_descriptors_is_a_reason_like_any_other(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr(ssh, "subprocess", Mock(Popen=Mock(), PIPE=-1))
+    monkeypatch.setattr(f"ioh.hosts.{where}", Mock(side_effect=lack))
+    host = Host("db01", ASKED, steady_clock(), threading.Condition())
+    monkeypatch.setattr(os, "set_blocking", Mock())
+    host.start()
+    until = time.monotonic() + 5
+    while host.error is None and time.monotonic() < until:
+        time.sleep(0.01)
+    host.stop()
+    host.join()
+    assert host.error is not None
+    assert host.error.cause.startswith("db01: ")
+    assert host.error.cause.endswith("Too many open files")
+    assert "Install" not in host.error.hint
+
+
+def test_a_host_that_sends_bytes_and_never_a_recording_is_given_up() -> None:
+    drip = ["sh", "-c", "for at in $(seq 60); do echo x; sleep 0.05; done"]
+    with link.Link(drip, FarClock(steady_clock()), 0.3) as made:
+        items = made.items()
+        with pytest.raises(IohError, match="no data for"):
+            next(items)
+
+
+def test_the_time_of_a_round_is_that_of_its_first_end() -> None:
+    stack = HostStack((), ASKED)
+    for name, late_s in (("db01", 0.3), ("nfs01", 0.0)):
+        shown = replace(ticks(1, {})[0], time_unix_s=START_S + late_s)
+        ready = deque([HostInterval(name, (), shown)])
+        state = HostState(name, is_here=True)
+        host = Mock(ready=ready, error=None, state=state)
+        host.name = name
+        stack._hosts.append(host)
+    each = next(iter(stack))
+    assert len(each.intervals) == 2
+    assert each.time_unix_s == START_S

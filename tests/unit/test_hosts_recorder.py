@@ -21,25 +21,20 @@ from ioh.session.recorded_file import hosts_of
 from tests.two_hosts import ADDRESSES, host, parts
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def test_r_records_all_hosts_into_one_file(tmp_path: Path) -> None:
+def test_r_records_all_hosts_into_one_file(here: Path) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
-    here, there = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
-    recorder.write(here[0])  # before it was asked for
+    ours, theirs = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
+    recorder.write(ours[0])  # before it was asked for
     assert "recording 2 hosts into" in recorder.toggle()
     for at in range(1, 8):
-        recorder.write(here[at])
-        recorder.write(there[at])
+        recorder.write(ours[at])
+        recorder.write(theirs[at])
         assert recorder.state.size_bytes > 0
         if at == 4:
             assert recorder.mark("run 2") == "marked, also in the recording"
-    assert {path.name.split("-")[1] for path in tmp_path.iterdir()} == {"db01", "nfs01"}
+    assert {path.name.split("-")[1] for path in here.iterdir()} == {"db01", "nfs01"}
     said = recorder.toggle()
-    (made,) = tmp_path.iterdir()
+    (made,) = here.iterdir()
     assert said == f"recorded {made.stat().st_size:,} bytes of 2 hosts into {made}"
     assert not recorder.state.path
     assert hosts_of(str(made)) == ("db01", "nfs01")
@@ -50,7 +45,7 @@ def test_r_records_all_hosts_into_one_file(tmp_path: Path) -> None:
             assert session.header.addresses == [ADDRESSES[name].encode()]
 
 
-def test_a_host_that_was_lost_has_no_numbers_of_that_time(tmp_path: Path) -> None:
+def test_a_host_that_was_lost_has_no_numbers_of_that_time(here: Path) -> None:
     """Its ioh began anew, and so did its totals."""
     recorder = HostsRecorder(("nfs01",), 1.0)
     recorder.toggle()
@@ -61,7 +56,7 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(tmp_path: Path) -> Non
     for part in (*parts("nfs01", before), *parts("nfs01", later)):
         recorder.write(part)
     recorder.close()
-    (made,) = tmp_path.iterdir()
+    (made,) = here.iterdir()
     with Session(str(made)) as session:  # of one host it is as any other
         shown = [interval(*pair) for pair in pairwise(t.sample for t in session.ticks(0))]
     reads = []
@@ -72,7 +67,7 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(tmp_path: Path) -> Non
     assert reads == [10, 10, None, None, 10, 10, 10, 10]
 
 
-def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     assert recorder.mark("nothing is recorded") == "marked"
     recorder.toggle()
@@ -87,7 +82,7 @@ def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         said = recorder.mark("run 2")
     assert said == "marked on the screen only: [Errno 28] No space left on device"
     recorder.close()
-    gone = tmp_path / "gone"
+    gone = here / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
@@ -96,7 +91,7 @@ def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     recorder.toggle()
@@ -113,6 +108,6 @@ def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
     said = recorder.toggle()
     assert said.startswith("recorded into ")
     assert said.endswith(", one file each: cannot write x: No space left on device")
-    files = sorted(tmp_path.iterdir())
+    files = sorted(here.iterdir())
     assert [path.name.split("-")[1] for path in files] == ["db01", "nfs01"]
     assert all(check(str(path)).ticks == 4 for path in files)

@@ -29,7 +29,6 @@ from ioh.layers import (
     tcp_ledger,
 )
 from ioh.layers.base import Layer
-from ioh.model import hist
 from ioh.model.metric import LayerSpec, MetricSpec
 from tests.unit import probe_text
 from tests.unit.fake_kernel import linux_6_18
@@ -108,13 +107,17 @@ def test_every_number_has_a_name_with_its_unit_and_help(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_names_are_unique(name: str) -> None:
+def test_names_are_unique_and_groups_sum_ops(name: str) -> None:
     spec = spec_of(name)
     for where, metrics in metrics_of(name):
         raw, derived = Counter(m.name for m in metrics), Counter(m.derived_name for m in metrics)
         assert max((raw | derived).values(), default=1) == 1, where
-    listed = [t.name for t in spec.tables], [*spec.ops, *spec.groups], list(spec.lost)
-    assert all(len(set(names)) == len(names) for names in listed)
+    grouped = [op for group in spec.groups.values() for op in group]
+    tables = [table.name for table in spec.tables]
+    for names in (tables, [*spec.ops, *spec.groups], list(spec.lost), grouped):
+        assert len(set(names)) == len(names)
+    assert all(spec.groups.values())
+    assert set(grouped) <= set(spec.ops)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -138,17 +141,6 @@ def test_tables_have_keys_and_an_order(name: str) -> None:
         assert table.sort_by
         assert set(table.sort_by) <= {column.derived_name for column in table.columns}
         assert not set(table.keys) & {column.derived_name for column in table.columns}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_groups_sum_ops(name: str) -> None:
-    spec = spec_of(name)
-    for group, members in spec.groups.items():
-        assert members
-        assert set(members) <= set(spec.ops)
-        assert group not in spec.ops
-    grouped = [op for group in spec.groups.values() for op in group]
-    assert len(set(grouped)) == len(grouped)
 
 
 @pytest.mark.parametrize("name", PROBED)
@@ -205,123 +197,74 @@ def test_ops_have_the_probes_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBED)
 def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
-    places = {m.name: m.offset // 8 for m in text_of(name).struct("op_totals")}
-    assert places == {
-        "started": totals.STARTED,
-        "count": totals.COUNT,
-        "bytes": totals.BYTES,
-        "errors": totals.ERRORS,
-        "latency_ns": totals.LATENCY_NS,
-        "queue_ns": totals.QUEUE_NS,
-        "queued": totals.QUEUED,
-        "last_log2": totals.LAST_LOG2,
-        "slowest": totals.SLOWEST,
-        "latency": totals.LATENCY,
-        "size_lat": totals.SIZE_LAT,
-    }
+    members = text_of(name).struct("op_totals")
+    assert [getattr(totals, m.name.upper()) for m in members] == [m.offset // 8 for m in members]
     assert text_of(name).size("struct op_totals") == totals.WORDS * 8
     assert [m.name for m in text_of(name).struct("slowest")] == ["epoch", "ns", "bytes"]
 
 
-def test_the_histograms_dimensions_reach_the_probe() -> None:
-    for name in PROBED:
-        defines = text_of(name).defines
-        assert defines["FINE_BUCKETS"] == hist.FINE_BUCKETS
-        assert defines["LATENCY_BUCKETS"] == len(hist.LATENCY_EDGES_US) + 1
-        assert defines["SIZE_BUCKETS"] == len(hist.SIZE_EDGES_BYTES) + 1
-        assert 1 << defines["SIZE_MIN_LOG2"] == hist.SIZE_EDGES_BYTES[0]  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("name", "struct", "size"),
+    [
+        ("syscall", "flow_key", flows._FLOW_KEY.size),
+        ("syscall", "flow", flows._FLOW.size),
+        ("syscall", "file_key", flows._FILE_KEY.size),
+        ("syscall", "file_path", flows._PATH_BYTES + mount_roots._PARTS.size),
+        ("syscall", "async", abandoned._ASYNC.size),
+        ("block", "submitter", submitter_table._SUBMITTER.size),
+        ("block", "dev_op", block._DEV_OP.size),
+        ("block", "recent", block._RECENT.size),
+        ("tcp", "connection", tcp_ledger._ENDING.size),
+        ("db", "site", server_probes.SITE.size),
+        ("db", "session_key", db_tables._SESSION_KEY.size),
+        ("db", "session", 16 * len(db_tables.SESSION_OPS)),
+        ("db", "wait_key", db_tables._WAIT_KEY.size),
+        ("db", "wait", 16 * len(db_tables.WAITS)),
+        ("nfs_client", "flow_key", flows._FLOW_KEY.size),
+        ("nfs_server", "flow_key", nfs_server._FLOW_KEY.size),
+        *(
+            (layer, struct, size)
+            for layer in ("nfs_client", "nfs_server")
+            for struct, size in (
+                ("part_op", part_totals.PART_OP.size),
+                ("proc_key", nfs_maps.PROCEDURE_KEY.size),
+                ("procedure", nfs_maps.PROCEDURE_WORDS * 8),
+                ("flow", flows._FLOW.size),
+            )
+        ),
+    ],
+)
+def test_structs_are_decoded_whole(name: str, struct: str, size: int) -> None:
+    """That each member is where it is decoded, the kernel tests show."""
+    assert text_of(name).size(f"struct {struct}") == size
 
 
-def test_what_calls_became_is_in_the_order_of_the_metrics() -> None:
-    counters = [m.name for m in syscall.SPEC.metrics if m.kind == "counter"]
-    *members, by_op, at, cached, fetched = [m.name for m in text_of("syscall").struct("charges")]
-    assert (by_op, at) == ("withdrawn", "looked_ns")
-    assert (cached, fetched) == ("failed_cached", "failed_fetched")
-    assert members == [c.removesuffix("_total").replace("_calls_", "_") for c in counters]
-    charges = next(spec for spec in text_of("syscall").maps() if spec.name == "charges")
-    assert charges.value_size == 8 * (len(counters) + len(syscall.SPEC.ops) + 3)
-
-
-def test_structs_are_decoded_whole() -> None:
-    calls, disks, connections = text_of("syscall"), text_of("block"), text_of("tcp")
-    assert flows._FLOW_KEY.size == calls.size("struct flow_key")
-    assert flows._FLOW.size == calls.size("struct flow")
-    assert flows._FILE_KEY.size == calls.size("struct file_key")
-    assert abandoned._ASYNC.size == calls.size("struct async")
-    assert submitter_table._SUBMITTER.size == disks.size("struct submitter")
-    assert block._DEV_OP.size == disks.size("struct dev_op")
-    assert block._RECENT.size == disks.size("struct recent")
-    assert tcp_ledger._ENDING.size == connections.size("struct connection")
-
-
-def test_what_is_said_of_servers_is_decoded_whole() -> None:
-    text = text_of("db")
-    assert server_probes.SITE.size == text.size("struct site")
-    assert db_tables._SESSION_KEY.size == text.size("struct session_key")
-    assert text.size("struct session") == 16 * len(db_tables.SESSION_OPS)
-    assert db_tables._WAIT_KEY.size == text.size("struct wait_key")
-    assert text.size("struct wait") == 16 * len(db_tables.WAITS)
-    assert places(text, "open_key") == {"tid": 0, "op": 4}
-    for prefix, numbers in (
+@pytest.mark.parametrize(
+    ("prefix", "numbers"),
+    [
         ("ROLE_", server_probes._ROLES),
         ("OWNER_", server_probes._OWNERS),
         ("SIZE_", {"none": 0} | server_probes._SIZES),
-    ):
-        assert list(numbers.items()) == [
-            (name, at) for at, name in enumerate(text.enum_with_prefix(prefix))
-        ]
+    ],
+)
+def test_what_is_said_of_servers_has_the_probes_numbers(
+    prefix: str, numbers: dict[str, int]
+) -> None:
+    names = text_of("db").enum_with_prefix(prefix)
+    assert list(numbers.items()) == [(name, at) for at, name in enumerate(names)]
 
 
-def test_nfs_structs_are_decoded_whole() -> None:
-    client, server = text_of("nfs_client"), text_of("nfs_server")
-    for text in (client, server):
-        assert part_totals.PART_OP.size == text.size("struct part_op")
-        assert nfs_maps.PROCEDURE_KEY.size == text.size("struct proc_key")
-        assert text.size("struct procedure") == nfs_maps.PROCEDURE_WORDS * 8
-        assert flows._FLOW.size == text.size("struct flow")
-        members = [member.name for member in text.struct("procedure")]
-        procedures = nfs_client.SPEC.tables[-1].raw_columns
-        assert members == [c.name.removesuffix("_total") for c in procedures]
-    assert flows._FLOW_KEY.size == client.size("struct flow_key")
-    assert places(client, "flow_key") == places(text_of("syscall"), "flow_key")
-    assert nfs_server._FLOW_KEY.size == server.size("struct flow_key")
-    wanted = {"ino": 0, "dev": 8, "op": 12, "family": 16, "port": 18, "name": 20, "address": 24}
-    assert places(server, "flow_key") == wanted
+def test_counters_are_in_the_order_of_the_probes_structs() -> None:
+    procedures = [c.name.removesuffix("_total") for c in nfs_client.SPEC.tables[-1].raw_columns]
+    for name in ("nfs_client", "nfs_server"):
+        assert [member.name for member in text_of(name).struct("procedure")] == procedures
     answers = [spec.name.removesuffix("_total") for spec in nfs_client.ANSWERS]
-    granted, *others = (member.name for member in client.struct("answers"))
+    granted, *others = (member.name for member in text_of("nfs_client").struct("answers"))
     assert [f"{granted}_{how}" for how in ("unstable", "data_sync", "file_sync")] == answers[:3]
     assert others == answers[3:]
-
-
-def places(text: ProbeText, struct: str) -> dict[str, int]:
-    return {member.name: member.offset for member in text.struct(struct)}
-
-
-def test_members_are_where_they_are_decoded() -> None:
-    calls = text_of("syscall")
-    assert places(calls, "flow_key") == {"ino": 0, "dev": 8, "tgid": 12, "op": 16, "name": 20}
-    assert places(calls, "flow") == {"count": 0, "bytes": 8, "ns": 16, "comm": 24}
-    assert places(calls, "file_key") == {"ino": 0, "dev": 8, "name": 12}
-    path = {"length": 0, "complete": 4, "names": 8, "dentries": flows._PATH_BYTES}
-    assert places(calls, "file_path") == places(text_of("nfs_client"), "file_path") == path
-    assert calls.size("struct file_path") == flows._PATH_BYTES + mount_roots._PARTS.size
-    # abandoned._ASYNC: start_ns, file, 12 bytes, op, 10 bytes, tgid, rw_flags, context
-    asyncs, target = places(calls, "async"), places(calls, "target")
-    assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)
-    assert (asyncs["tgid"], asyncs["rw_flags"], asyncs["context"]) == (40, 44, 48)
-    assert places(calls, "async_key") == {"request": 0, "tgid": 8}
-    assert places(text_of("block"), "recent") == {
-        "ends": 0,
-        "next": 64,
-        "sequential": 72,
-    }
-    assert places(text_of("block"), "submitter") == {"tgid": 0, "write": 4, "comm": 8}
-
-
-def test_every_module_of_layers_is_a_layer_or_part_of_one() -> None:
-    folder = Path(flows.__file__).parent
-    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
-    assert LAYERS.keys() <= names
+    became = [m.name for m in syscall.SPEC.metrics if m.kind == "counter"]
+    members = [m.name for m in text_of("syscall").struct("charges")][: len(became)]
+    assert members == [c.removesuffix("_total").replace("_calls_", "_") for c in became]
 
 
 def test_a_layer_is_found_whatever_its_module_is_called(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,9 +76,9 @@ def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
     assert told["layers"].keys() == {layer.spec.name}
 
 
-def readings(layer: Layer, maps: dict[str, Map], count: int = 2) -> Iterator[LayerSample]:
+def readings(layer: Layer, maps: dict[str, Map]) -> Iterator[LayerSample]:
     layer.learn_server({"pid": 1, "files": [[1, 1]], "link_ops": layer.spec.ops})
-    for _ in range(count):
+    for _ in range(2):
         sample = layer.read(maps)
         assert sample.source == "bpf"
         assert sample.ops.keys() == set(layer.spec.ops)
@@ -88,32 +89,23 @@ def readings(layer: Layer, maps: dict[str, Map], count: int = 2) -> Iterator[Lay
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
 @pytest.mark.parametrize("name", PROBED)
-def test_maps_that_hold_nothing(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_maps(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold nothing; then one entry in each hash, of key 0 and counters of ones."""
     layer = LAYERS[name](Filters(), root)
-    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
     older, newer = readings(layer, maps)
     assert not any(sum(op.latency.counts) for op in newer.ops.values() if op.latency is not None)
     counts = {op.count_total for op in newer.ops.values()}
     assert counts - {None} == {0}  # None: bytes alone are known, such as the page cache's
-    check_shown(layer, older, newer)
-
-
-@pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
-@pytest.mark.parametrize("name", PROBED)
-def test_one_entry_in_each_hash(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys of zeros (no inode, device 0:0, process 0), counters of ones."""
-    layer = LAYERS[name](Filters(), root)
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    older = next(readings(layer, maps, 1))
     for fake in held.values():
         if fake.spec.kind in {1, 5}:
             ones = (1).to_bytes(8, "little") * (fake.value_size // 8)
             fake.entries[bytes(fake.spec.key_size)] = ones
-    newer, again = readings(layer, maps)
-    grown = [t for t, rows in newer.tables.items() if len(rows) > len(older.tables.get(t, {}))]
+    later, again = readings(layer, maps)
+    grown = [t for t, rows in later.tables.items() if len(rows) > len(newer.tables.get(t, {}))]
     assert bool(grown) == bool(layer.spec.tables)
-    check_shown(layer, older, newer)
-    check_shown(layer, newer, again)
+    for pair in itertools.pairwise((older, newer, later, again)):
+        check_shown(layer, *pair)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -135,16 +127,16 @@ def test_from_proc(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["block", "nfs_client", "nfs_server", "tcp"])
-@pytest.mark.parametrize("chosen", [Filters(pid=7), Filters(comm="fio"), Filters(cgroup_id=9)])
 def test_a_layer_that_shows_all_processes_says_so(
-    name: str, chosen: Filters, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    for filters, is_said in ((chosen, True), (Filters(), False)):
+    for filters in (Filters(pid=7), Filters(comm="fio"), Filters(cgroup_id=9), Filters()):
         layer = LAYERS[name](filters, ROOTS[0])
         for sample in (layer.read(maps), layer.read_proc()):
             assert isinstance(sample, LayerSample)
-            assert any("not applied here: all " in note for note in sample.notes) == is_said
+            is_said = any("not applied here: all " in note for note in sample.notes)
+            assert is_said == (filters != Filters())
 
 
 @pytest.mark.parametrize(
@@ -162,34 +154,9 @@ def test_a_layer_that_was_narrowed_says_so(
 ) -> None:
     """A recording knows no options: who reads it later sees them here alone."""
     maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    for filters, is_said in ((chosen, True), (Filters(), False)):
+    for filters in (chosen, Filters()):
         layer = LAYERS[name](filters, ROOTS[0])
         found = [layer.read(maps), layer.read_proc()]
         notes = [sample.notes for sample in found if isinstance(sample, LayerSample)]
-        assert notes  # /proc does not have these processes and devices
-        assert [f"{said}: nothing else is counted" in each for each in notes] == [is_said] * len(
-            notes
-        )
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_without_a_proc_it_says_so(name: str, tmp_path: Path) -> None:
-    sample = LAYERS[name](Filters(), tmp_path).read_proc()
-    if isinstance(sample, Unavailable):
-        assert sample.reason
-    else:
-        check_shape(LAYERS[name](Filters(), tmp_path), sample)
-        assert None in sample.metrics.values()
-
-
-@pytest.mark.parametrize("name", PROBED)
-def test_the_tick_ends_before_its_maximum_is_read(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
-    if "totals" not in maps:
-        return
-    layer = LAYERS[name](Filters(), ROOTS[0])
-    for tick in range(1, 4):
-        layer.read(maps)
-        assert held["epoch"].entries[bytes(4)] == tick.to_bytes(8, "little")
+        is_said = {f"{said}: nothing else is counted" in each for each in notes}
+        assert is_said == {filters == chosen}  # /proc may not have these processes and devices

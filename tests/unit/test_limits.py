@@ -26,9 +26,7 @@ PROCESSES = "too few processes"
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "too little memory"),
         (MemoryError(), "too little memory"),
         (ImportError("x.so: failed to map segment from shared object"), "too little memory"),
-        (OSError("libbpf.so.1: failed to map segment from shared object"), "too little memory"),
         (OSError("libbpf.so.1: cannot open: Too many open files"), "too few file descriptors"),
-        (ImportError("x.so: cannot open: Too many open files"), "too few file descriptors"),
         (RuntimeError("can't start new thread"), PROCESSES),
     ],
 )
@@ -45,8 +43,6 @@ def test_a_lack_is_named(error: Exception, cause: str) -> None:
         OSError(errno.ENOENT, "No such file"),
         OSError(errno.EAGAIN, "of a pipe"),
         OSError("libbpf.so.1: cannot open shared object file: No such file or directory"),
-        RuntimeError("a bug"),
-        ImportError("No module named numpy"),
         KeyError(errno.EMFILE),
     ],
 )
@@ -93,8 +89,8 @@ def test_as_many_descriptors_as_are_allowed_are_taken() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize("limit", ["-n 10", "-n 47", "-v 60000", "-v 100000", "-v 200000"])
-@pytest.mark.parametrize("command", ["text", "json", "record -o x.ioh", "doctor"])
+@pytest.mark.parametrize("limit", ["-n 10", "-n 47", "-v 60000", "-v 200000"])
+@pytest.mark.parametrize("command", ["text", "record -o x.ioh"])
 def test_too_little_for_anything(limit: str, command: str, tmp_path: Path) -> None:
     script = f"ulimit {limit}; exec {sys.executable} -m ioh {command}"
     done = subprocess.run(

@@ -1,17 +1,28 @@
-"""Servers' files: asked for once each, kept while somebody runs them, let go a minute later."""
+"""Servers' files: asked for, kept, let go of; and an op that costs too much, for a while."""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED
+from ioh.layers import db
 from ioh.layers.db import Db
+from ioh.layers.db_tables import SESSION_OPS, WAITS
+from ioh.layers.event_rate import MOST_EVENTS_PER_S, PAUSE_S, EventRate
+from ioh.layers.part_totals import PART_OP
 from ioh.live import servers
+from ioh.live.attached import AttachedLayer
 from ioh.live.servers import ServerProbes
 from ioh.model.filters import Filters
+from ioh.model.sample import LayerSample
+from tests.unit import fake_kernel
+from tests.unit.probe_text import text_of
 
 FILE, OTHER_FILE = [8, 1], [8, 2]
 
@@ -95,15 +106,6 @@ def test_a_file_is_kept_while_somebody_runs_it(running: Running) -> None:
     assert not is_open(fd)
 
 
-def test_what_has_ended_before_it_was_attached_is_closed(running: Running) -> None:
-    running.pids = {1}
-    running.probes.due()
-    running.pids = set()
-    running.probes.due()
-    assert not is_open(running.attach(1, FILE))
-    assert running.probes.notes == ()
-
-
 def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> None:
     running.pids = {1, 2}
     running.probes.due()
@@ -112,15 +114,12 @@ def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> 
     assert running.probes.notes == ("a server is not counted: no symbols",)
     running.pids = set()
     running.probes.due()
-    assert not running.probes.notes
-
-
-def test_what_a_server_lacks_is_said_once(running: Running) -> None:
-    running.pids = {1, 2}
+    assert list(running.probes.notes) == []
+    running.pids = {3, 4}
     running.probes.due()
-    running.attach(1, FILE, missing=["no sort", "no commit"])
-    running.attach(2, OTHER_FILE, missing=["no sort"])
-    assert running.probes.notes == ("no sort", "no commit")
+    for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached but for one probe
+        running.attach(pid, file, missing=["no sort"])
+    assert running.probes.notes == ("no sort",)
 
 
 def test_an_op_that_is_dropped_is_dropped_wherever_it_comes(running: Running) -> None:
@@ -135,10 +134,164 @@ def test_an_op_that_is_dropped_is_dropped_wherever_it_comes(running: Running) ->
     assert running.probes.notes == ("too many",)
 
 
-def test_closing_detaches(running: Running) -> None:
-    running.pids = {1}
-    running.probes.due()
-    fd = running.attach(1, FILE)
-    running.probes.close()
-    assert not is_open(fd)
-    assert running.probes.due() == [1]
+SERVER, FILE = 7, [8, 1]
+STATEMENT, COMMIT, DATA_READ = map(SESSION_OPS.index, ("statement", "commit", "data_read"))
+PAIR = struct.Struct("=II")
+TOO_MANY = MOST_EVENTS_PER_S // 2 + 1  # operations a second, of two events each
+OPS = ("statement", "statement", "commit", "data_read")  # of each link
+
+
+class Watched:
+    """A server whose program has its probes, and what they have counted."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
+        self.clock = Clock()
+        for module in (servers, db):
+            patch.setattr(module, "time", self.clock)
+        layer = Db(Filters(), root)
+        patch.setattr(layer, "server_pids", lambda: frozenset({SERVER}))
+        maps, self.held, _ = fake_kernel.install(patch, text_of(Db).maps())
+        self.attached = AttachedLayer(layer)
+        self.attached.maps = maps
+        self.probes = self.attached.servers
+        self.done = {STATEMENT: 0, COMMIT: 0, DATA_READ: 0}
+        assert self.probes.due() == [SERVER]
+        self.links = self.attach(*OPS)
+        waits = struct.pack(f"={2 * len(WAITS)}Q", *[1] * 2 * len(WAITS))
+        others = bytes(len(waits) * (fake_kernel.CPUS - 1))
+        self.held["waits"].entries[PAIR.pack(SERVER, STATEMENT)] = waits + others
+        row = struct.pack(f"={2 * len(SESSION_OPS)}Q", *[1] * 2 * len(SESSION_OPS))
+        self.held["sessions"].entries[PAIR.pack(SERVER, 9)] = row
+
+    def attach(self, *ops: str) -> list[int]:
+        fds = [os.open("/dev/null", os.O_RDONLY) for _ in ops]
+        answer = {"pid": SERVER, "files": [FILE], "missing": [], "link_ops": list(ops)}
+        self.probes.take(answer, fds)
+        return fds
+
+    def second(self, statements: int, reads: int = 0) -> LayerSample:
+        """What is read after one more second with so many statements and reads, and 3 commits."""
+        self.clock.now_s += 1
+        for op, count in ((STATEMENT, statements), (COMMIT, 3), (DATA_READ, reads)):
+            self.done[op] += count
+            done = self.done[op]
+            value = fake_kernel.counted({STARTED: done, COUNT: done, LATENCY_NS: 1000 * done})
+            self.held["totals"].entries[PART_OP.pack(SERVER, op)] = value
+        found = self.attached.read()
+        assert isinstance(found, LayerSample), found
+        return found
+
+    def begin(self, tid: int, op: int) -> bytes:
+        """Something is under way in a thread."""
+        key = PAIR.pack(tid, op)
+        self.held["open_ops"].entries[key] = bytes(self.held["open_ops"].value_size)
+        return key
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Watched]:
+    for tid in (SERVER, 9):
+        (tmp_path / "proc" / str(tid)).mkdir(parents=True)
+    made = Watched(monkeypatch, tmp_path)
+    yield made
+    made.probes.close()
+
+
+def stepped_down(watched: Watched) -> LayerSample:
+    """The reading after the one that found too many statements for the third time."""
+    for _ in range(4):
+        watched.second(TOO_MANY)
+    return watched.second(0)
+
+
+def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
+    found = stepped_down(watched)
+    assert [is_open(fd) for fd in watched.links] == [False, False, True, True]
+    assert found.ops["statement"].count_total is None
+    assert found.ops["commit"].count_total == watched.done[COMMIT]
+    assert found.metrics["running_statements"] is None
+    (note,) = found.notes
+    assert note == "statement is not counted for 10 minutes: 200,008 events/s slow down the servers"
+
+
+def test_a_wait_that_is_let_go_of_is_unknown(watched: Watched) -> None:
+    for _ in range(4):
+        watched.second(1, TOO_MANY)
+    rows = watched.second(1).tables["wait"]
+    known = {wait: row[0] is not None for (within, wait, _), row in rows.items()}
+    assert (known["cpu"], known["rest"], known["data_read"]) == (True, True, False)
+
+
+def test_what_was_under_way_never_ends_later(watched: Watched) -> None:
+    """The end of the first statement after the pause would make it one of ten minutes."""
+    for _ in range(4):
+        watched.second(TOO_MANY)
+    statement, commit = watched.begin(9, STATEMENT), watched.begin(9, COMMIT)
+    watched.second(0)
+    assert statement not in watched.held["open_ops"].entries
+    assert commit in watched.held["open_ops"].entries
+    later = watched.begin(9, STATEMENT)
+    watched.second(0)
+    assert later in watched.held["open_ops"].entries
+
+
+def test_it_is_tried_again_and_counted_from_where_it_was(watched: Watched) -> None:
+    stepped_down(watched)
+    watched.clock.now_s += PAUSE_S - 3
+    assert watched.probes.due() == []
+    watched.clock.now_s += 2
+    assert watched.probes.due() == [SERVER]
+    links = watched.attach("statement", "statement")
+    found = watched.second(5)
+    assert found.ops["statement"].count_total == watched.done[STATEMENT]
+    assert not found.notes
+    assert all(map(is_open, [*links, *watched.links[2:]]))
+    assert len(stepped_down(watched).notes) == 1
+    assert not any(map(is_open, links))
+    watched.probes.close()
+    assert not any(map(is_open, [*links, *watched.links]))
+
+
+MOST_OPS = MOST_EVENTS_PER_S // 2
+
+
+def played(*seconds: dict[str, int], every_s: float = 1.0) -> list[str]:
+    """What it names after each interval with so many operations."""
+    rate, totals, named = EventRate(), dict.fromkeys({**seconds[0]}, 0), []
+    rate.busiest(totals, 0.0)
+    for n, counts in enumerate(seconds, 1):
+        totals = {op: totals[op] + count for op, count in counts.items()}
+        named.append(rate.busiest(totals, n * every_s)[0])
+    return named
+
+
+def test_three_intervals_in_a_row() -> None:
+    busy, calm = {"read": MOST_OPS + 1, "commit": 5}, {"read": MOST_OPS - 5, "commit": 5}
+    assert played(busy, busy, busy) == ["", "", "read"]
+    assert played(*[calm] * 9) == [""] * 9
+    assert played(busy, busy, calm, busy, busy) == [""] * 5
+
+
+def test_the_limit_is_of_a_second() -> None:
+    busy = {"read": MOST_OPS // 4 + 1}
+    assert played(*[busy] * 3, every_s=0.25)[-1] == "read"
+    assert played(*[busy] * 3)[-1] == ""
+
+
+def test_all_together_count_and_the_busiest_goes() -> None:
+    many = {"read": MOST_OPS // 2, "sort": MOST_OPS // 3, "wait": MOST_OPS // 3}
+    assert played(many, many, many)[-1] == "read"
+
+
+def test_it_says_how_many_events_there_are() -> None:
+    rate = EventRate()
+    for n in range(4):
+        found = rate.busiest({"read": n * MOST_OPS * 2}, float(n))
+    assert found == ("read", MOST_EVENTS_PER_S * 2)
+
+
+def test_nothing_to_compare_with() -> None:
+    rate = EventRate()
+    assert rate.busiest({}, 1.0) == ("", 0.0)
+    assert rate.busiest({"read": 10**9}, 1.0) == ("", 0.0)
+    assert rate.busiest({"read": 10**10}, 1.0) == ("", 0.0)  # no time has passed

@@ -1,38 +1,52 @@
-"""Reading this machine: layers, what each is read from, and what becomes of refusals."""
+"""Reading this machine: what each layer is read from, refusals, and layers that join one by one."""
 
 from __future__ import annotations
 
+import itertools
 import socket
+import threading
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ioh.bpf import privileges
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
-from ioh.layers.base import Layer
-from ioh.live.attached import COMPILING, AttachedLayer
+from ioh.live import attaching
+from ioh.live.attached import AttachedLayer
 from ioh.live.source import LiveSource
+from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec
-from ioh.model.sample import LayerSample, Unavailable
+from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.model.snapshot import LayerSnapshot
+from ioh.pg.login import Login
 from tests.unit.live_host import Host, make_layer, notes, open_descriptors, source
 
 
-def test_both_layers_attached(root: Host) -> None:
+def test_layers_are_attached_and_let_go(root: Host) -> None:
+    """The loader hears their names, and has the filters from the start."""
+    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
     root.attach("b")
     root.attach("a")
-    with source() as running:
-        assert [r["layer"] for r in root.requests()] == ["b", "a"]
-        assert list(running.attached) == ["a", "b"]
+    with source("c", "b", "a") as running:
+        assert root.requests() == [{"verb": "attach", "layer": name} for name in "ba"]
+        assert root.filters == Filters(pid=7)
+        assert list(running.attached) == ["a", "b", "c"]  # in the order of the path
         sample = running.read()
         assert running.attached["a"].points == {"enter": "sys_enter"}
+        during = open_descriptors()
+    # Two maps, programs and links; and the loader's socket.
+    assert during - open_descriptors() == 7
+    assert not running.attached["a"].maps
     for name in "ab":
         found = sample.layers[name]
         assert isinstance(found, LayerSample)
         assert (found.source, found.notes, found.lost) == ("bpf", (), {"recursion": 0})
-    assert sample.specs.keys() == {"a", "b"}
+    assert sample.specs.keys() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(("cpus", "before"), [(1, ["b"]), (2, ["b"]), (8, ["b", "a"])])
@@ -50,28 +64,9 @@ def test_probes_are_compiled_beside_the_imports_as_far_as_there_are_cpus(
         assert not running.awaited
 
 
-def test_leaving_gives_every_descriptor_back(root: Host) -> None:
-    root.attach("a")
-    with source("a") as running:
-        during = open_descriptors()
-        assert running.attached["a"].maps
-    # Map, program and link; and the loader's socket.
-    assert during - open_descriptors() == 4
-    assert not running.attached["a"].maps
-    running.close()
-
-
-def test_the_loader_hears_the_layers_names_and_has_the_filters_from_the_start(root: Host) -> None:
-    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
-    root.attach("b")
-    with source("c", "b") as running:
-        assert list(running.attached) == ["b", "c"]  # in the order of the path
-        (request,) = root.requests()
-    assert request == {"verb": "attach", "layer": "b"}
-    assert root.filters == Filters(pid=7)
-
-
 def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
+    for nobodys in ({"error": "unknown verb"}, {"verb": "attach", "layer": "x", "reason": "?"}):
+        root.answer(dict(nobodys))
     root.answer({"verb": "attach", "layer": "a", "reason": "BPF refused", "hint": "try this"})
     root.attach("b")
     with source() as running:
@@ -81,49 +76,24 @@ def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
     assert notes(sample, "b") == ()
 
 
-def test_an_answer_for_nobody_is_no_answer(root: Host) -> None:
-    root.answer({"error": "unknown verb"})
-    root.answer({"verb": "attach", "layer": "x", "reason": "?"})
-    root.attach("a")
-    with source("a") as running:
-        assert running.attached["a"].maps
-
-
-def test_a_loader_that_dies(root: Host) -> None:
-    root.attach("a")
-    root.end.shutdown(socket.SHUT_WR)
-    with source() as running:
-        sample = running.read()
-    assert notes(sample, "a") == ()
-    (note,) = notes(sample, "b")
-    assert "the loader failed: the privileged loader has ended" in note
-
-
 @pytest.mark.parametrize(
-    ("privileged", "use_bpf", "why"),
+    ("privileged", "use_bpf", "release", "why"),
     [
-        (False, True, "BPF needs root: start with sudo"),
-        (True, False, "requested with --proc"),
-        (False, False, "requested with --proc"),
+        (False, True, "6.1.0", "BPF needs root: start with sudo"),
+        (True, False, "6.1.0", "requested with --proc"),
+        (True, True, "5.4.0-216-generic", "BPF needs Linux 5.10"),
     ],
 )
 def test_without_bpf_no_loader_is_started(
-    host: Host, privileged: bool, use_bpf: bool, why: str
+    host: Host, privileged: bool, use_bpf: bool, release: str, why: str
 ) -> None:
     host.is_privileged = privileged
+    host.patch.setattr("os.uname", lambda: SimpleNamespace(release=release, nodename="h"))
     with source(use_bpf=use_bpf) as running:
         sample = running.read()
         dropped = [Kept.PROC] if privileged else []
         assert (host.requests(), host.dropped, host.hidden) == ([], dropped, [])
     assert notes(sample, "a") == (f"from /proc: {why}",)
-
-
-def test_a_kernel_that_is_too_old_is_read_from_proc(root: Host) -> None:
-    old = SimpleNamespace(release="5.4.0-216-generic", nodename="h")
-    root.patch.setattr("os.uname", lambda: old)
-    with source() as running:
-        assert notes(running.read(), "a") == ("from /proc: BPF needs Linux 5.10",)
-    assert root.dropped == [Kept.PROC]
 
 
 @pytest.mark.parametrize("privileged", [True, False])
@@ -166,26 +136,15 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
     assert asked == [1]
 
 
+# Nothing comes from /proc, as with --device.
 LESS = Unavailable("/proc says less", "leave out --device")
-
-
-class Unfed(Layer):
-    """Nothing comes from /proc, as with --device."""
-
-    spec = LayerSpec("unfed", "unfed", 1, (), {}, (), ())
-
-    def read(self, maps: object) -> LayerSample:
-        return LayerSample("bpf", notes=("its own",))
-
-    def read_proc(self) -> Unavailable:
-        return LESS
-
-
-del Layer.registry["unfed"]
+UNFED = make_layer(
+    "unfed", 1, read=lambda: LESS, look=lambda: LayerSample("bpf", notes=("its own",))
+)
 
 
 def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
+    attached = AttachedLayer(UNFED(Filters()))
     attached.why_proc = "BPF needs root: start with sudo"
     assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", LESS.hint)
     attached.hint = "ioh doctor says more"
@@ -194,14 +153,8 @@ def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
     assert attached.read() == LESS
 
 
-def test_a_probe_that_is_still_compiled_is_only_waited_for() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
-    attached.why_proc = COMPILING
-    assert attached.read() == Unavailable(COMPILING, "shown as soon as it is attached")
-
-
 def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
-    attached = AttachedLayer(Unfed(Filters()))
+    attached = AttachedLayer(UNFED(Filters()))
     # A layer that is fed by BPF has maps; no program of it can be asked here.
     attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
     attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
@@ -210,3 +163,198 @@ def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
         assert isinstance(sample, LayerSample)
         assert sample.notes == ("its own", *said)
         attached.missing = {}
+
+
+CYCLE_S = 20.0  # much longer than what has to come before it is over
+
+
+def early_source(interval_s: float = 1.0, **options: Any) -> LiveSource:
+    return LiveSource(None, Filters(), interval_s, **options)
+
+
+def test_privilege_is_given_away_at_once(root: Host) -> None:
+    """By the thread that enters: those that it starts later have none to give."""
+    with early_source() as running:
+        assert len(root.dropped) == 1
+        running.attach()
+        assert len(root.dropped) == 1
+        assert root.hidden == [1]  # changing the user would undo it
+
+
+def test_entering_waits_for_no_probe(root: Host) -> None:
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    started = time.monotonic()
+    with early_source() as running:
+        before, sample = running.awaited, running.read()
+        assert before == ("a", "b")
+        assert time.monotonic() - started < attaching.ATTACH_TIMEOUT_S
+        assert sample.layers["a"] == Unavailable(
+            "its probe is being compiled", "shown as soon as it is attached"
+        )
+        root.attach("a")
+        root.answer({"verb": "attach", "layer": "b", "reason": "BPF refused", "hint": ""})
+        running.attach()
+        assert running.awaited == ()
+        sample = running.read()
+    assert (notes(sample, "a"), notes(sample, "b")) == ((), ("from /proc: BPF refused",))
+
+
+def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    started = time.monotonic()
+    with early_source() as running:
+        root.end.shutdown(socket.SHUT_WR)
+        (note,) = notes(next(iter(running)), "b")
+    assert "the loader failed" in note
+    assert time.monotonic() - started < attaching.ATTACH_TIMEOUT_S
+
+
+def asked_for(root: Host) -> list[str]:
+    return [request["layer"] for request in root.requests() if request["verb"] == "attach"]
+
+
+def joining_layers(root: Host) -> None:
+    upper = make_layer("a", 10, probe="a")
+    upper.joins = "b"
+    root.know(upper, make_layer("b", 20, probe="b"), make_layer("c", 30, probe="c"))
+
+
+@pytest.mark.parametrize("is_attached", [True, False])
+def test_what_another_layer_hands_on_is_asked_for_after_it(root: Host, is_attached: bool) -> None:
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    joining_layers(root)
+    with early_source() as running:
+        assert asked_for(root) == ["c", "b"]
+        root.attach("c")
+        assert running.wait(time.monotonic())
+        assert asked_for(root) == []
+        if is_attached:
+            root.attach("b")
+        else:
+            root.answer({"verb": "attach", "layer": "b", "reason": "BPF refused", "hint": ""})
+        running.wait(time.monotonic())
+        assert asked_for(root) == ["a"]
+        assert running.awaited == ("a",)
+
+
+def test_who_joins_a_layer_waits_for_it_no_longer_than_it_may_come(root: Host) -> None:
+    joining_layers(root)
+    with source():
+        assert asked_for(root) == ["c", "b", "a"]
+
+
+def test_layers_join_one_by_one(root: Host) -> None:
+    """The first one's numbers come before the last one is there, and no count is wrong."""
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    with early_source(interval_s=CYCLE_S) as running:
+        root.attach("b")
+        iterator = iter(running)
+        samples = [next(iterator)]
+        assert running.awaited == ("a",)
+        # A first interval of b alone; cut short when a comes; the first one of both.
+        started = time.monotonic()
+        samples.append(next(iterator))
+        root.attach("a")
+        samples += [next(iterator) for _ in range(2)]
+        assert time.monotonic() - started < CYCLE_S
+    found = [derive(older, newer) for older, newer in itertools.pairwise(samples)]
+    assert [isinstance(snapshot.layers["b"], LayerSnapshot) for snapshot in found] == [True] * 3
+    assert [
+        layer.reason if isinstance(layer, Unavailable) else "measured"
+        for snapshot in found
+        for layer in [snapshot.layers["a"]]
+    ] == ["its probe is being compiled", "starting", "measured"]
+    assert all(snapshot.interval_s >= 0.09 for snapshot in found)
+
+
+def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> None:
+    told: list[tuple[Sample, Sample]] = []
+    is_told = threading.Event()
+
+    def tell(*samples: Sample) -> None:
+        told.append(samples)  # type: ignore[arg-type]
+        is_told.set()
+
+    def preload() -> None:
+        assert root.dropped == []
+        root.attach("b")
+        assert is_told.wait(10.0)
+
+    def drop(kept: Kept, **_: bool) -> None:
+        assert [t.name for t in threading.enumerate() if t.name == "early"] == []
+        root.dropped.append(kept)
+
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(privileges, "drop_privileges", drop)
+    with early_source(interval_s=CYCLE_S, preload=preload, tell_first=tell) as running:
+        assert len(root.dropped) == 1
+        iterator = iter(running)
+        assert (next(iterator), next(iterator)) == told[0]
+        root.attach("a")
+        snapshots = [derive(told[0][1], one := next(iterator)), derive(one, next(iterator))]
+    assert isinstance(derive(*told[0]).layers["b"], LayerSnapshot)
+    assert 0.1 <= derive(*told[0]).interval_s < CYCLE_S
+    assert isinstance(snapshots[1].layers["a"], LayerSnapshot)
+
+
+def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
+    is_told = threading.Event()
+
+    def preload() -> None:
+        root.attach("b")
+        assert is_told.wait(10.0)
+        root.attach("a")
+        wait_for(lambda: running.awaited == ())
+
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    running = early_source(CYCLE_S, preload=preload, tell_first=lambda *_: is_told.set())
+    started = time.monotonic()
+    with running:
+        samples = list(itertools.islice(running, 4))
+    assert time.monotonic() - started < CYCLE_S
+    found = [derive(older, newer).layers["a"] for older, newer in itertools.pairwise(samples)]
+    assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
+
+
+def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
+    asked: list[str] = []
+
+    def ask(count: int) -> bool:
+        asked.extend(asked_for(root))
+        return len(asked) == count
+
+    def preload() -> None:
+        wait_for(lambda: ask(1))
+        root.attach("b")
+        wait_for(lambda: ask(2))
+
+    root.patch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with early_source(preload=preload, tell_first=lambda *_: None):
+        assert asked == ["b", "a"]
+        assert asked_for(root) == []
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("login", [None, Login("service=x")])
+def test_with_a_login_the_layer_logs_in_when_root_is_gone(root: Host, login: Login | None) -> None:
+    """``--pg``: the network is left to ioh; without it the layer is not there."""
+    told: list[object] = []
+    layer = make_layer("l", 5)
+    root.patch.setattr(layer, "needs_login", True)
+    root.patch.setattr(layer, "log_in", lambda _, login: told.append(login.dsn))
+    root.know(layer)
+    root.patch.setattr("ioh.pg.connection.require_driver", told.append)
+    root.patch.setattr(privileges, "needed", lambda *_, **__: Kept.NOTHING)
+    root.patch.setattr(
+        privileges, "drop_privileges", lambda keep, network=False: told.append((keep, network))
+    )
+    with LiveSource(None, Filters(), 1.0, login=login) as source:
+        assert list(source.attached) == (["l"] if login else [])
+    logged_in = [login, (Kept.NOTHING, True), "service=x"]
+    assert told == (logged_in if login else [(Kept.NOTHING, False)])

@@ -1,21 +1,29 @@
-"""The privileged loader as a monitor: what it grants, and what it holds."""
+"""The privileged loader: what it grants and holds, and what ioh hears however its children end."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import json
+import fcntl
 import os
 import signal
 import socket
+import termios
+import time
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Object, Outcome
-from ioh.bpf.loader import start_loader
+from ioh.bpf.host import HostFacts
+from ioh.bpf.loader import last_telling_line, start_loader
+from ioh.bpf.program import attach_layer
 from ioh.model.filters import Filters
+from ioh.model.sample import Unavailable
+from tests.unit.live_host import make_layer
 from tests.unit.loader_machine import (
     UNKNOWN,
     WAIT_S,
@@ -28,12 +36,10 @@ from tests.unit.loader_machine import (
     wait_long,
 )
 
-HANDED_ON = {"block": [["block_getrq", 7]]}
-
 
 @pytest.mark.parametrize(
     "data",
-    [b'{"verb": "dance"}', b"{}", b"7", b"null", b"[" * 4000, b"\xff", b'{"verb": ["attach"]}'],
+    [b'{"verb": "dance"}', b"7", b"[" * 4000, b"\xff", b'{"verb": ["attach"]}'],
 )
 def test_what_is_no_request_is_refused(machine: Machine, data: bytes) -> None:
     loader = machine.start(never)
@@ -48,36 +54,25 @@ def test_it_ends_with_the_other_end() -> None:
         os.kill(loader.pid, 0)
 
 
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGTSTP"])
-def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine, number: str) -> None:
+def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine) -> None:
     loader = machine.start(never)
-    for _ in range(2):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
+        os.kill(loader.pid, number)
         ask(loader, "dance")
         assert hear(loader) == UNKNOWN
-        os.kill(loader.pid, signal.Signals[number])
 
 
 def test_filters_are_those_of_the_start(machine: Machine) -> None:
+    """And a layer that could not be attached may be asked for again."""
+
     def attach(name: str, filters: Filters) -> Outcome:
         return {"reason": f"{name} {filters.pid}"}, [], Made()
 
     loader = machine.start(attach)
-    loader.request({"verb": "attach", "layer": "block", "filters": {"pid": 8}})
-    answer = hear(loader)
-    assert (answer["layer"], answer["reason"]) == ("block", "block 7")
-
-
-def test_a_child_is_told_what_attached_layers_hand_on(machine: Machine) -> None:
-    def attach(name: str, _: Filters, handed_on: object) -> Outcome:
-        made = Made(handed_on=(("block_getrq", 7),) if name == "block" else ())
-        return {"reason": json.dumps(handed_on)}, [], made
-
-    machine.patch.setattr("ioh.bpf.program.attach_layer", attach)
-    loader = start_loader(lambda name: name, Filters())  # type: ignore[arg-type, return-value]
-    machine.loaders.append(loader)
-    for name, told in (("block", {}), ("tcp", HANDED_ON), ("syscall", HANDED_ON)):
-        ask(loader, "attach", name)
-        assert json.loads(hear(loader)["reason"]) == told
+    for _ in range(2):
+        loader.request({"verb": "attach", "layer": "block", "filters": {"pid": 8}})
+        answer = hear(loader)
+        assert (answer["layer"], answer["reason"]) == ("block", "block 7")
 
 
 def test_a_layer_is_attached_once(machine: Machine) -> None:
@@ -104,39 +99,15 @@ def test_a_layer_is_attached_again_as_soon_as_it_is_gone(machine: Machine) -> No
         machine.file(("map", 1)).unlink()
 
 
-def test_a_layer_that_could_not_be_attached_may_be_asked_for_again(machine: Machine) -> None:
-    loader = machine.start(lambda *_: ({"reason": "no BTF", "hint": ""}, [], Made()))
-    for _ in range(2):
-        ask(loader, "attach", "nfs_client")
-        assert hear(loader)["reason"] == "no BTF"
-
-
-def test_sixty_requests_make_two_children(machine: Machine) -> None:
-    loader = machine.start(wait_long)
-    for _ in range(20):
-        for layer in ("syscall", "tcp", "block"):
-            ask(loader, "attach", layer)
-    assert [hear(loader) for _ in range(57)] == [{"error": "already requested"}] * 57
-    assert len(wait_for_children(loader, 2)) == loader_module.MAX_CHILDREN
-
-
-def test_names_are_bounded(machine: Machine) -> None:
+def test_requests_are_bounded(machine: Machine) -> None:
     loader = machine.start(wait_long)
     for number in range(100):
         ask(loader, "attach", f"{number}")
     refused = 100 - loader_module.MAX_CHILDREN - loader_module._MAX_WAITING
     assert [hear(loader) for _ in range(refused)] == [{"error": "too many requests"}] * refused
-
-
-def test_those_that_wait_come_in_their_order(machine: Machine) -> None:
-    loader = machine.start(lambda name, _: machine.made(("map", len(name))))
-    machine.patch.setattr(loader_module, "MAX_CHILDREN", 1)
-    one = machine.start(lambda name, _: machine.made())
-    for name in ("a", "bb", "ccc"):
-        ask(loader, "attach", name)
-        ask(one, "attach", name)
-    assert sorted(hear(loader)["layer"] for _ in range(3)) == ["a", "bb", "ccc"]
-    assert [hear(one)["layer"] for _ in range(3)] == ["a", "bb", "ccc"]
+    ask(loader, "attach", "0")
+    assert hear(loader) == {"error": "already requested"}
+    assert len(wait_for_children(loader, loader_module.MAX_CHILDREN)) == 2
 
 
 OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))
@@ -168,21 +139,15 @@ def test_a_late_part_is_attached_by_what_was_made_here(machine: Machine) -> None
     assert hear(loader) == refused
 
 
-def test_run_time_is_counted_without_a_child(machine: Machine) -> None:
-    machine.patch.setattr(loader_module, "count_run_time", lambda: os.dup(0))
+@pytest.mark.parametrize("refusal", [None, OSError(errno.EINVAL, "Invalid argument")])
+def test_run_time_is_counted_without_a_child(machine: Machine, refusal: OSError | None) -> None:
+    """On a kernel that can."""
+    machine.patch.setattr(
+        loader_module, "count_run_time", Mock(side_effect=refusal or (lambda: os.dup(0)))
+    )
     loader = machine.start(never)
     ask(loader, "stats")
-    assert hear(loader) == {"verb": "stats", "fds": 1}
-
-
-def test_a_kernel_that_does_not_count_run_time(machine: Machine) -> None:
-    def refuse() -> int:
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    machine.patch.setattr(loader_module, "count_run_time", refuse)
-    loader = machine.start(never)
-    ask(loader, "stats")
-    assert hear(loader) == {"verb": "stats"}
+    assert hear(loader) == {"verb": "stats"} | ({} if refusal else {"fds": 1})
 
 
 def test_it_takes_no_descriptors(machine: Machine) -> None:
@@ -218,28 +183,6 @@ def test_a_child_holds_its_own_end_alone(machine: Machine) -> None:
     assert machine.answer(attach)["kinds"] == ["/dev/null", "/dev/null", "/memfd", "socket"]
 
 
-def test_nobody_of_its_own_user_may_look_into_it() -> None:
-    """Nor take its channel.  In a process without privilege, as ioh is after its start."""
-    if (pid := os.fork()) == 0:
-        status = 1
-        try:
-            if os.getuid() == 0:
-                os.setresgid(65534, 65534, 65534)
-                os.setresuid(65534, 65534, 65534)
-            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as after an execve
-            assert os.listdir("/proc/self/fd")  # noqa: PTH208
-            loader = start_loader(never, Filters())  # type: ignore[arg-type]
-            ask(loader, "dance")
-            assert hear(loader) == UNKNOWN
-            try:
-                os.listdir(f"/proc/{loader.pid}/fd")  # noqa: PTH208
-            except PermissionError:
-                status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
 def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
     reader, writer = os.pipe()
     path = f"/proc/{os.getpid()}/fd/{writer}"
@@ -251,3 +194,172 @@ def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
     os.close(writer)
     assert os.read(reader, 1) == b""
     os.close(reader)
+
+
+def print_from_c(text: bytes) -> None:
+    ctypes.CDLL(None).write(2, text, len(text))
+
+
+def killed(number: int) -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        os.kill(os.getpid(), number)
+        return wait_long()
+
+    return attach
+
+
+def exited(status: int, said: bytes = b"") -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        print_from_c(said)
+        ctypes.CDLL(None)._exit(status)
+        return never()
+
+    return attach
+
+
+def raised(error: BaseException) -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        raise error
+
+    return attach
+
+
+TOO_MUCH_STACK = (
+    "error: <unknown>:0:0: in function on_submit_step i32 (ptr): "
+    "Looks like the BPF stack limit is exceeded."
+)
+STACK = f"warning: 3 warnings\n{TOO_MUCH_STACK}\n1 error generated.\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("attach", "reason"),
+    [
+        (killed(signal.SIGKILL), "the compiler was killed by SIGKILL (out of memory?)"),
+        (killed(signal.SIGRTMIN + 1), f"the compiler was killed by signal {signal.SIGRTMIN + 1}"),
+        (exited(0), "the compiler ended with status 0"),
+        (exited(1, STACK), f"the compiler ended with status 1: {TOO_MUCH_STACK}"),
+        (raised(KeyError("READ")), "the compiler ended with status 1: KeyError: 'READ'"),
+        (raised(SystemExit(0)), "the compiler ended with status 1: SystemExit: 0"),
+        (raised(MemoryError()), "the compiler ended with status 1: too little memory"),
+    ],
+)
+def test_however_a_child_ends_ioh_hears_of_it_at_once(
+    machine: Machine, attach: Callable[..., Outcome], reason: str
+) -> None:
+    loader = machine.start(attach)
+    ask(loader, "attach", "syscall")
+    answer = hear(loader)
+    assert (answer["verb"], answer["layer"]) == ("attach", "syscall")
+    assert answer["reason"] == reason
+    assert answer["hint"] == (
+        "dmesg shows whether memory ran out" if "SIGKILL" in reason else "please report this"
+    )
+    assert wait_for_children(loader, 0) == []
+    ask(loader, "dance")
+    assert hear(loader) == UNKNOWN
+
+
+def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_CHILD_TIMEOUT_S", 0.05)
+    loader = machine.start(killed(signal.SIGSTOP))
+    ask(loader, "attach", "block")
+    assert hear(loader)["reason"] == "the compiler did not finish within 0 s"
+    assert wait_for_children(loader, 0) == []
+
+
+def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
+    real, parent = os.fork, os.getpid()
+
+    def fork() -> int:
+        if os.getpid() != parent:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return real()
+
+    machine.patch.setattr(os, "fork", fork)
+    answer = machine.answer(never)
+    assert answer["reason"].startswith("its compiler cannot be started: too few processes")
+    assert "raise the limit" in answer["hint"]
+
+
+def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_SEND_TIMEOUT_S", 0.001)
+    machine.patch.setattr(loader_module, "MAX_MESSAGE_BYTES", 4096)
+    loader = machine.start(never)
+    for _ in range(100):
+        loader.socket.send(b"{}")
+    while any(fcntl.ioctl(loader.socket, termios.TIOCOUTQ, bytes(4))):  # not taken yet
+        time.sleep(0.002)
+    told = 0
+    while loader.answer(0.0) is not None:
+        told += 1
+    assert 0 < told < 100
+    ask(loader, "dance")
+    assert hear(loader) == UNKNOWN
+
+
+def test_a_loader_that_cannot_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    with pytest.raises(BlockingIOError):
+        start_loader(never, Filters())  # type: ignore[arg-type]
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+CRASH = b"""LLVM ERROR: out of memory
+PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/
+Stack dump:
+0.\tProgram arguments: x
+ #0 0x00007f llvm::sys::PrintStackTrace(llvm::raw_ostream&, int)
+/lib/x86_64-linux-gnu/libLLVM-14.so.1(+0xd0b)[0x7f]
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "last"),
+    [
+        (b"", ""),
+        (b"R1 invalid mem access\nprocessed 7 insns (limit 1)\n\n  \n", "R1 invalid mem access"),
+        (
+            b"main.c:1:2: error: no 'x'\n  int y = x;\n          ^\n1 error generated.\n",
+            "main.c:1:2: error: no 'x'",
+        ),
+        (CRASH, "LLVM ERROR: out of memory"),
+        (b"\xff \x1b[31m\n", "\\xff \\x1b[31m"),
+        (b"first\n" + b"x" * 500, "x" * 200),
+        (b"y\n" * 100_000 + b"end\n", "end"),
+    ],
+)
+def test_the_last_telling_line(printed: bytes, last: str) -> None:
+    file = os.memfd_create("stderr")
+    os.write(file, printed)
+    assert last_telling_line(file) == last
+    os.close(file)
+
+
+def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
+    told = {"reason": "\x1b[31m\n" + "x" * 100_000}
+    reason = machine.answer(lambda *_: (told, [], Made()))["reason"]
+    assert reason.startswith("\\x1b[31m\\x0axxx")
+    assert len(reason) == 300
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "hint"),
+    [
+        (Unavailable("refused", "try this"), "refused", "try this"),
+        (OSError("no BTF"), "no BTF", "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf"),
+        (OSError(errno.EMFILE, "Too many"), "too few file descriptors (ulimit", "raise to 512"),
+    ],
+)
+def test_what_cannot_be_attached_is_told(
+    monkeypatch: pytest.MonkeyPatch, outcome: Unavailable | OSError, reason: str, hint: str
+) -> None:
+    monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_: None)
+    monkeypatch.setattr("ioh.bpf.program.find_facts", lambda btf: HostFacts(btf, cpu_count=4))
+    monkeypatch.setattr("ioh.bpf.program.attach_program", Mock(side_effect=[outcome]))
+    answer, fds, made = attach_layer(make_layer("a", 10), Filters(pid=7), {})
+    assert answer["reason"].startswith(reason)
+    assert (answer["hint"], fds, made) == (hint, [], Made())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,50 +36,6 @@ def ends() -> Iterator[tuple[Loader, socket.socket]]:
 
 def say(end: socket.socket, message: dict[str, object], *fds: int) -> None:
     socket.send_fds(end, [json.dumps(message).encode()], list(fds))
-
-
-def test_a_request_is_one_json_message(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    ours.request({"verb": "attach", "layer": "bl\udcffock"})
-    ours.request({"verb": "stats"})
-    assert json.loads(theirs.recv(1 << 16)) == {"verb": "attach", "layer": "bl\udcffock"}
-    assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
-
-
-def test_an_answer_brings_descriptors(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    read_end, write_end = os.pipe()
-    say(theirs, {"layer": "block"}, read_end, write_end)
-    os.close(read_end)
-    os.close(write_end)
-    got = ours.answer(1.0)
-    assert got is not None
-    message, (reader, writer) = got
-    assert message == {"layer": "block"}
-    os.write(writer, b"through")
-    assert os.read(reader, 16) == b"through"
-    assert not os.get_inheritable(reader)
-    assert not os.get_inheritable(writer)
-    os.close(reader)
-    os.close(writer)
-
-
-def test_as_many_descriptors_as_a_message_can_hold(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    null = os.open(os.devnull, os.O_RDONLY)
-    say(theirs, {}, *[null] * channel.MAX_FDS)
-    got = ours.answer(1.0)
-    assert got is not None
-    assert len(got[1]) == channel.MAX_FDS
-    for fd in (null, *got[1]):
-        os.close(fd)
-
-
-def test_an_answer_that_never_comes(ends: tuple[Loader, socket.socket]) -> None:
-    ours, _ = ends
-    started = time.monotonic()
-    assert ours.answer(0.05) is None
-    assert time.monotonic() - started > 0.04
 
 
 def test_answers_to_others_reach_them(ends: tuple[Loader, socket.socket]) -> None:
@@ -111,8 +67,9 @@ def test_answers_to_others_reach_them(ends: tuple[Loader, socket.socket]) -> Non
     assert len(open_descriptors()) == before
 
 
-def test_asking_does_not_wait_for_ever(ends: tuple[Loader, socket.socket]) -> None:
-    assert ends[0].ask({"verb": "stats"}, 0.05, lambda *_: None) is None
+def test_nobody_waits_for_ever(ends: tuple[Loader, socket.socket]) -> None:
+    assert ends[0].answer(0.01) is None
+    assert ends[0].ask({"verb": "stats"}, 0.01, lambda *_: None) is None
 
 
 def open_descriptors() -> set[str]:
@@ -130,7 +87,7 @@ def few_descriptors() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize("count", [200, 24, 20])
+@pytest.mark.parametrize("count", [channel.MAX_FDS, 20])
 def test_descriptors_that_there_is_no_room_for(
     ends: tuple[Loader, socket.socket], few_descriptors: int, count: int
 ) -> None:
@@ -138,6 +95,12 @@ def test_descriptors_that_there_is_no_room_for(
     ours, theirs = ends
     null = os.open(os.devnull, os.O_RDONLY)
     before = open_descriptors()
+    say(theirs, {"layer": "block"}, *[null] * 5)
+    got = ours.answer(1.0)
+    assert got is not None
+    assert len(got[1]) == 5
+    assert not any(map(os.get_inheritable, got[1]))
+    channel.close_all(got[1])
     say(theirs, {"verb": "attach", "layer": "block", "maps": []}, *[null] * count)
     assert ours.answer(1.0) == (
         {
@@ -150,17 +113,6 @@ def test_descriptors_that_there_is_no_room_for(
     )
     assert open_descriptors() == before
     os.close(null)
-
-
-def test_descriptors_that_there_is_room_for(
-    ends: tuple[Loader, socket.socket], few_descriptors: int
-) -> None:
-    ours, theirs = ends
-    say(theirs, {"layer": "block"}, *[0] * 5)
-    got = ours.answer(1.0)
-    assert got is not None
-    assert got[0] == {"layer": "block"}
-    channel.close_all(got[1])
 
 
 def test_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
@@ -204,33 +156,17 @@ def test_a_stopped_loader_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyP
 
 
 def test_a_stopped_loader_ends_with_ioh() -> None:
-    reader, writer = os.pipe()
+    ours, theirs = socket.socketpair()
     if os.fork() == 0:
         loader = started()
         os.kill(loader.pid, signal.SIGSTOP)
-        os.write(writer, str(loader.pid).encode())
+        theirs.send(str(loader.pid).encode())
+        theirs.recv(1)
         os._exit(0)
+    ended = os.pidfd_open(int(ours.recv(16)))
+    ours.send(b"1")
     os.wait()
-    loader_pid = int(os.read(reader, 16))
-    deadline = time.monotonic() + 10
-    while is_alive(loader_pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.close(reader)
-    os.close(writer)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_a_loader_that_somebody_else_reaped() -> None:
-    loader = start_loader(find_none, Filters())
-    thread = threading.Timer(0.05, loader.socket.shutdown, [socket.SHUT_RDWR])
-    thread.start()
-    os.waitpid(loader.pid, 0)
-    loader.close()
-    thread.join()
+    assert select.select([ended], [], [], 10)[0]
+    os.close(ended)
+    ours.close()
+    theirs.close()

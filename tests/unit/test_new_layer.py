@@ -17,12 +17,15 @@ COPIED = ("ioh", "probes", "tests", "docs", "man", "contrib", "screenshots")
 CONTRACTS = (
     "test_layer_contract.py",
     "test_layer_read.py",
-    "test_attach_choice.py",
+    "test_attach_choice.py::test_the_probe_is_whole_on_this_kernel",
+    "test_attach_choice.py::test_a_member_that_is_missing_is_named_or_not_needed",
     "test_demo.py",
     "test_manual.py",
     "test_docs.py::test_every_layer_has_its_page",
     "test_docs.py::test_every_document_is_reached_from_the_readme",
 )
+# Not what is asked of other layers, nor whether the manual is current: it was just made.
+AFFECTED = "not (syscall or nfs_ or tcp or block or generated_is_current)"
 SHOWN = """
 import sys
 from dataclasses import replace
@@ -95,7 +98,7 @@ def test_text_and_json_show_it(checkout: Path) -> None:
 
 def test_the_contracts_hold(checkout: Path) -> None:
     files = [f"tests/unit/{name}" for name in CONTRACTS]
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-k", AFFECTED]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files],
         cwd=checkout,

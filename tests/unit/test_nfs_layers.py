@@ -1,24 +1,32 @@
-"""The NFS layers' own decoding: clients by address, file systems by op, calls of one name."""
+"""NFS: decoding, parts whose mounts come and go, and superblocks, each of which counts once."""
 
 from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
+from ioh.bpf.totals import BYTES, COUNT, LATENCY, STARTED, WORDS
 from ioh.layers import nfs_client
+from ioh.layers.base import Layer
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
-from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
+from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, NfsServer, name_client
 from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
+from ioh.model.derive import derive
 from ioh.model.filters import Filters
+from ioh.model.sample import LayerSample
+from ioh.model.snapshot import LayerSnapshot
+from ioh.procfs.diskstats import make_dev
 from ioh.procfs.mountstats import NfsMount
-from tests.unit.fake_kernel import CPUS, install
+from tests.unit.fake_kernel import CPUS, counted, install, notice_mounts_at_once
 from tests.unit.probe_text import text_of
+from tests.unit.test_layer_read import in_a_sample
 
 V4 = ipaddress.ip_address("10.99.1.2").packed.ljust(16, b"\0")
 V6 = ipaddress.ip_address("2001:db8::7").packed
@@ -32,70 +40,56 @@ def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
     assert name_client(family, (713).to_bytes(2, "big"), address) == shown
 
 
+def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = MapSpec("totals", 5, 8, WORDS * 8, 16)
+    maps, held, _ = install(monkeypatch, [spec, replace(spec, name="small", max_entries=2)])
+    entries, totals = held["totals"].entries, PartTotals(SPEC.ops, queue=True)
+    assert totals.read(maps["totals"], 0) == {}
+    assert PART_OP.pack(OTHER_PARTS, 0) in entries  # where the probe looks for it
+    for part in (49, OTHER_PARTS):
+        entries[PART_OP.pack(part, 0)] = counted({STARTED: 3, COUNT: 3})
+    parts = totals.read(maps["totals"], 1)
+    assert sum_parts(parts, SPEC.ops)["read"].count_total == 6
+    assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
+    again = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
+    assert again[OTHER_PARTS]["read"].count_total == 3
+    assert PartTotals(SPEC.ops, queue=True).read(maps["small"], 0) == {}  # full from the start
+    assert len(held["small"].entries) == 2
+
+
+def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
+    totals, entries = PartTotals(SPEC.ops, queue=True), held["totals"].entries
+    for part, op in ((7, 0), (7, 1), (8, 0)):
+        entries[PART_OP.pack(part, op)] = counted({STARTED: 5, COUNT: 3})
+    before = sum_parts(totals.read(maps["totals"], 1), SPEC.ops)["read"]
+    assert (before.count_total, before.inflight) == (6, 4)
+    totals.retire(maps["totals"], 7)
+    left = totals.read(maps["totals"], 2)
+    assert {part: set(ops) for part, ops in left.items()} == {8: {"read"}}
+    assert sum_parts({**left, 0: totals.retired}, SPEC.ops)["read"].count_total == 6
+    totals.retire(maps["totals"], 8)
+    assert totals.retired["read"].count_total == 6
+
+
 def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
-    mountinfo = "21 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n"
-    (tmp_path / "proc/self/mountinfo").write_text(mountinfo)
+    (tmp_path / "proc/self/mountinfo").write_text("21 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n")
     flows, paths = MapSpec("flows", 5, 40, 40, 64), MapSpec("paths", 1, 16, 8 + 1280, 64)
     maps, held, _ = install(monkeypatch, [flows, paths])
-    tables = ClientTables(tmp_path)
-    tables.read(maps["flows"], maps["paths"])
+    dev, names = make_dev(8, 1), struct.pack("=II", 5, 1) + b"file\0"
+    held["paths"].entries[struct.pack("=QQ", 77, dev)] = names.ljust(8 + 1280, b"\0")
     for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
-        key = _FLOW_KEY.pack(77, 8 << 20 | 1, op, 2, port.to_bytes(2, "big"), 0, V4)
-        held["flows"].entries[key] = struct.pack("=QQQ16s", 3, 30, 300, b"") * CPUS
-    name = struct.pack("=II", 5, 1) + b"file\0"
-    held["paths"].entries[struct.pack("=QQ", 77, 8 << 20 | 1)] = name.ljust(8 + 1280, b"\0")
-    found = tables.read(maps["flows"], maps["paths"])
-    n = 3 * CPUS
+        key = _FLOW_KEY.pack(77, dev, op, 2, port.to_bytes(2, "big"), 0, V4)
+        held["flows"].entries[key] = struct.pack("=QQQ16s", 1, 10, 100, b"") * CPUS
+    found = ClientTables(tmp_path).read(maps["flows"], maps["paths"])
+    n = CPUS
     assert found["file"] == {
         ("/srv/file", "10.99.1.2:1"): (2 * n, 20 * n, 200 * n, 0, 0, 0, 0, 0),
         ("/srv/file", "10.99.1.2:2"): (0, 0, 0, n, 10 * n, 100 * n, n, 100 * n),
     }
     assert set(found["client"]) == {("10.99.1.2:1",), ("10.99.1.2:2",)}
     assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
-
-
-class Totals:
-    """The probe's map of totals, with room for so many entries."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, room: int = 64) -> None:
-        maps, held, _ = install(patch, [MapSpec("totals", 5, 8, WORDS * 8, room)])
-        self.map, self.entries = maps["totals"], held["totals"].entries
-
-    def put(self, part: int, op: int, started: int = 3, count: int = 3, errors: int = 0) -> None:
-        counters = [0] * WORDS
-        counters[STARTED], counters[COUNT], counters[ERRORS] = started, count, errors
-        self.entries[PART_OP.pack(part, op)] = struct.pack(f"={WORDS}Q", *counters) * CPUS
-
-
-def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Totals(monkeypatch)
-    for dev, op in ((49, 0), (50, 0), (50, 4)):
-        held.put(dev, op, 7, 4, 1)
-    parts = PartTotals(SPEC.ops, queue=True).read(held.map, 0)
-    assert {dev: set(ops) for dev, ops in parts.items()} == {49: {"read"}, 50: {"read", "commit"}}
-    total = sum_parts(parts, SPEC.ops)
-    assert (total["read"].count_total, total["read"].inflight) == (8 * CPUS, 4 * CPUS)
-    assert (total["write_unstable"].count_total, total["write_unstable"].inflight) == (0, 0)
-
-
-def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, totals = Totals(monkeypatch, room=16), PartTotals(SPEC.ops, queue=True)
-    assert totals.read(held.map, 0) == {}
-    assert PART_OP.pack(OTHER_PARTS, 0) in held.entries  # where the probe looks for it
-    for part in (49, OTHER_PARTS):
-        held.put(part, 0)
-    parts = totals.read(held.map, 1)
-    assert sum_parts(parts, SPEC.ops)["read"].count_total == 6 * CPUS
-    assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
-    again = PartTotals(SPEC.ops, queue=True).read(held.map, 2)
-    assert again[OTHER_PARTS]["read"].count_total == 3 * CPUS
-
-
-def test_a_table_that_is_full_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Totals(monkeypatch, room=2)
-    assert PartTotals(SPEC.ops, queue=True).read(held.map, 0) == {}
-    assert len(held.entries) == 2
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(
@@ -130,15 +124,256 @@ def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
     assert (ended, len(held["epoch"].entries)) == ([0], 1)
 
 
-def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    held, totals = Totals(monkeypatch), PartTotals(SPEC.ops, queue=True)
-    for part in (7, 8):
-        held.put(part, 0)
-    before = sum_parts(totals.read(held.map, 1), SPEC.ops)
-    totals.retire(held.map, 7)
-    left = totals.read(held.map, 2)
-    assert set(left) == {8}
-    after = sum_parts({**left, 0: totals.retired}, SPEC.ops)
-    assert after["read"].count_total == before["read"].count_total == 6 * CPUS
-    totals.retire(held.map, 8)
-    assert totals.retired["read"].count_total == 6 * CPUS
+LAYERS = [NfsClient, NfsServer]
+
+
+class Host:
+    """A layer that looks at mounts which come and go."""
+
+    def __init__(
+        self, layer: type[Layer], root: Path, patch: pytest.MonkeyPatch, *, is_bpf: bool = True
+    ) -> None:
+        self.folder = root / "proc/self"
+        self.folder.mkdir(parents=True)
+        (self.folder / "mountinfo").touch()
+        notice_mounts_at_once(patch)
+        self.maps, self.held, _ = install(patch, text_of(layer).maps())
+        self.layer, self.is_bpf = layer(Filters(), root), is_bpf
+        self._samples: list[LayerSample] = []
+
+    def look(self, mountinfo: str) -> LayerSample:
+        (self.folder / "mountinfo").write_text(mountinfo)
+        sample = self.layer.read(self.maps) if self.is_bpf else self.layer.read_proc()
+        assert isinstance(sample, LayerSample)
+        self._samples.append(sample)
+        return sample
+
+    def interval(self) -> LayerSnapshot:
+        """The last two looks, a second apart."""
+        older, newer = self._samples[-2:]
+        pair = in_a_sample(0, self.layer, older), in_a_sample(1, self.layer, newer)
+        found = derive(*pair).layers[self.layer.spec.name]
+        assert isinstance(found, LayerSnapshot)
+        return found
+
+
+class FileSystems(Host):
+    """Minor number: where, and READs so far."""
+
+    def see(self, places: Mapping[int, str], reads: Mapping[int, int]) -> None:
+        for minor, count in reads.items():
+            words = {STARTED: count, COUNT: count, BYTES: 10 * count, LATENCY + 100: count}
+            self.held["totals"].entries[PART_OP.pack(minor, 0)] = counted(words)
+        lines = [f"40 26 0:{n} / {at} rw - nfs4 srv:{at} rw\n" for n, at in places.items()]
+        self.look("".join(lines))
+
+    def reads(self) -> dict[str, int | None]:
+        """READs of each mount point that was busy between the last two looks."""
+        op, parts = self.layer.spec.ops[0], self.interval().parts
+        for part in parts.values():
+            latency = part[op].latency
+            assert latency is not None
+            assert latency.total == part[op].count
+        return {name.rpartition(" on ")[2]: part[op].count for name, part in parts.items()}
+
+
+@pytest.fixture(params=LAYERS, ids=lambda layer: layer.spec.name)
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> FileSystems:
+    return FileSystems(request.param, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("ticks", [0, 2])
+def test_a_dev_that_another_mount_has_got_brings_no_history(host: FileSystems, ticks: int) -> None:
+    """With ``ticks`` in between, or within one; until then it keeps its name."""
+    host.see({53: "/x"}, {53: 100})
+    for _ in range(ticks):
+        host.see({}, {53: 103})  # what write-back or a lazy umount has left
+    if ticks:
+        assert host.reads() == {}
+    host.see({53: "/y"}, {53: 107})
+    assert host.reads() == {"/y": 4 if ticks else 7}
+    host.see({53: "/y"}, {53: 109})
+    assert host.reads() == {"/y": 2}
+
+
+def test_a_mount_that_comes_back_under_another_dev(host: FileSystems) -> None:
+    host.see({53: "/x"}, {53: 100})
+    host.see({}, {53: 100})
+    host.see({54: "/x"}, {54: 5})
+    assert host.reads() == {"/x": 5}
+    host.see({53: "/y", 54: "/x"}, {53: 101, 54: 7})
+    assert host.reads() == {"/x": 2, "/y": 1}
+    host.see({53: "/y", 54: "/x"}, {53: 104, 54: 8})
+    assert host.reads() == {"/x": 1, "/y": 3}
+
+
+def test_a_dev_that_a_file_system_of_another_mount_namespace_has_got(host: FileSystems) -> None:
+    host.see({53: "/x"}, {53: 97})
+    host.see({}, {53: 100})
+    assert host.reads() == {"/x": 3}  # what write-back or a lazy umount has left
+    host.see({}, {53: 100})
+    host.see({}, {53: 104})
+    assert host.reads() == {"0:53": 4}
+    host.see({53: "/x"}, {53: 105})
+    assert host.reads() == {"/x": 1}
+
+
+OLD_S = 3600
+READ = 1000  # bytes of each
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A mount as mountstats and mountinfo print it; ``dev`` is a minor number, 0 for no mount.
+
+    Of its ``reads`` none was answered by the cache.
+    """
+
+    dev: int
+    place: str
+    reads: int
+    export: str = "srv:/home"
+    age_s: int = OLD_S
+
+    @property
+    def mountinfo(self) -> str:
+        return (
+            f"40 26 0:{self.dev} / {self.place} rw - nfs4 {self.export} rw,addr=10.0.0.9\n"
+            if self.dev
+            else ""
+        )
+
+    @property
+    def mountstats(self) -> str:
+        moved = self.reads * READ
+        return (
+            f"device {self.export} mounted on {self.place} with fstype nfs4 statvers=1.1\n"
+            f"\topts:\trw,vers=4.2,proto=tcp\n"
+            f"\tage:\t{self.age_s}\n"
+            f"\tbytes:\t{moved} 0 0 0 {moved} 0 0 0\n"
+            f"\txprt:\ttcp 665 1 2 0 9 {self.reads} {self.reads} 0 214 0 8 63 62\n"
+            f"\tREAD: {self.reads} {self.reads} 0 0 0 1 2 {self.reads} 0\n\n"
+        )
+
+
+class Superblocks(Host):
+    """Mounts as mountstats shows them, too."""
+
+    def see(self, *mounts: Shown) -> LayerSample:
+        (self.folder / "mountstats").write_text("".join(m.mountstats for m in mounts))
+        return self.look("".join(m.mountinfo for m in mounts))
+
+    def bytes_by(self, table: str) -> Mapping[str, float | None]:
+        """Bytes read in the last interval by the first word of each row's key."""
+        rows = self.interval().tables[table]
+        return {row.key[0]: row.values["read_bytes_per_s"] for row in rows}
+
+    def proc_bytes(self) -> tuple[int | None, float | None]:
+        """The same of the whole layer and of its procedures, in reads."""
+        interval = self.interval()
+        rows = [r.values["calls_per_s"] for r in interval.tables["procedure"] if "READ" in r.key]
+        return interval.ops["read"].bytes, sum(r or 0 for r in rows)
+
+
+@pytest.fixture(params=["bpf", "proc"])
+def mounts(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Superblocks:
+    return Superblocks(NfsClient, tmp_path, monkeypatch, is_bpf=request.param == "bpf")
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Superblocks:
+    """From /proc alone, where procedures and totals have nothing else."""
+    return Superblocks(NfsClient, tmp_path, monkeypatch, is_bpf=False)
+
+
+def test_one_superblock_at_many_places_counts_once(mounts: Superblocks) -> None:
+    for reads in (5, 12):
+        homes = [Shown(53, f"/home/u{n}", reads, f"srv:/home/u{n}") for n in range(50)]
+        sample = mounts.see(*homes, Shown(54, "/other", 2 * reads, "srv:/other"))
+    assert mounts.bytes_by("server") == {"srv": (7 + 14) * READ}
+    assert mounts.bytes_by("mount") == {
+        **{f"/home/u{n}": 7 * READ for n in range(50)},
+        "/other": 14 * READ,
+    }
+    assert sample.metrics["app_read_bytes_total"] == 21 * READ
+    assert any("one superblock" in note for note in sample.notes)
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (21 * READ, 21)
+        assert {name: part["read"].bytes for name, part in mounts.interval().parts.items()} == {
+            "srv:/home/u0 on /home/u0": 7 * READ,
+            "srv:/other on /other": 14 * READ,
+        }
+
+
+def test_one_more_mount_of_a_known_superblock_brings_no_history(mounts: Superblocks) -> None:
+    mounts.see(Shown(53, "/a", 1000))
+    mounts.see(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
+    assert mounts.bytes_by("server") == {"srv": 7 * READ}
+    assert mounts.bytes_by("mount") == {"/a": 7 * READ, "/b": 7 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (7 * READ, 7)
+
+
+def test_sums_go_on_where_mounts_go(mounts: Superblocks) -> None:
+    other = Shown(54, "/c", 10, "srv:/c")
+    mounts.see(Shown(53, "/a", 1000), Shown(53, "/b", 1000, "srv:/b"), other)
+    mounts.see(Shown(53, "/b", 1002, "srv:/b"), other)  # its first mount has gone
+    assert mounts.bytes_by("server") == {"srv": 2 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (2 * READ, 2)
+    mounts.see(Shown(54, "/c", 13, "srv:/c"))  # its last one
+    assert mounts.bytes_by("server") == {"srv": 3 * READ}
+    if not mounts.is_bpf:
+        assert mounts.proc_bytes() == (3 * READ, 3)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "bytes_read"),
+    [(0, 5 * READ), (OLD_S, 0)],  # mounted just now; long ago in another mount namespace
+)
+def test_what_a_superblock_that_is_new_here_has_counted(
+    mounts: Superblocks, age_s: int, bytes_read: int
+) -> None:
+    mounts.see(Shown(53, "/a", 9))
+    mounts.see(Shown(53, "/a", 9), Shown(54, "/b", 5, "srv:/b", age_s))
+    assert mounts.bytes_by("server").get("srv", 0) == bytes_read
+    if not mounts.is_bpf:
+        assert mounts.interval().ops["read"].bytes == bytes_read
+
+
+@pytest.mark.parametrize("reads", [4, 40])
+def test_a_dev_that_another_superblock_has_got(proc: Superblocks, reads: int) -> None:
+    proc.see(Shown(53, "/a", 9))
+    proc.see(Shown(53, "/a", reads, age_s=0))
+    assert proc.bytes_by("mount") == {"/a": reads * READ}
+    assert proc.proc_bytes() == (reads * READ, reads)
+
+
+def test_mounts_over_each_other(proc: Superblocks) -> None:
+    for reads in (10, 11):
+        proc.see(Shown(53, "/a", reads), Shown(54, "/a", 2 * reads))
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+    assert proc.bytes_by("mount") == {"/a": 2 * READ}  # the last one hides the others
+    assert proc.proc_bytes() == (3 * READ, 3)
+
+
+def test_names_that_the_kernel_escapes(proc: Superblocks) -> None:
+    for reads in (1, 4):
+        places = (r"/a\040b", r"/a\134b", r"/\303\244", "/ä")
+        proc.see(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
+    assert proc.proc_bytes() == (3 * READ, 3)
+    assert proc.bytes_by("server") == {"srv": 3 * READ}
+
+
+def test_mounts_that_mountinfo_does_not_have(proc: Superblocks) -> None:
+    proc.see(Shown(53, "/a", 10))
+    sample = proc.see(Shown(53, "/a", 11), Shown(0, "/b", 11, "old:/b"))  # gone meanwhile
+    assert proc.proc_bytes() == (1 * READ, 1)
+    assert set(sample.tables["server"]) == {("srv", "10.0.0.9"), ("old", "?")}
+    proc.see(Shown(0, "/a", 13))  # no mountinfo at all
+    proc.see(Shown(0, "/a", 17))
+    assert proc.proc_bytes() == (4 * READ, 4)

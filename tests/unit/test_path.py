@@ -41,18 +41,6 @@ def reads(name: str = "read", **numbers: Any) -> dict[str, Any]:
     return {"ops": {name: stats, name.partition("_")[0]: stats}, **numbers}
 
 
-def test_direct_reads_of_a_disk() -> None:
-    found = path(
-        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3, "cached_pct": 0.0}),
-        block=disk("sda", read=op(1000, 4096, 700, queue_us=200)),
-    )
-    assert (found.top, found.mean_us, found.notes) == ("syscall", 1000, ())
-    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
-    assert found.slowest.name == "device"
-    assert found.share_pct(found.slowest) == pytest.approx(50)
-    assert found.segments[0].title == "app"
-
-
 def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
     found = path(
         syscall=reads(metrics={"read_lower_bytes_per_s": 409.6e3, "cached_pct": 90.0}),
@@ -63,14 +51,6 @@ def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
     assert found.segments[0].title == "page cache"
 
 
-def test_others_reads_of_the_disk_are_not_the_calls() -> None:
-    found = path(
-        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3}),
-        block=disk("sda", read=op(5000, 4096, 700, queue_us=200)),
-    )
-    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
-
-
 def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> None:
     found = path(
         syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3}),
@@ -78,13 +58,6 @@ def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> Non
     )
     assert steps(found) == {"syscall": None, "block_queue": 200, "device": 800}
     assert found.notes == ("app not separable",)
-
-
-def test_a_lower_layer_whose_times_are_not_known_is_not_nothing() -> None:
-    untimed = replace(op(1000, 4096, 0), latency_us=None)
-    found = path(syscall=reads(), block=disk("sda", read=untimed))
-    assert steps(found) == {"syscall": 1000}
-    assert found.notes == ("block not separable",)
 
 
 def test_without_probes_the_queue_is_part_of_the_device() -> None:
@@ -132,15 +105,6 @@ def test_a_remote_server_is_what_the_round_trip_leaves(
     assert steps(found) == {"syscall": 100, "nfs_queue": 50, **expected}
 
 
-def test_a_wait_that_nobody_measured_is_not_0() -> None:
-    found = path(
-        syscall=reads(tables={"mount": ON_NFS}),
-        nfs_client={"ops": {"read": op(1000, 4096, 900)}},
-        nfs_server={},
-    )
-    assert steps(found) == {"syscall": 100, "nfs_queue": None, "network": 900, "nfs_server": None}
-
-
 def test_a_server_shows_its_clients_calls() -> None:
     found = path(
         syscall=reads("read_buffered"),
@@ -158,15 +122,6 @@ def test_buffered_writes_wait_for_nothing_and_what_is_written_behind_is_said() -
     assert steps(found) == {"syscall": 1000}
     assert found.segments[0].title == "page cache"
     assert found.notes == ("write-back: 100 MB/s, 9 ms per block write",)
-
-
-def test_direct_writes_wait_for_the_disk() -> None:
-    found = path(
-        "write",
-        syscall=reads("write_direct", metrics={"write_lower_bytes_per_s": 4096e3}),
-        block=disk("sda", write=op(1000, 4096, 700, queue_us=200)),
-    )
-    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
 
 
 def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
@@ -192,19 +147,6 @@ def test_without_a_sync_there_is_no_path_of_one() -> None:
         assert "sync" not in paths(ticks(1, {name: layers[name]})[0])
 
 
-def test_syncs_of_programs_on_a_busy_server_are_shown() -> None:
-    """What its clients write is not theirs."""
-    made = disk("sda", write=op(1000, 4096, 200, queue_us=50))
-    served = {"write": op(5000, 4096, 9000), "commit": op(10, 0, 2000)}
-    found = path(
-        "sync",
-        syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}),
-        nfs_server={"ops": served},
-        block=made,
-    )
-    assert (found.top, found.mean_us) == ("syscall", 1000)
-
-
 def test_text_and_json_show_the_same_numbers() -> None:
     layers = {
         "syscall": layer("syscall", **reads(metrics={"read_lower_bytes_per_s": 4096e3})),
@@ -213,20 +155,11 @@ def test_text_and_json_show_the_same_numbers() -> None:
     snapshot = ticks(1, layers)[0]
     text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
     assert "R |   1.000 = app 0.300 (30%) + block queue 0.200 (20%) + device 0.500 (50%)\n" in text
-    found = JsonSink().to_json(snapshot)["path"]
-    assert found == {
-        "read": {
-            "top": "syscall",
-            "ops_per_s": 1000,
-            "mean_us": 1000.0,
-            "segments": [
-                {"name": "syscall", "us": 300.0, "share_pct": 30.0},
-                {"name": "block_queue", "us": 200.0, "share_pct": 20.0},
-                {"name": "device", "us": 500.0, "share_pct": 50.0},
-            ],
-            "notes": [],
-        }
-    }
+    found: Any = JsonSink().to_json(snapshot)["path"]
+    told, segments = found["read"], found["read"].pop("segments")
+    assert told == {"top": "syscall", "ops_per_s": 1000, "mean_us": 1000.0, "notes": []}
+    assert segments[0] == {"name": "syscall", "us": 300.0, "share_pct": 30.0}
+    assert [each["us"] for each in segments] == [300, 200, 500]
 
 
 def test_the_options_for_less_leave_the_path_as_it_is(shown: Shown) -> None:

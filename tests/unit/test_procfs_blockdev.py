@@ -1,4 +1,4 @@
-"""What a device lies on, its limits, and the device that --device means."""
+"""What a device lies on, what lies on it, its limits, and the device that --device means."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ioh.layers.syscall import Syscall
+from ioh.layers.syscall_probe import DEVICES
 from ioh.model.errors import ExitCode, IohError
-from ioh.procfs.blockdev import BlockDevice, BlockDevices, parse_scheduler, read_block_device
-from ioh.procfs.devices import ChosenDevice, resolve_device
+from ioh.model.filters import Filters
+from ioh.procfs.blockdev import BlockDevice, BlockDevices, read_block_device
+from ioh.procfs.devices import ChosenDevice, numbers_on, resolve_device
 from ioh.procfs.diskstats import make_dev, parse_dev, read_diskstats
 
 DATA = Path(__file__).parents[1] / "data"
@@ -65,22 +68,22 @@ def test_loop_over(root: Path, file: str, stack: str, is_stacked: bool) -> None:
 
 def test_limits() -> None:
     sda = device("8:0")
-    assert sda.max_request_bytes == 1280 * 1024
-    assert sda.max_hw_request_bytes == 32767 * 1024
-    assert sda.max_segments == 168
-    assert sda.queue_depth_limit == 64
-    assert sda.scheduler == "mq-deadline"
+    assert (sda.max_request_bytes, sda.max_hw_request_bytes) == (1280 * 1024, 32767 * 1024)
+    assert (sda.max_segments, sda.queue_depth_limit) == (168, 64)
+    assert (sda.scheduler, sda.model) == ("mq-deadline", "QEMU HARDDISK")
     assert sda.rotational is None  # a virtual one that says 1
-    assert sda.model == "QEMU HARDDISK"
     assert sda.counts_io
     assert not device("8:16").counts_io
+    sda1 = device("8:1")  # has its disk's queue
+    assert sda1.is_partition
+    assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
+    assert sda1.queue_depth_limit == 64
 
 
 @pytest.mark.parametrize(
     ("said", "model", "turns"),
     [
         ("1", "ST4000NM0035", True),
-        ("0", "INTEL SSDSC2KB96", False),
         ("0", "QEMU HARDDISK", False),
         ("1", "Virtual disk", None),
         ("", "ST4000NM0035", None),
@@ -95,56 +98,23 @@ def test_a_virtual_disk_that_turns_knows_nothing(
     assert device("8:0", root).rotational is turns
 
 
-def test_partition_has_its_disks_queue() -> None:
-    sda1 = device("8:1")
-    assert sda1.is_partition
-    assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
-    assert sda1.queue_depth_limit == 64
-
-
 def test_bio_devices_have_no_request_queue() -> None:
     assert not device("253:0").has_requests
     assert device("253:0").queue_depth_limit is None
     zram = device("253:0", DATA / "proc-6.18")
     assert (zram.name, zram.has_requests, zram.is_stacked) == ("zram0", False, False)
-
-
-def test_6_18() -> None:
     loop = device("7:0", DATA / "proc-6.18")
-    assert loop.stack == "file /var/tmp/cap/a b.img on vda"
-    assert loop.is_stacked
-    assert device("254:0", DATA / "proc-6.18").scheduler == "mq-deadline"
-
-
-def test_unknown_device() -> None:
+    assert (loop.stack, loop.is_stacked) == ("file /var/tmp/cap/a b.img on vda", True)
     assert read_block_device(make_dev(99, 9), OLD) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "scheduler"),
-    [
-        ("none [mq-deadline] kyber", "mq-deadline"),
-        ("[none]", "none"),
-        ("none", "none"),
-        ("[]", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_scheduler(text: str | None, scheduler: str | None) -> None:
-    assert parse_scheduler(text) == scheduler
 
 
 @pytest.mark.parametrize(
     ("argument", "name"),
     [
         ("sda", "sda"),
-        ("/dev/sda", "sda"),
         ("8:16", "sdb"),
-        ("dm-0", "dm-0"),
         ("vg-lv", "dm-0"),
         ("/dev/mapper/vg-lv", "dm-0"),
-        ("cciss/c0d0", "cciss/c0d0"),
         ("/dev/cciss/c0d0", "cciss/c0d0"),
     ],
 )
@@ -164,29 +134,14 @@ def test_stacked_device_says_where_its_requests_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument",
-    [
-        "",
-        ".",
-        "..",
-        "sdz",
-        "/dev/sdz",
-        "99:1",
-        "/mnt/nfs/x",
-        "/dev/../etc/passwd",
-        "a\0b",
-        "\x1b[0m",
-    ],
+    "argument", ["", "..", "/dev/sdz", "99:1", "/mnt/nfs/x", "/dev/../etc/passwd", "a\0b\x1b[0m"]
 )
-def test_unknown_device_lists_those_there_are(argument: str) -> None:
+def test_unknown_device_lists_those_there_are(argument: str, tmp_path: Path) -> None:
     with pytest.raises(IohError, match="no block device") as error:
         resolve_device(argument, OLD)
     assert error.value.code is ExitCode.USAGE
     assert "sda, sdb" in error.value.hint
     assert str(error.value).isprintable()
-
-
-def test_host_without_block_devices(tmp_path: Path) -> None:
     with pytest.raises(IohError, match="has no block device"):
         resolve_device("sda", tmp_path)
 
@@ -232,3 +187,107 @@ def test_every_live_disk_is_described() -> None:
         assert found.name == name
         assert found.is_partition == (name not in disks)
         assert resolve_device(name).name == found.disk_name
+
+
+SDA, SDA1, SDA2 = make_dev(8, 0), make_dev(8, 1), make_dev(8, 2)
+SDB, SDC = make_dev(8, 16), make_dev(8, 32)
+CRYPT, ROOT_LV, DATA_LV = make_dev(253, 0), make_dev(253, 1), make_dev(253, 2)
+MD, MD_PART = make_dev(9, 0), make_dev(259, 0)
+BTRFS, BTRFS_2 = make_dev(0, 44), make_dev(0, 30)
+MOUNTS = """\
+21 1 0:30 / / rw - btrfs /dev/sda2 rw
+22 1 0:30 /home /home rw - btrfs /dev/sda2 rw,subvol=/home
+23 1 0:44 / /data rw - btrfs /dev/mapper/vg-data rw
+24 1 8:16 / /srv rw - ext4 /dev/sdb rw
+25 1 0:45 / /gone rw - btrfs /dev/sdz rw
+"""
+# By name: number, and what holds it.
+DEVICES_OF_HOST = {
+    "sda": ("8:0", []),
+    "sda/sda1": ("8:1", ["md0"]),
+    "sda/sda2": ("8:2", ["dm-0"]),
+    "sdb": ("8:16", ["md0"]),
+    "sdc": ("8:32", []),
+    "dm-0": ("253:0", ["dm-1", "dm-2"]),
+    "dm-1": ("253:1", []),
+    "dm-2": ("253:2", []),
+    "md0": ("9:0", []),
+    "md0/md0p1": ("259:0", []),
+}
+
+
+class Host:
+    """Disks in sysfs; device mapper on a partition, volumes on that, an array of two disks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name, (number, _) in DEVICES_OF_HOST.items():
+            self.add(name, number)
+        for name, (_, holders) in DEVICES_OF_HOST.items():
+            for holder in holders:
+                self.hold(name, holder)
+        # One on a volume and, as a mirror, on a disk; one on a partition.
+        for uuid, names in {"aa": ["dm-2", "sdc"], "bb": ["sda/sda2"], "features": []}.items():
+            links = root / "sys/fs/btrfs" / uuid / "devices"
+            links.mkdir(parents=True)
+            for name in names:
+                (links / name.rpartition("/")[2]).symlink_to(self.folder(name))
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/mountinfo").write_text(MOUNTS)
+        (root / "dev/mapper").mkdir(parents=True)
+        (root / "dev/mapper/vg-data").symlink_to("../dm-2")
+
+    def folder(self, name: str) -> Path:
+        return self.root / "sys/devices" / name
+
+    def add(self, name: str, number: str) -> None:
+        folder = self.folder(name)
+        (folder / "holders").mkdir(parents=True)
+        (folder / "dev").write_text(number + "\n")
+        if "/" in name:
+            (folder / "partition").write_text(name[-1] + "\n")
+        by_number = self.root / "sys/dev/block"
+        by_number.mkdir(parents=True, exist_ok=True)
+        (by_number / number).symlink_to(folder)
+
+    def hold(self, name: str, holder: str) -> None:
+        (self.folder(name) / "holders" / holder).symlink_to(self.folder(holder))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("dev", "expected"),
+    [
+        (SDA, (BTRFS_2, BTRFS, MD, CRYPT, ROOT_LV, DATA_LV, SDA1, SDA2, MD_PART)),
+        (SDB, (MD, MD_PART)),
+        (SDC, (BTRFS,)),
+        (CRYPT, (BTRFS, ROOT_LV, DATA_LV)),
+        (DATA_LV, (BTRFS,)),
+        (make_dev(7, 0), ()),
+    ],
+)
+def test_volumes_arrays_partitions_and_btrfs(
+    host: Host, dev: int, expected: tuple[int, ...]
+) -> None:
+    assert numbers_on(dev, host.root) == expected
+
+
+def test_a_circle_ends(host: Host) -> None:
+    host.hold("dm-1", "sda")
+    assert numbers_on(SDA, host.root)[:2] == (BTRFS_2, BTRFS)
+
+
+def test_more_volumes_than_the_probe_knows_are_told(host: Host) -> None:
+    for n in range(DEVICES - 1):
+        host.add(f"dm-{n + 10}", f"253:{n + 10}")
+        host.hold("sdc", f"dm-{n + 10}")
+    filters = Filters(device=SDC, device_name="sdc")
+    enough = Syscall(filters, host.root).notes()
+    host.add("dm-99", "253:99")
+    host.hold("sdc", "dm-99")
+    told = "--device: sdc has 17 devices and file systems on it; files on 1 are not counted."
+    assert set(Syscall(filters, host.root).notes()) - set(enough) == {told}

@@ -1,14 +1,15 @@
-"""The machine as a whole: CPU, memory, its disks' counters, I/O limits and jobs."""
+"""The machine as a whole, and its processes: CPU, memory, disks, limits, jobs, servers."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ioh.layers.block_rows import MachineTables
-from ioh.model.derive import derive_host
 from ioh.model.sample import HostSample
 from ioh.procfs.blockdev import BlockDevices
 from ioh.procfs.diskstats import (
@@ -23,9 +24,19 @@ from ioh.procfs.files import read_numbers, read_pressure
 from ioh.procfs.host import read_host
 from ioh.procfs.io_limits import IoLimits, parse_io_max, parse_throttle, read_limits
 from ioh.procfs.maintenance import Job, parse_mdstat, read_jobs
+from ioh.procfs.processes import (
+    ProcessStat,
+    ServerProcesses,
+    list_pids,
+    read_cgroup,
+    read_comm,
+    read_process_io,
+    read_process_stat,
+    server_name,
+    session_name,
+)
 
 DATA = Path(__file__).parents[1] / "data"
-KIB = 1024
 # What psutil asks the C library for, not /proc.
 NOT_IN_PROC = HostSample(cpu_count=2, load1=1.0, load5=1.0, load15=1.0)
 
@@ -46,7 +57,7 @@ def test_guest_time_is_counted_once_and_idle_has_no_iowait(proc: Path) -> None:
     assert (host.cpu_idle_ticks, host.cpu_iowait_ticks, host.cpu_steal_ticks) == (40000, 500, 8)
 
 
-@pytest.mark.parametrize("stat", ["", "cpu\n", "cpu  1 2 3\n", "cpu  1 x 3 4 5 6 7 8 9 10\n"])
+@pytest.mark.parametrize("stat", ["cpu\n", "cpu  1 2 3\n", "cpu  1 x 3 4 5 6 7 8 9 10\n"])
 @pytest.mark.parametrize("meminfo", ["", "MemTotal: x kB\n", "\n", "MemTotal: 8 kB\nMemFree: 2 kB"])
 def test_what_is_hidden_or_malformed_is_unknown(proc: Path, stat: str, meminfo: str) -> None:
     assert read_host() == NOT_IN_PROC
@@ -55,44 +66,24 @@ def test_what_is_hidden_or_malformed_is_unknown(proc: Path, stat: str, meminfo: 
     assert read_host() == NOT_IN_PROC
 
 
-def test_a_list_of_numbers_leaves_malformed_lines_out(tmp_path: Path) -> None:
+def test_numbers_and_pressure_leave_malformed_lines_out(tmp_path: Path) -> None:
     (tmp_path / "vmstat").write_text("nr_dirty 5\nnr_writeback\nnr_x y\n\nb \t 6\nc 7")
     wanted = {"nr_dirty", "nr_writeback", "nr_x", "b", ""}
     assert read_numbers(str(tmp_path / "vmstat"), wanted) == {"nr_dirty": 5, "b": 6}
-    assert read_numbers(str(tmp_path / "gone"), wanted) == {}
-
-
-def test_pressure(tmp_path: Path) -> None:
     some = "some avg10=0.13 avg60=0.05 avg300=0.01 total=197\n"
     (tmp_path / "io").write_text(some + "full total=x\nfull avg10=1 total=9\nnew total=3\n")
     assert read_pressure(str(tmp_path / "io")) == {"some": 197, "full": 9}
-    assert read_pressure(str(tmp_path / "gone")) == {}
-
-
-def test_debian_11(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-5.10/proc"))
-    monkeypatch.setattr("ioh.procfs.host.PAGE_BYTES", 4096)
-    host = read_host()
-    assert host.mem_available_bytes == 6514452 * KIB
-    assert host.cached_bytes == (5796804 + 276940 + 884732) * KIB
-    assert host.dirty_bytes == 296 * 4096
-    assert host.writeback_bytes == 7 * 4096
-    assert host.dirty_limit_bytes == 325420 * 4096
-    assert host.dirty_background_bytes == 162511 * 4096
-    assert host.psi_io_some_us_total is None  # Debian 11 boots with PSI off
+    gone = str(tmp_path / "gone")
+    assert read_pressure(gone) == read_numbers(gone, wanted) == {}
+    assert read_diskstats(tmp_path) is None
+    nothing = MachineTables(tmp_path, BlockDevices(tmp_path)).read()
+    assert nothing == {"limit": {}, "job": {}}
 
 
 def test_6_18_knows_everything(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-6.18/proc"))
     host = read_host()
     assert [f for f in HostSample.__dataclass_fields__ if getattr(host, f) is None] == []
-
-
-def test_live_host_agrees_with_itself() -> None:
-    older, newer = read_host(), read_host()
-    assert newer.mem_total_bytes == psutil.virtual_memory().total
-    assert newer.load1 is not None
-    assert derive_host(older, newer, 1.0).cpu_count == newer.cpu_count
 
 
 MDSTAT = """\
@@ -117,18 +108,11 @@ def test_mdstat() -> None:
         Job("md127", "resync", 8.5, 90000 * 1024),
         Job("md2", "check", 0.0, None),
     ]
+    for text in ("", "md0", "      [=>] resync = 8.5%", "md0 : \n  [=>] x = y%"):
+        assert parse_mdstat(text) == []
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n", "md0", "      [=>] resync = 8.5%", "md0 : \n  [=>] x = y%"]
-)
-def test_mdstat_that_makes_no_sense(text: str) -> None:
-    assert parse_mdstat(text) == []
-
-
-@pytest.fixture
-def btrfs(tmp_path: Path) -> Path:
-    """Two file systems, one of which balances."""
+def test_btrfs_says_what_excludes_other_operations_and_a_scrub_has_a_socket(tmp_path: Path) -> None:
     for uuid, kind in (("a-b", "balance\n"), ("c-d", "none\n"), ("features", "")):
         folder = tmp_path / "sys/fs/btrfs" / uuid
         folder.mkdir(parents=True)
@@ -136,33 +120,25 @@ def btrfs(tmp_path: Path) -> Path:
             (folder / "exclusive_operation").write_text(kind)
     for name in ("sdb", "sdc"):
         (tmp_path / "sys/fs/btrfs/c-d/devices" / name).mkdir(parents=True)
-    return tmp_path
-
-
-def test_btrfs_says_what_excludes_other_operations(btrfs: Path) -> None:
-    assert read_jobs(btrfs) == [Job("btrfs a-b", "balance")]
-
-
-def test_a_scrub_is_seen_by_its_socket(btrfs: Path) -> None:
+    assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance")]
     lead = "00000000f34d09ba: 00000002 00000000 00010000 0001 01 1212593"
-    folder = btrfs / "proc/net"
-    folder.mkdir(parents=True)
-    (folder / "unix").write_text(
+    (tmp_path / "proc/net").mkdir(parents=True)
+    (tmp_path / "proc/net/unix").write_text(
         f"Num RefCount\n{lead} /run/x\n{lead} /var/lib/btrfs/scrub.progress.c-d\n"
     )
-    assert read_jobs(btrfs) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
+    assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
 
 
-def test_io_max() -> None:
+def test_limits_of_either_version_are_of_a_device(tmp_path: Path) -> None:
     unlimited = "8:0 rbps=max wbps=max riops=max wiops=max"
     text = f"8:16 rbps=2097152 wbps=max riops=max wiops=120\n{unlimited}\nx\n"
     assert parse_io_max(text) == {8 << 20 | 16: (2097152, None, None, 120)}
-
-
-def test_throttle_of_version_1() -> None:
-    assert parse_throttle(("7:0 1048576\n", "", "7:0 50\n7:1 x\n", "")) == {
-        7 << 20: (1048576, None, 50, None)
-    }
+    old = ("7:0 1048576\n", "", "7:0 50\n7:1 x\n", "")
+    assert parse_throttle(old) == {7 << 20: (1048576, None, 50, None)}
+    group = tmp_path / "sys/fs/cgroup/blkio/slow"
+    group.mkdir(parents=True)
+    (group / "blkio.throttle.write_bps_device").write_text("7:3 5000\n")
+    assert read_limits(tmp_path) == {("/slow", 7 << 20 | 3): (None, 5000, None, None)}
 
 
 def test_limits_of_version_2(tmp_path: Path) -> None:
@@ -172,55 +148,26 @@ def test_limits_of_version_2(tmp_path: Path) -> None:
     (group / "io.max").write_text("8:0 rbps=1000 wbps=max riops=max wiops=max\n")
     limits = IoLimits(tmp_path)
     assert limits.read() == {("/a.slice/b\\x1b", 8 << 20): (1000, None, None, None)}
-    (group / "io.max").write_text("")
+    (group / "io.max").write_text("")  # which is noticed now and then
     assert [bool(limits.read()) for _ in range(30)] == [True] * 29 + [False]
-
-
-def test_limits_of_version_1(tmp_path: Path) -> None:
-    group = tmp_path / "sys/fs/cgroup/blkio/slow"
-    group.mkdir(parents=True)
-    (group / "blkio.throttle.write_bps_device").write_text("7:3 5000\n")
-    assert read_limits(tmp_path) == {("/slow", 7 << 20 | 3): (None, 5000, None, None)}
-
-
-def test_tables_are_empty_where_there_is_nothing(tmp_path: Path) -> None:
-    assert MachineTables(tmp_path, BlockDevices(tmp_path)).read() == {"limit": {}, "job": {}}
 
 
 LINE = "8 16 sdb 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"
 
 
 def test_every_column_has_its_field() -> None:
-    assert parse_diskstats(f"   {LINE} 18 nineteen") == [
-        DiskStats(
-            dev=8 << 20 | 16,
-            name="sdb",
-            reads_total=1,
-            read_merges_total=2,
-            read_bytes_total=3 * 512,
-            read_ms_total=4,
-            writes_total=5,
-            write_merges_total=6,
-            write_bytes_total=7 * 512,
-            write_ms_total=8,
-            inflight=9,
-            busy_ms_total=10,
-            weighted_ms_total=11,
-            discards_total=12,
-            discard_merges_total=13,
-            discard_bytes_total=14 * 512,
-            discard_ms_total=15,
-            flushes_total=16,
-            flush_ms_total=17,
-        )
-    ]
+    (found,) = parse_diskstats(f"   {LINE} 18 nineteen")
+    numbers = [*range(1, 18)]
+    for sectors in (3, 7, 14):
+        numbers[sectors - 1] *= 512
+    inflight = numbers.pop(8)
+    assert found == DiskStats(8 << 20 | 16, "sdb", inflight, *numbers)
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "",
-        "8",
         "8 16 sdb",
         LINE.removesuffix(" 17"),
         LINE.replace("5", "x"),
@@ -237,12 +184,7 @@ def test_malformed_line_is_left_out(line: str) -> None:
     [
         ("8:16", 8 << 20 | 16),
         ("259:1048575", 259 << 20 | 1048575),
-        ("8:1048576", None),
-        ("8", None),
-        ("8:1:2", None),
-        ("-8:1", None),
-        ("a:b", None),
-        ("", None),
+        *((text, None) for text in ("8:1048576", "8", "8:1:2", "-8:1", "a:b", "")),
     ],
 )
 def test_device_number(text: str, dev: int | None) -> None:
@@ -251,29 +193,115 @@ def test_device_number(text: str, dev: int | None) -> None:
         assert make_dev(*split_dev(dev)) == dev
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    assert read_diskstats(tmp_path) is None
+ROOT = Path(__file__).parents[1] / "data/proc-6.18"
+IO = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\nnew: 7\n"
 
 
-@pytest.mark.parametrize("kernel", ["proc-5.10", "proc-6.18"])
-def test_fake_roots_lose_no_line(kernel: str) -> None:
-    stats = read_diskstats(DATA / kernel)
-    assert stats is not None
-    lines = (DATA / kernel / "proc/diskstats").read_text().splitlines()
-    assert [s.name for s in stats] == [line.split()[2] for line in lines]
+@pytest.mark.parametrize(
+    ("name", "text", "read"),
+    [
+        ("io", IO, (3, 1, 4, 2)),
+        *(("io", text, None) for text in ("", IO.replace("syscw", "x"), IO.replace("4", "four"))),
+        (
+            "stat",
+            "7 (a) (b\nc) S 3 1 1 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 99 1024\n",
+            ProcessStat("a) (b\\x0ac", 3, 99),
+        ),
+        *(("stat", text, None) for text in ("", "7 (a)", "7 a) S", "7 (a) S " + "x " * 30)),
+        ("cgroup", "1:cpu:/a\n0::/b c\n", "/b c"),
+        *(("cgroup", text, None) for text in ("1:cpu:/a\n", "", "0::x")),
+    ],
+)
+def test_what_is_malformed_is_unknown(tmp_path: Path, name: str, text: str, read: object) -> None:
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/7" / name).write_text(text)
+    readers = {"io": read_process_io, "stat": read_process_stat, "cgroup": read_cgroup}
+    assert readers[name](7, tmp_path) == read
 
 
-def test_live_numbers_lie_between_two_readings_of_sysfs() -> None:
-    def sysfs(name: str) -> list[int]:
-        return [int(n) for n in Path(f"/sys/class/block/{name}/stat").read_text().split()]
+def test_fake_root(tmp_path: Path) -> None:
+    assert sorted(list_pids(ROOT)) == [1, 40, 41]
+    assert read_comm(41, ROOT) == "a) b\\x1b[31m"
+    assert read_process_stat(41, ROOT) == ProcessStat("a) b\\x1b[31m", 1, 501)
+    assert read_cgroup(40, ROOT) == "/user.slice/fio.scope"
+    assert list_pids(tmp_path) == []
+    for read in (read_comm, read_process_io, read_process_stat, read_cgroup):
+        assert read(1, tmp_path) is None
 
-    names = [path.name for path in Path("/sys/block").iterdir()]
-    before = {name: sysfs(name) for name in names}
-    stats = {s.name.replace("/", "!"): s for s in read_diskstats() or ()}
-    after = {name: sysfs(name) for name in names}
-    assert set(names) <= set(stats)
-    for name in names:
-        columns = [column for column in range(17) if column != 8]  # in flight goes up and down
-        for column, value in zip(columns, stats[name][3:], strict=True):
-            scale = 512 if column in {2, 6, 13} else 1
-            assert before[name][column] * scale <= value <= after[name][column] * scale
+
+def test_this_process(tmp_path: Path) -> None:
+    pid = os.getpid()
+    stat = read_process_stat(pid)
+    assert stat is not None
+    assert stat.parent_pid == os.getppid()
+    assert stat.comm == read_comm(pid)
+    before = read_process_io(pid)
+    file = tmp_path / "f"
+    with file.open("wb", buffering=0) as stream:
+        for _ in range(23):
+            stream.write(b"x" * 8192)
+    after = read_process_io(pid)
+    assert before is not None
+    assert after is not None
+    assert (after[2] - before[2], after[3] - before[3]) == (23, 23 * 8192)
+
+
+def process(root: Path, pid: int, comm: str, parent: int, *words: str) -> None:
+    folder = root / "proc" / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "stat").write_text(f"{pid} ({comm}) S {parent}" + 18 * " 0")
+    (folder / "cmdline").write_text("\0".join((*words, "")))
+
+
+def test_the_first_of_a_servers_processes_is_the_server(tmp_path: Path) -> None:
+    process(tmp_path, 1, "init", 0)
+    process(tmp_path, 10, "postgres", 1)
+    process(tmp_path, 11, "postgres", 10)
+    process(tmp_path, 12, "postgres) S 10 (x", 1)
+    process(tmp_path, 20, "a_server_with_a", 1)  # which the kernel has cut
+    names = ["postgres", "a_server_with_a_name"]
+    assert ServerProcesses(names, tmp_path).pids() == {10, 20}
+    assert server_name(1, tmp_path) is session_name(1, tmp_path) is None
+
+
+def test_a_program_that_is_started_after_the_fork_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every few seconds."""
+    now_s = [100.0]
+    monkeypatch.setattr("ioh.procfs.processes.time.monotonic", lambda: now_s[0])
+    process(tmp_path, 10, "sh", 1)
+    watch = ServerProcesses(["postgres"], tmp_path)
+    assert watch.pids() == frozenset()
+    process(tmp_path, 10, "postgres", 1)
+    assert watch.pids() == frozenset()
+    now_s[0] += 3.0
+    assert watch.pids() == {10}
+    (tmp_path / "proc/10/stat").unlink()
+    now_s[0] += 3.0
+    assert watch.pids() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("named", "line", "name"),
+    [
+        (server_name, "/usr/lib/postgresql/15/bin/postgres -D /v/15/main", "postgres 15/main"),
+        (server_name, "postgres -D/srv/data -p 5433", "postgres 5433"),
+        (server_name, "postgres -D /srv/pg-15/data -c a=b -c port=5434", "postgres 5434"),
+        (server_name, "/usr/sbin/mariadbd --datadir=/srv/m --port=3307", "mariadbd 3307"),
+        (server_name, "mariadbd --port", "mariadbd"),
+        (server_name, "/opt/app", "app"),
+        (server_name, "\x1b[31mred -p \x07", "\\x1b[31mred \\x07"),
+        (session_name, "postgres: alice shop [local] idle in transaction", "alice shop [local]"),
+        (session_name, "postgres: alice shop [local]", "alice shop [local]"),
+        (session_name, "postgres: 15/main: alice shop 10.7(41) SELECT", "alice shop 10.7(41)"),
+        (session_name, "postgres: 15/main: background writer ", "background writer"),
+        (session_name, "/usr/sbin/mariadbd", ""),
+    ],
+)
+def test_a_server_and_a_session_are_called_by_what_tells_them_apart(
+    named: Callable[[int, Path], str | None], line: str, name: str, tmp_path: Path
+) -> None:
+    words = line.split(" ") if named is server_name else [line]  # a title is one word
+    process(tmp_path, 10, "x", 1, *words)
+    assert named(10, tmp_path) == name

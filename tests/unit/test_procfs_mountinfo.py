@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.procfs.block_fallback import add_totals, increase
 from ioh.procfs.blockdev import parse_scheduler
-from ioh.procfs.diskstats import make_dev, parse_dev, parse_diskstats, split_dev
+from ioh.procfs.diskstats import make_dev, parse_dev, parse_diskstats
 from ioh.procfs.mountinfo import (
     Location,
-    Mount,
     MountTable,
     decode_octal,
     parse_mountinfo,
-    relative_to,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -35,17 +32,6 @@ def debian_11() -> MountTable:
 def test_malformed_lines_are_left_out(debian_11: MountTable) -> None:
     assert [m.mount_point for m in debian_11.mounts][-3:] == ["/mnt/nfs", "/btr", "/btr/home"]
     assert len(debian_11.mounts) == 11
-
-
-def test_fields(debian_11: MountTable) -> None:
-    assert debian_11.mounts[6] == Mount(
-        mount_point="/srv/my data",
-        fstype="xfs",
-        source="/dev/mapper/crypt",
-        root="/",
-        dev=CRYPT,
-        id=30,
-    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +53,6 @@ def test_octal(text: str, expected: str) -> None:
     "line",
     [
         "",
-        "1 2 8:1 / / rw",
         "1 2 8:1 / / rw shared:1 ext4 /dev/sda rw",
         "1 2 8:1 / / rw - ext4",
         "1 2 8-1 / / rw - ext4 /dev/sda rw",
@@ -77,29 +62,11 @@ def test_malformed_line(line: str) -> None:
     assert parse_mountinfo(line) == []
 
 
-def test_dash_before_the_separator_is_a_path() -> None:
+def test_only_a_blank_ends_a_field_and_a_dash_before_the_separator_is_a_path() -> None:
     (mount,) = parse_mountinfo("1 2 8:1 / - rw shared:1 - ext4 - rw more columns")
     assert (mount.mount_point, mount.source) == ("-", "-")
-
-
-def test_only_a_blank_ends_a_field() -> None:
     (mount,) = parse_mountinfo("1 2 8:1 / /a\u2028b\x85\u3000c rw - ext4 x rw")
     assert mount.mount_point == "/a\u2028b\x85\u3000c"
-
-
-@pytest.mark.parametrize(
-    ("path", "folder", "expected"),
-    [
-        ("/a/b", "/", "/a/b"),
-        ("/a/b", "/a", "/b"),
-        ("/a", "/a", ""),
-        ("/ab", "/a", None),
-        ("/", "/", ""),
-        ("/", "/a", None),
-    ],
-)
-def test_relative_to(path: str, folder: str, expected: str | None) -> None:
-    assert relative_to(path, folder) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,18 +112,6 @@ def test_no_mountinfo(tmp_path: Path) -> None:
     table.close()
 
 
-def test_live_proc_is_found_and_nothing_changed() -> None:
-    # Not /: in a chroot it is no mount point.
-    table = MountTable()
-    dev = Path("/proc").stat().st_dev
-    mount = table.mount_of_path("/proc/self")
-    assert mount is not None
-    assert (mount.fstype, mount.dev) == ("proc", make_dev(os.major(dev), os.minor(dev)))
-    assert table.refresh() is False
-    table.close()
-    table.close()
-
-
 def test_a_file_system_of_an_nfs_server_that_is_mounted_twice(tmp_path: Path) -> None:
     """The kernel says "/" of each, so that it depends on the file which one shows it."""
     lines = [
@@ -192,12 +147,14 @@ WORDS = st.sampled_from(
 LINES = st.lists(st.lists(WORDS, max_size=24).map(" ".join), max_size=6).map("\n".join)
 
 
+@settings(max_examples=30)
 @given(st.text() | LINES)
 def test_any_text(text: str) -> None:
     for parse in PARSERS:
         parse(text)
 
 
+@settings(max_examples=25)
 @given(st.data())
 def test_a_real_file_cut_and_joined_anywhere(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(FILES))
@@ -207,17 +164,10 @@ def test_a_real_file_cut_and_joined_anywhere(data: st.DataObject) -> None:
         parse(text[:start] + text[end:])
 
 
-@given(st.integers(0, (1 << 12) - 1), st.integers(0, (1 << 20) - 1))
-def test_device_numbers_come_back(major: int, minor: int) -> None:
-    assert split_dev(make_dev(major, minor)) == (major, minor)
-    assert parse_dev(f"{major}:{minor}") == make_dev(major, minor)
-
-
-TOTALS = st.tuples(*[st.integers(0, (1 << 32) - 1)] * 16)
-
-
-@given(TOTALS, TOTALS)
-def test_growth_is_never_negative(older: tuple[int, ...], newer: tuple[int, ...]) -> None:
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, (1 << 32) - 1), min_size=32, max_size=32))
+def test_growth_is_never_negative(numbers: list[int]) -> None:
+    older, newer = tuple(numbers[:16]), tuple(numbers[16:])
     growth = increase(older, newer)
     assert min(growth) >= 0
     assert len(add_totals(older, growth)) == len(older)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import replace
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,8 @@ import pytest
 from ioh.bpf import host as host_facts
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.maps import Map, MapSpec
-from ioh.bpf.program import forms_of
 from ioh.bpf.totals import skipped_events
-from ioh.layers import all_layers
-from tests.unit.fake_kernel import CPUS, install, linux_6_18
+from tests.unit.fake_kernel import CPUS, install
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("issued", 1, 8, 8, 16384, 1))
 KEY = "0" * 64
@@ -60,36 +59,28 @@ def test_what_is_kept_is_found_again(cache: Path) -> None:
     assert [path.stat().st_mode & 0o777 for path in cache.iterdir()] == [0o600]
 
 
-@pytest.mark.parametrize("at", [0, 70, 200, -1])
-def test_a_damaged_file_is_not_used_and_made_anew(cache: Path, at: int) -> None:
+@pytest.mark.parametrize("damage", [0, 70, -1, b"", b"0" * 64 + b"\n{}"])
+def test_a_damaged_file_is_not_used_and_made_anew(cache: Path, damage: int | bytes) -> None:
+    """One byte of it, or all: it was torn."""
     (path,) = cache.iterdir()
     whole = bytearray(path.read_bytes())
-    whole[at] ^= 1
-    path.write_bytes(whole)
+    if isinstance(damage, int):
+        whole[damage] ^= 1
+    path.write_bytes(whole if isinstance(damage, int) else damage)
     assert find(KEY, cache) is None
     keep(KEY, COMPILED, cache)
     assert find(KEY, cache) == COMPILED
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", b"0" * 64 + b"\n{}"])
-def test_a_torn_file_is_not_used(cache: Path, text: bytes) -> None:
+def test_what_others_could_have_written_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (path,) = cache.iterdir()
-    path.write_bytes(text)
-    assert find(KEY, cache) is None
-
-
-def test_what_others_could_have_written_is_not_used(cache: Path) -> None:
-    (path,) = cache.iterdir()
-    path.chmod(0o620)
-    assert find(KEY, cache) is None
-    path.chmod(0o600)
-    cache.chmod(0o702)
-    assert find(KEY, cache) is None
-    cache.chmod(0o700)
-    assert find(KEY, cache) == COMPILED
-
-
-def test_what_others_own_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, open_to_others, mode in ((path, 0o620, 0o600), (cache, 0o702, 0o700)):
+        place.chmod(open_to_others)
+        assert find(KEY, cache) is None
+        place.chmod(mode)
+        assert find(KEY, cache) == COMPILED
     other = cache.stat().st_uid + 1
     monkeypatch.setattr("os.geteuid", lambda: other)
     assert find(KEY, cache) is None
@@ -135,21 +126,18 @@ def test_a_key_tells_source_flags_functions_and_compiler_apart(
 ) -> None:
     (tmp_path / "bcc.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    first = key_of("int a;", ["-DX=1"], {"f"})
-    assert first == key_of("int a;", ["-DX=1"], {"f"})
-    others = [
+    first, *others = [
+        key_of("int a;", ["-DX=1"], {"f"}),
         key_of("int b;", ["-DX=1"], {"f"}),
         key_of("int a;", ["-DX=2"], {"f"}),
         key_of("int a;", ["-DX=1"], {"f", "g"}),
     ]
+    assert first == key_of("int a;", ["-DX=1"], {"f"})
     assert len({first, *others}) == 4
     os.utime(tmp_path / "bcc.py", (7, 7))
     assert key_of("int a;", ["-DX=1"], {"f"}) != first
-
-
-def test_without_a_compiler_there_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
-    monkeypatch.delitem(__import__("sys").modules, "bcc", raising=False)
+    monkeypatch.delitem(sys.modules, "bcc", raising=False)
     assert key_of("int a;", [], set()) is None
 
 
@@ -160,95 +148,26 @@ def call(registers: int, number: int) -> bytes:
     return struct.pack("=BBhi", 0x85, registers, 0, number)
 
 
-def test_casts_become_calls_of_the_kernel() -> None:
-    helper, wide = call(0, 14), struct.pack("=BBhi", 0x18, 0, 0, host_facts.CASTS) + bytes(8)
-    code = helper + call(0, host_facts.CASTS) + wide + call(0, host_facts.CASTS)
-    wanted = helper + call(2 << 4, CAST_ID) + wide + call(2 << 4, CAST_ID)
-    assert host_facts.resolve_casts(code, CAST_ID) == wanted
-    assert host_facts.resolve_casts(code, None) == code
-    assert host_facts.resolve_casts(helper, CAST_ID) == helper
+@pytest.mark.parametrize("takes", [True, False])
+def test_casts_are_found_by_trying(takes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = {"bpf_rdonly_cast": CAST_ID}
+    btf: Any = SimpleNamespace(function_id=ids.get, struct_id={"list_head": 95}.get)
+    loaded: list[bytes] = []
 
-
-class Kernel:
-    """Knows some functions, and takes a program or refuses it."""
-
-    def __init__(self, *functions: str, takes: bool = True) -> None:
-        self.functions, self.takes = functions, takes
-        self.loaded: list[bytes] = []
-
-    def function_id(self, name: str) -> int | None:
-        return CAST_ID if name in self.functions else None
-
-    def struct_id(self, name: str) -> int | None:
-        return 95 if name == "list_head" else None
-
-    def load(self, _name: str, code: bytes, _tracepoint: str, _btf: Any) -> int:
-        if not self.takes:
+    def load(_name: str, code: bytes, *_: object) -> int:
+        if not takes:
             raise OSError(22, "calling kernel function is not allowed")
-        self.loaded.append(code)
+        loaded.append(code)
         return -1
 
-
-@pytest.mark.parametrize(
-    ("kernel", "found"),
-    [
-        (Kernel("bpf_rdonly_cast"), CAST_ID),
-        (Kernel("bpf_rdonly_cast", takes=False), None),
-        (Kernel(), None),
-    ],
-    ids=["takes it", "refuses it", "has none"],
-)
-def test_casts_are_found_by_trying(
-    kernel: Kernel, found: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setattr(host_facts, "load_typed", load)
     closed: list[int] = []
-    monkeypatch.setattr(host_facts, "load_typed", kernel.load)
     monkeypatch.setattr("os.close", closed.append)
-    btf: Any = kernel
-    assert host_facts.find_cast(btf) == found
-    assert closed == [-1] * len(kernel.loaded) == ([] if found is None else [-1])
-    assert all(call(2 << 4, CAST_ID) in code for code in kernel.loaded)
-
-
-def test_a_form_that_the_verifier_refuses_has_others_behind_it() -> None:
-    for layer in all_layers().values():
-        host = linux_6_18().host(casts=True)
-        forms = forms_of(layer, host)
-        plain = replace(host, cast=None, trusted_loads=False)
-        if layer.prefers_typed:
-            assert forms == [host, replace(host, cast=None), plain]
-            assert forms_of(layer, replace(host, cast=None)) == [replace(host, cast=None), plain]
-        else:
-            assert forms == [host]
-        assert forms_of(layer, plain) == [plain]
-
-
-def test_trace_events_come_first_and_can_be_refused() -> None:
-    layer, other = all_layers()["syscall"], all_layers()["block"]
-    host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
-    plain = replace(host, trace_events=False)
-    assert forms_of(layer, host) == [host, *forms_of(layer, plain)]
-    calls, requests = {"sys_enter", "sys_exit"}, {"io_uring_submit_req", "io_uring_complete"}
-    assert layer.at_events(host) == calls | requests
-    assert not layer.at_events(plain)
-    assert not layer.at_events(replace(host, trusted_loads=False))
-    assert not other.at_events(host)
-
-
-@pytest.mark.parametrize(
-    ("member", "left"),
-    [
-        ("trace_event_raw_io_uring_complete.res", {"RECORDS"}),
-        ("trace_event_raw_sys_enter.args", {"URING_RECORDS"}),
-    ],
-)
-def test_records_that_are_not_as_the_probe_reads_them_are_not_used(
-    member: str, left: set[str]
-) -> None:
-    btf = linux_6_18()
-    btf.drop(member)
-    host = btf.host(preempted=True, casts=True, trace_events=True)
-    assert all_layers()["syscall"].records(host).keys() == left
+    assert host_facts.find_cast(btf) == (CAST_ID if takes else None)
+    assert closed == [-1] * takes
+    assert [call(2 << 4, CAST_ID) in code for code in loaded] == [True] * takes
+    ids.clear()
+    assert host_facts.find_cast(btf) is None
 
 
 TURNS = MapSpec("turns", 6, 4, 16, 2)
@@ -264,19 +183,12 @@ def turns(monkeypatch: pytest.MonkeyPatch, *counts: tuple[int, int]) -> Map:
     return maps["turns"]
 
 
-def test_without_copies_each_skipped_run_is_an_event() -> None:
-    assert skipped_events([1, 0, 4], None, 1) == 5
-
-
 @pytest.mark.parametrize(
     ("misses", "counts", "lost"),
     [
         # Ten events, all taken: by the second copy those that the first one missed.
         ([2, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
-        # Each copy was busy at another event.
-        ([1, 1, 1, 0, 0, 0], [(27, 10), (30, 10)], 0),
-        # All of them were busy at the same one.
-        ([1, 1, 1, 0, 0, 0], [(27, 9), (30, 10)], 1),
+        # All of them were busy at the same ones.
         ([2, 2, 2, 1, 1, 1], [(24, 8), (27, 9)], 3),
         # An event that two copies have not come to yet.
         ([0, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
@@ -290,3 +202,4 @@ def test_an_event_is_lost_when_every_copy_was_busy(
     monkeypatch: pytest.MonkeyPatch, misses: list[int], counts: list[tuple[int, int]], lost: int
 ) -> None:
     assert skipped_events(misses, turns(monkeypatch, *counts), COPIES) == lost
+    assert skipped_events(misses, None, 1) == sum(misses)  # without copies

@@ -22,7 +22,6 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, parse_when
 from ioh.session.frame import Kind, make_frame
-from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
 from ioh.sinks import openmetrics
@@ -67,7 +66,7 @@ def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> N
     assert seen > 1000
 
 
-@pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", "a,b", 'q"q', "a\nb", "\x1b["])
+@pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", 'a,"b', "a\nb\x1b["])
 def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
     assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
     path = tmp_path / "s.ioh"
@@ -261,14 +260,6 @@ def test_verify_of_a_recording_whose_beginning_is_gone(session_file: Path, shown
     assert "verdict    DAMAGED: 12 samples lost\n" in told
 
 
-def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: Shown) -> None:
-    session_file.write_bytes(session_file.read_bytes()[:-100])
-    told = shown("verify", session_file)
-    assert "the recording was cut off" in told
-    assert "end        cut off, or still being recorded\n" in told
-    assert told.endswith("verdict    whole up to the cut\n")
-
-
 def test_nothing_is_made_of_a_recording_without_a_sample(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
@@ -278,6 +269,7 @@ def test_nothing_is_made_of_a_recording_without_a_sample(
     told = shown("verify", session_file)
     assert "samples    none\n" in told
     assert "1970" not in told
+    assert "end        cut off, or still being recorded\n" in told
     new = tmp_path / "new.ioh"
     told = shown("verify", session_file, "--repair", new, code=ExitCode.FAILED)
     assert told.endswith("verdict    whole up to the cut\nwritten    nothing: it has no samples\n")
@@ -326,12 +318,3 @@ def test_a_repair_leaves_out_what_no_recording_can_hold(tmp_path: Path, shown: S
     whole = [SAMPLES[at] for at in (0, 1, 4)]
     assert [mono for mono, _ in kept] == [sample.mono_ns for sample in whole]
     assert [total for _, total in kept] == [0, (1 << 64) - 1, 7]
-
-
-def test_a_follower_is_not_kept_from_verifying(tmp_path: Path, shown: Shown) -> None:
-    path = tmp_path / "a.ioh"
-    writer = SessionWriter(FileOutput(str(path)))
-    for sample in SAMPLES[:3]:
-        writer.write(sample)
-    assert "verdict    whole" in shown("verify", path)
-    writer.close()

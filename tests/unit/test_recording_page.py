@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ioh.findings.spans import FindingSpan
 from ioh.model.derive import derive
@@ -26,6 +26,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.pages.recording import Recorded, render_recording
 from ioh.pipeline import snapshots
 from tests import fakes
+from tests.screens import layer_of
 from tests.sessions import Shown, any_samples, recorded, small
 from tests.unit.bench_results import HOSTILE
 
@@ -47,13 +48,6 @@ def data_of(page: str) -> dict[str, Any]:
     return data
 
 
-@pytest.fixture
-def session_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(SAMPLES, {3: "run 3", 7: HOSTILE}))
-    return path
-
-
 def test_the_heat_maps_hold_every_operation() -> None:
     page = page_of(SAMPLES, utc=True)
     data, whole = data_of(page), derive(SAMPLES[0], SAMPLES[-1])
@@ -63,8 +57,7 @@ def test_the_heat_maps_hold_every_operation() -> None:
     assert data["edges_ms"] == [edge_us / 1e3 for edge_us in LATENCY_EDGES_US]
     found = {heat["label"]: heat for heat in data["heats"]}
     assert {"prog reads", "platter reads", "platter flush"} <= found.keys()
-    layer = whole.layers["platter"]
-    assert isinstance(layer, LayerSnapshot)
+    layer = layer_of(whole, "platter")
     for op, label in (("read", "platter reads"), ("flush", "platter flush")):
         hists = found[label]["hists"]
         assert sum(sum(hist[1:]) for hist in hists) == layer.ops[op].count
@@ -81,11 +74,11 @@ def test_the_heat_maps_hold_every_operation() -> None:
 
 def test_a_long_recording_has_few_columns(tmp_path: Path, shown: Shown) -> None:
     path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(small(900)))
+    path.write_bytes(recorded(small(400)))
     page = shown("report", path, "--html", "--utc")
     columns = data_of(page)["columns"]
-    assert 150 <= len(columns) <= 180
-    assert sum(length for _, length in columns) == pytest.approx(899)
+    assert 130 <= len(columns) <= 180
+    assert sum(length for _, length in columns) == pytest.approx(399)
 
 
 def test_the_command_writes_a_page(
@@ -116,13 +109,6 @@ def test_the_command_writes_a_page(
 def test_without_findings_it_says_that_nobody_looked(session_file: Path, shown: Shown) -> None:
     assert "Not searched" in shown("report", session_file, "--html", "--no-findings")
     assert "Not searched" not in shown("report", session_file, "--html")
-
-
-def test_text_goes_to_a_file_too(session_file: Path, shown: Shown) -> None:
-    out = session_file.with_suffix(".txt")
-    told = shown("report", session_file)
-    assert shown("report", session_file, "-o", out) == ""
-    assert out.read_text() == told
 
 
 def test_it_is_utf_8_in_every_locale(session_file: Path) -> None:
@@ -191,24 +177,25 @@ def full(whole: Snapshot, ticks: int) -> Iterator[Snapshot]:
         yield replace(whole, time_unix_s=fakes.EPOCH_S + tick + 0.123, layers=layers)
 
 
-@pytest.mark.parametrize("name", ["x" * 600, "&" * 600, "ü" * 600, "\udcff" * 600])
+@pytest.mark.parametrize("name", ["&" * 600, "\udcff" * 600])
 def test_no_recording_makes_a_page_that_is_too_large(name: str) -> None:
     samples = forged(name, 14)
     whole = derive(samples[0], samples[-1])
     page = page_of(
         samples,
         whole=next(full(whole, 1)),
-        joined=full(whole, 1000),
-        findings=[finding(name * 3)] * 2000,
+        joined=full(whole, 200),
+        findings=[finding(name * 3)] * 300,
         marks=[(fakes.EPOCH_S, name)] * 1000,
         remarks=[name] * 99,
         top=None,
     )
-    for left_out in ("And 1970 more, in the recording", "More: ioh report", "And 90 more rows"):
+    for left_out in ("And 270 more, in the recording", "More: ioh report", "And 90 more rows"):
         assert left_out in page
     assert len(page.encode()) < MOST_BYTES
 
 
+@settings(max_examples=12)
 @given(any_samples())
 def test_any_recording_becomes_a_page(samples: list[Sample]) -> None:
     if len(samples) > 1:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -19,13 +18,13 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.span import Downsampler
 from ioh.pipeline import judged, snapshots
 from ioh.playback.time_range import parse_when, unix_s_of
-from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
+from tests.hostile_recordings import frames
 from tests.sessions import Memory, Shown, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +92,6 @@ def test_a_part_of_it(
     ("args", "cause"),
     [
         (["--from", "nosuch"], 'no mark "nosuch" in'),
-        (["--from", "99", "--to", "100"], "no interval in that part of"),
         (["--from", "99", "--to", "100"], '(from "99" to "100")'),
         (["--from", "5", "--to", "2"], '"2" is not after "5"'),
         (["--from", "run 7", "--to", "15:44:50"], '"15:44:50" is not after "run 7"'),
@@ -102,7 +100,6 @@ def test_a_part_of_it(
         (["--from", "2012-99-99 10:00"], "month must be in 1..12"),
         (["--from", ""], "seconds, a clock time"),
         (["--speed", "0"], "above 0"),
-        (["--speed", "nan"], "above 0"),
         (["--layers", "nosuch"], 'no layer "nosuch" in this recording. Its layers: program'),
     ],
 )
@@ -110,12 +107,6 @@ def test_what_cannot_be_shown_is_one_line(
     session_file: Path, refused: Shown, args: list[str], cause: str
 ) -> None:
     assert cause in refused("replay", session_file, "--as-text", *args)
-
-
-def test_marks_before_the_part_are_not_told(session_file: Path, shown: Shown) -> None:
-    told = shown("replay", session_file, "--as-text", "--from", "5.5", "--utc")
-    assert "# mark 15:44:54  run 7" in told
-    assert "run 3" not in told
 
 
 def test_filters_belong_to_recording(session_file: Path, refused: Shown) -> None:
@@ -208,12 +199,12 @@ class _Pipe(Memory):
 
 def test_replay_keeps_the_recordings_pace(session_file: Path) -> None:
     started = time.monotonic()
-    with ioh("replay", session_file, "--speed", "4", "-t", "8") as process:
+    with ioh("replay", session_file, "--speed", "16", "-t", "8") as process:
         assert process.stdout is not None
         out = process.stdout.read()
         assert process.wait(20) == 0
     assert out.count(b"\ndate: ") == 8
-    assert time.monotonic() - started >= 1.9
+    assert time.monotonic() - started >= 0.45
 
 
 def test_a_mark_is_told_at_once_however_slow_the_pace(tmp_path: Path) -> None:
@@ -226,9 +217,9 @@ def test_a_mark_is_told_at_once_however_slow_the_pace(tmp_path: Path) -> None:
         assert process.wait(20) == 0
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_file_being_recorded_is_followed_until_asked_to_end(
-    tmp_path: Path, number: int, code: int
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (None, 0)])
+def test_a_file_being_recorded_is_followed_until_it_or_the_recording_ends(
+    tmp_path: Path, number: int | None, code: int
 ) -> None:
     path = tmp_path / "s.ioh"
     writer = SessionWriter(FileOutput(str(path)))
@@ -241,21 +232,9 @@ def test_a_file_being_recorded_is_followed_until_asked_to_end(
         assert any(line.startswith(b"date: 1335282288") for line in lines)
         writer.write(SAMPLES[2])
         assert any(line.startswith(b"date: 1335282289") for line in lines)
-        process.send_signal(number)
+        process.send_signal(number) if number else writer.close()
         assert process.wait(20) == code
         assert process.stderr.read() == b""
-
-
-def test_following_ends_with_the_recording(tmp_path: Path) -> None:
-    path = tmp_path / "s.ioh"
-    writer = SessionWriter(FileOutput(str(path)))
-    for sample in SAMPLES[:3]:
-        writer.write(sample)
-    with ioh("text", path) as process:
-        threading.Timer(0.5, writer.close).start()
-        assert process.stdout is not None
-        assert process.stdout.read().count(b"\ndate: ") == 2
-        assert process.wait(20) == 0
 
 
 def test_moments_are_told_apart(session_file: Path) -> None:
@@ -280,17 +259,13 @@ def test_replay_knows_neither_bcc_nor_numpy(session_file: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
+@pytest.mark.parametrize("command", ["text", "report", "verify"])
 def test_a_recording_torn_before_its_first_sample(
     session_file: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     """A whole header and nothing else: each command says so, and none falls over."""
-    with Session(str(session_file)) as session:
-        first = session.sample_at(0)
-    assert first is not None
     data = session_file.read_bytes()
-    frames = [at for at in range(len(data)) if data.startswith(MARKER, at)]
-    session_file.write_bytes(data[: frames[1]])
+    session_file.write_bytes(data[: frames(data)[0].end])
     done = main([command, str(session_file)])
     out, err = capfd.readouterr()
     if command == "verify":  # whole, as far as it goes

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import sys
 from pathlib import Path
 
@@ -13,12 +11,11 @@ import pytest
 from ioh.commands.sample import SAMPLE, bundled_path, recording, tell_nothing, why_nothing
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.pipeline import snapshots
-from ioh.session.records import Mark, to_text
+from ioh.model.snapshot import Snapshot
 from tests import fakes
 from tests.hostile import raw_chars
-from tests.sessions import Shown, items, samples_of
+from tests.pty_screen import ROOT, PtyScreen
+from tests.sessions import Shown, samples_of
 
 KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount", "mount")
 
@@ -30,19 +27,6 @@ def bundled() -> list[Sample]:
 def test_the_recording_is_small_and_whole(shown: Shown) -> None:
     assert bundled_path(SAMPLE).stat().st_size <= 150_000
     assert "damaged" not in shown("verify", "sample")
-
-
-def test_it_shows_three_layers_at_work() -> None:
-    made = bundled()
-    assert 60 <= (made[-1].mono_ns - made[0].mono_ns) / 1e9 <= 100
-    last = list(snapshots(made))
-    for name in ("syscall", "block"):
-        layers = [s.layers[name] for s in last]
-        assert all(isinstance(x, LayerSnapshot) and x.source == "bpf" for x in layers)
-        counts = [x.ops["read"].count or 0 for x in layers if isinstance(x, LayerSnapshot)]
-        assert max(counts) > 1_000
-    carried = [s.layers["tcp"] for s in last]
-    assert all(isinstance(x, LayerSnapshot) and (x.ops["in"].bytes or 0) for x in carried[1:])
 
 
 def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
@@ -61,23 +45,15 @@ def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
             assert not any(raw_chars(note) for note in layer.notes)
 
 
-def test_it_has_a_mark_for_each_part() -> None:
-    marks = [item for item in items(bundled_path(SAMPLE).read_bytes()) if isinstance(item, Mark)]
-    note, *parts = [to_text(mark.text) for mark in marks]
-    assert "Bundled with ioh" in note
-    assert parts == ["random reads", "scans", "log writes", "cached reads"]
-
-
-@pytest.mark.parametrize("command", ["replay --as-text", "text", "json", "report", "export"])
+@pytest.mark.parametrize("command", ["replay --as-text", "json", "report", "export"])
 def test_every_command_takes_its_name(command: str, shown: Shown) -> None:
     name, *options = command.split()
     assert "db01" in shown(name, "sample", *options) or name == "export"
 
 
-def test_a_file_called_sample_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_file_called_sample_comes_first(here: Path) -> None:
     assert recording("sample") == str(bundled_path(SAMPLE))
-    (tmp_path / "sample").write_bytes(b"")
+    (here / "sample").write_bytes(b"")
     assert recording("sample") == "sample"
     assert recording("other.ioh") == "other.ioh"
 
@@ -111,15 +87,6 @@ def test_what_counts_as_nothing() -> None:
     assert empty == "/proc has no numbers for layer platter here"
 
 
-def test_it_is_said_in_one_harmless_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert not tell_nothing("a\x1b[31m\nb", asks=False)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert not raw_chars(err)
-    assert "ioh replay sample" in err
-
-
 @pytest.mark.parametrize(("answer", "wants"), [("y\n", True), ("\n", False), ("", False)])
 def test_at_a_terminal_it_asks(
     answer: str, wants: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -145,41 +112,29 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def talk(answers: dict[bytes, bytes], *args: str) -> tuple[int, str]:
-    """Run live with nothing to show at a terminal; returns the status and what was shown.
-
-    ``answers`` are typed when their text is shown, never ahead: Ctrl-C empties a terminal's line.
-    """
-    pid, fd = pty.fork()
-    if not pid:
-        os.execv(sys.executable, [sys.executable, "-c", NOTHING_TO_SHOW, *args])
-    shown = b""
-    try:
-        while piece := os.read(fd, 1 << 16):
-            shown += piece
-            for text in [text for text in answers if text in shown]:
-                os.write(fd, answers.pop(text))
-    except OSError:  # the terminal's other end was closed
-        pass
-    os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+def talk(*args: str) -> PtyScreen:
+    """A command with nothing to show, at a terminal."""
+    return PtyScreen([sys.executable, "-c", NOTHING_TO_SHOW, *args, "-t", "2"], ROOT)
 
 
 def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
-    # A wanted recording goes at its own pace: Ctrl-C ends it.
-    wanted = {b"[y/N] ": b"y\n", b"date: ": b"\x03"}
-    code, shown = talk(wanted, "live", "--no-tui", "-t", "2")
-    assert code == 130
-    assert "Show this recording now?" in shown
-    code, shown = talk({b"[y/N] ": b"n\n"}, "live", "--no-tui", "-t", "2")
-    assert code == 0
-    assert "not shown: no /proc" in shown
-    assert shown.count("ioh replay sample") == 1
+    with talk("live", "--no-tui") as on:
+        on.wait_for("Show this recording now? [y/N] ")
+        on.press("y\n")
+        on.wait_for("date: ")
+        on.press("\x03")  # it goes at its own pace
+        assert on.wait() == 130
+    with talk("live", "--no-tui") as on:
+        on.wait_for("[y/N] ")
+        on.press("n\n")
+        assert on.wait() == 0
+        assert "not shown: no /proc" in on.text
+        assert on.text.count("ioh replay sample") == 1
 
 
 def test_text_says_it_and_goes_on_without_asking() -> None:
-    code, shown = talk({}, "text", "-t", "2")
-    assert code == 0
-    assert "ioh replay sample" in shown
-    assert "[y/N]" not in shown
-    assert "not shown: no /proc" in shown
+    with talk("text") as on:
+        assert on.wait() == 0
+        assert "not shown: no /proc" in on.text
+        assert "ioh replay sample" in on.text
+        assert "[y/N]" not in on.text

@@ -22,11 +22,12 @@ def run(program: str, *arguments: str | Path) -> str:
     return done.stdout.strip()
 
 
+# The number of x86-64's call, and that of ARM64's.
 REFUSED = {
     "another program": "os.execv('/bin/true', ['true'])",
-    "typing": "import fcntl; fcntl.ioctl(0, 0x5412, b'x')",
-    "typing, with bits above": "import fcntl; call(16 if x86 else 29, 0, 1 << 40 | 0x5412, 0)",
-    "the network": "import socket; socket.socket(socket.AF_INET)",
+    "typing": "fcntl.ioctl(0, 0x5412, b'x')",
+    "typing, with bits above": "call(16 if x86 else 29, 0, 1 << 40 | 0x5412, 0)",
+    "the network": "socket.socket(socket.AF_INET)",
     "tracing": "call(101 if x86 else 117, 16, os.getppid(), 0, 0)",
     "other memory": "call(310 if x86 else 270, os.getppid(), 0, 0, 0, 0, 0)",
     "a user name space": "call(272 if x86 else 97, 0x10000000)",
@@ -40,23 +41,29 @@ REFUSED = {
 CALLS = (
     FORBID_CALLS
     + """
-import ctypes, os, platform
+import ctypes, fcntl, os, platform, socket
 x86 = platform.machine() == "x86_64"
 libc = ctypes.CDLL(None, use_errno=True)
 def call(*numbers):
     if libc.syscall(*map(ctypes.c_long, numbers)) < 0:
         raise OSError(ctypes.get_errno(), "")
-try:
-    {}
-except OSError as error:
-    print(error.errno)
+print(sandbox.held())
+for what, attempt in REFUSED.items():
+    try:
+        exec(attempt)
+        print(what, "was allowed")
+    except OSError as error:
+        if error.errno != 1:
+            print(what, error)
 """
 )
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_confined_process_is_refused(what: str) -> None:
-    assert run(CALLS.format(REFUSED[what])) == "1"
+def test_a_confined_process_is_refused() -> None:
+    held, *allowed = run(f"REFUSED = {REFUSED}\n{CALLS}").splitlines()
+    assert held.endswith("no_new_privs, seccomp filter, no Landlock")
+    assert allowed == []
+    assert "no seccomp filter" in run("from ioh.rights import sandbox; print(sandbox.held())")
 
 
 def test_a_login_leaves_it_tcp_and_nothing_more() -> None:
@@ -131,9 +138,3 @@ print(*refused)
     )
     assert run(program, tmp_path) == "open open listdir unlink mkdir symlink"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["open", "secret"]
-
-
-def test_what_holds_is_read_from_the_kernel() -> None:
-    said = run(FORBID_CALLS + "print(sandbox.held())")
-    assert said.endswith("no_new_privs, seccomp filter, no Landlock")
-    assert "no seccomp filter" in run("from ioh.rights import sandbox; print(sandbox.held())")

@@ -1,25 +1,38 @@
-"""The rules over recordings of scenarios that were played on a real kernel.
+"""The rules over recordings of scenarios that were played on a real kernel, and what they advise.
 
 ``python -m tests.scenarios.make`` and ``python -m tests.vm.make_scenarios`` make them anew, as
-root.
+root.  A shell takes each command that a finding prints, whatever the names in it are.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from tests.programs.catalogue import DB_SCENARIOS, PROGRAMS
-from tests.scenarios.catalogue import SCENARIOS
+from ioh.findings.engine import MAX_TEXT, Engine
+from ioh.model.finding import Finding
+from ioh.model.sample import LayerSample, Sample
+from ioh.pipeline import judged, snapshots
+from ioh.session.reader import Session
+from tests.programs.catalogue import DB_ANOMALIES, DB_SCENARIOS, PROGRAMS
+from tests.scenarios.catalogue import ANOMALIES, SCENARIOS
 from tests.scenarios.table import PAGE, page
-from tests.scenarios.verdict import RECORDINGS, complaint, judge
-from tests.vm.catalogue import VM_SCENARIOS
+from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, complaint, judge_recorded
+from tests.unit.snapshot_maker import disk, found, layer, op
+from tests.vm.catalogue import VM_ANOMALIES, VM_SCENARIOS
 
 EVERY = {**SCENARIOS, **VM_SCENARIOS, **DB_SCENARIOS, **PROGRAMS}
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_rules_say_what_is_wrong_and_no_more(name: str) -> None:
-    assert complaint(EVERY[name], judge(RECORDINGS / f"{name}.ioh", EVERY[name].sign)) == ""
+    assert complaint(EVERY[name], judge_recorded(name, EVERY[name].sign)) == ""
 
 
 _WRONG = [("sync_log", "sync_writes"), ("misaligned_writes", "read_before_write")]
@@ -27,7 +40,7 @@ _WRONG = [("sync_log", "sync_writes"), ("misaligned_writes", "read_before_write"
 
 @pytest.mark.parametrize(("name", "rule"), _WRONG)
 def test_what_is_wrong_is_a_warning(name: str, rule: str) -> None:
-    assert judge(RECORDINGS / f"{name}.ioh").last[rule].severity == "warning"
+    assert judge_recorded(name, EVERY[name].sign).last[rule].severity == "warning"
 
 
 def test_every_recording_has_its_scenario() -> None:
@@ -37,3 +50,119 @@ def test_every_recording_has_its_scenario() -> None:
 def test_the_page_of_findings_is_current() -> None:
     """``python -m tests.scenarios.table`` writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+HOSTILE = "; '$(id) `id` \\x2d \"#"
+# What is wrong in each of these is told, mostly with a command.
+WRONG = (*ANOMALIES, *DB_ANOMALIES, *VM_ANOMALIES)
+RECORDED = (NFS_RECORDING, *(RECORDINGS / f"{scenario.name}.ioh" for scenario in WRONG))
+# Rules whose commands hold a name that somebody else chose.
+NAMING = {
+    "cache_below",
+    "connection_limits",
+    "device_limit",
+    "fragmentation",
+    "io_limit",
+    "maintenance",
+    "nfs_fragmentation",
+    "nfs_no_answer",
+    "read_ahead_waste",
+    "saturation",
+    "slow_disk",
+    "time_above_disk",
+}
+
+
+def commands(path: Path) -> Iterator[tuple[str, str]]:
+    """Rule and command of everything found in a recording, with names that mean harm."""
+    with Session(str(path)) as session:
+        samples = [renamed(tick.sample) for tick in session.ticks(0)]
+    for snapshot in judged(snapshots(samples), Engine()):
+        for finding in snapshot.findings:
+            yield finding.rule, finding.command
+
+
+def shell_says(command: str) -> str:
+    """What a shell says of it; "" for nothing."""
+    shell = subprocess.run(
+        ["bash", "-n"], input=command, capture_output=True, text=True, check=False
+    )
+    return shell.stderr
+
+
+def words(command: str) -> list[str]:
+    """The command's words as a shell has them, without what is said of it."""
+    return shlex.split(command, comments=True)
+
+
+def renamed(sample: Sample) -> Sample:
+    """The same with names that would be commands of their own."""
+
+    def device(name: str) -> str:
+        return name + HOSTILE if name.startswith("loop") else name
+
+    def key(table: str, old: tuple[str, ...]) -> tuple[str, ...]:
+        first, *rest = old
+        if table == "device":
+            return (device(first), *rest)
+        if table == "limit":
+            return (first + HOSTILE, *map(device, rest))
+        if table == "interface":
+            return (first + HOSTILE, *rest)
+        if table == "mount" and first.startswith("/"):
+            server = [HOSTILE + rest[0]] if len(old) > 2 else rest[:1]
+            return (first + HOSTILE, *server, *rest[1:])
+        if table == "process" and rest == ["badblocks"]:
+            return (first, "fsck" + HOSTILE)
+        return old
+
+    def changed(layer: LayerSample) -> LayerSample:
+        tables = {
+            name: {key(name, old): row for old, row in rows.items()}
+            for name, rows in layer.tables.items()
+        }
+        return replace(
+            layer, tables=tables, parts={device(name): x for name, x in layer.parts.items()}
+        )
+
+    layers = {
+        name: changed(each) if isinstance(each, LayerSample) else each
+        for name, each in sample.layers.items()
+    }
+    return replace(sample, layers=layers)
+
+
+def test_a_shell_takes_each_command_as_it_is_and_a_name_in_it_is_no_command() -> None:
+    """What is said of it is a comment, and no word stands for one that the reader has to know."""
+    met = set()
+    for rule, command in {pair for path in RECORDED for pair in commands(path)}:
+        said = f"{rule}: {command}"
+        assert shell_says(command) == "", said
+        assert not re.search(r" {2,}(?!#| )", command), said
+        run = command.partition("   #")[0]
+        assert not re.search(r"\.\.\.|\b(FILE|DEVICE|DIR|MOUNT|SERVER)\b", run), said
+        if "id" in command and "$(" in command:
+            assert any(HOSTILE in word for word in words(command)), said
+            met.add(rule)
+    assert met == NAMING
+
+
+def found_by_limit(cgroup: str, version: int = 2) -> Finding:
+    device = disk("sda", op(100, 1 << 20, 9e3))
+    limit = {"read_limit_bytes_per_s": 100 << 20, "cgroup_version": version}
+    tables = {**device["tables"], "limit": [((cgroup, "sda"), limit)]}
+    return found({"block": layer("block", **{**device, "tables": tables})})["io_limit"]
+
+
+@pytest.mark.parametrize("cgroup", [r"/system.slice/a\x2db.service", "/a;reboot", "/a b"])
+def test_a_control_groups_file_is_one_word(cgroup: str) -> None:
+    assert words(found_by_limit(cgroup).command) == ["cat", f"/sys/fs/cgroup{cgroup}/io.max"]
+    files = f"/sys/fs/cgroup/blkio{cgroup}/blkio.throttle.read_*_device"
+    assert words(found_by_limit(cgroup, 1).command) == ["grep", ".", files]
+
+
+def test_half_a_command_is_none() -> None:
+    assert len(found_by_limit("/" + "g" * 200).command) > 200
+    finding = found_by_limit("/" + "g" * MAX_TEXT)
+    assert finding.command == ""
+    assert finding.cause

@@ -104,25 +104,25 @@ def test_a_byte_a_second_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.fail("it may go on for ever")
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"\0" * 100_000,
-        b"GET " + b"x" * 100_000,
-        b"GET /metrics HTTP/9.9\r\n\r\n",
-        b"GET //[::1 HTTP/1.0\r\n\r\n",
-        b"BREW /metrics HTTP/1.0\r\n\r\n",
-        b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
-        b"GET /metrics HTTP/1.0\r\nAccept: \xff\r\nAuthorization: Basic \xff\r\n\r\n",
-    ],
+NONSENSE = (
+    b"\0" * 100_000,
+    b"GET " + b"x" * 100_000,
+    b"GET /metrics HTTP/9.9\r\n\r\n",
+    b"GET //[::1 HTTP/1.0\r\n\r\n",
+    b"BREW /metrics HTTP/1.0\r\n\r\n",
+    b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+    b"GET /metrics HTTP/1.0\r\nAccept: \xff\r\nAuthorization: Basic \xff\r\n\r\n",
 )
+
+
 def test_what_is_no_request_is_borne_in_silence(
-    sent: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(config_of_ada(tmp_path)) as (url, port):
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as made:
-            made.sendall(sent)
-            assert b"ioh_" not in made.recv(65_536)
+        for sent in NONSENSE:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as made:
+                made.sendall(sent)
+                assert b"ioh_" not in made.recv(65_536), sent
         assert get(url, Authorization=authorized("ada:tape"))[0] == 200
     assert capfd.readouterr().err == ""
 
@@ -134,18 +134,17 @@ def test_a_port_in_use_is_one_line(refused: Shown) -> None:
     assert told.startswith(f"ioh: cannot listen on {address}: Address already in use. See what")
 
 
-@pytest.mark.parametrize(
-    "text", ["9877", "host", "host:", "host:x", "::1:9877", "host:65536", ":²"]
-)
+@pytest.mark.parametrize("text", ["9877", "host:", "host:x", "::1:9877", "host:65536", ":²"])
 def test_an_address_that_is_none(text: str, refused: Shown) -> None:
     assert "is not an address with a port" in refused("serve", "--proc", "--listen", text)
 
 
-@pytest.mark.parametrize(
-    ("text", "parsed"), [("[::1]:1", ("::1", 1)), (":9877", ("", 9877)), ("db:80", ("db", 80))]
-)
-def test_addresses(text: str, parsed: tuple[str, int]) -> None:
-    assert parse_address(text) == parsed
+def test_addresses() -> None:
+    assert [parse_address(text) for text in ("[::1]:1", ":9877", "db:80")] == [
+        ("::1", 1),
+        ("", 9877),
+        ("db", 80),
+    ]
 
 
 def test_every_address_and_one_that_is_not_ours() -> None:
@@ -243,16 +242,11 @@ def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
         ("- a", "Expected `object | null`, got `array`"),
         ("tls_server_config: [1]", "got `array` - at `$.tls_server_config`"),
         ("tls_server_config: {cert_file: a}", "cert_file and key_file are both needed"),
-        ("tls_server_config: {min_version: TLS12}", "cert_file and key_file are both needed"),
-        ("tls_server_config: {cert_file: '', key_file: ''}", "both needed"),
-        ("tls_server_config: {cert_file: , key_file: }", "Expected `str`, got `null`"),
         ("tls_server_config: {cert_file: no.pem, key_file: no.pem}", "No such file"),
         ("tls_server_config: {cert_file: a, key_file: b, min_version: SSL3}", "min_version is one"),
         ("tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}", "need each other"),
         ("tls_server_config: {ciphers: x}", "unknown field `ciphers` - at `$.tls_server_config`"),
-        ("http_server_config: {}", "unknown field `http_server_config`"),
         ("basic_auth_users: {ada: tape}", "not every password is a bcrypt hash"),
-        ("basic_auth_users: {ada: 7}", "Expected `str`, got `int` - at `$.basic_auth_users"),
     ],
 )
 def test_a_file_that_ioh_does_not_understand_is_one_line(
@@ -262,10 +256,6 @@ def test_a_file_that_ioh_does_not_understand_is_one_line(
     path.write_text(text)
     told = refused("serve", "--proc", "--listen", ANYWHERE, "--web-config", path)
     assert why in told
-
-
-def test_a_file_that_is_not_there(refused: Shown) -> None:
-    assert "No such file" in refused("serve", "--proc", "--listen", ANYWHERE, "--web-config", "/no")
 
 
 @pytest.mark.parametrize(

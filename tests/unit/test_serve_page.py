@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 from prometheus_client.samples import Sample as Point
@@ -18,7 +15,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.printable import printable
-from ioh.model.sample import LayerSample, Sample, Table, Unavailable
+from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.serve.page import EDGES_US, Page
 from ioh.sinks.series import Detail, Family, label_text, series_of, table_series
 from tests import fakes
@@ -58,31 +55,6 @@ def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 
-def cpu_s(what: Callable[[], object]) -> float:
-    """The least of five times, of this process alone: the machine may be busy."""
-    found = []
-    for _ in range(5):
-        began_s = time.process_time()
-        what()
-        found.append(time.process_time() - began_s)
-    return min(found)
-
-
-def test_a_page_of_that_size_costs_little_more_than_the_library_s_own() -> None:
-    """Which has no layers, units, findings and compression."""
-    registry = CollectorRegistry()
-    gauge = Gauge("calls", "Calls.", ("device", "op"), registry=registry)
-    for disk in range(1000):
-        gauge.labels(f"sd{disk}", "read").set(disk / 3)
-    page, sample = Page(0, RULES), large_host()
-
-    def ours() -> None:
-        page.publish(sample)
-        page.encoded(OPEN, zipped=True)
-
-    assert cpu_s(ours) < 4 * cpu_s(lambda: generate_latest(registry))  # type: ignore[no-untyped-call]
-
-
 def sample_after(sample: Sample) -> Sample:
     second = 1_000_000_000
     return replace(sample, time_unix_s=sample.time_unix_s + 1, mono_ns=sample.mono_ns + second)
@@ -115,14 +87,6 @@ def test_totals_are_the_samples_own(accept: str) -> None:
     assert values(of_layer, inside, le="+Inf") == [totals.count_total]
 
 
-def test_a_device_has_what_it_did_and_no_more() -> None:
-    found = [p for p in points(page_of(large_host())) if p.labels.get("part") == "nvme3n1"]
-    assert {p.labels["op"] for p in found} == {"read", "write", "flush"}
-    assert {p.name for p in found} == {
-        "ioh_block_operations_total", "ioh_block_bytes_total", "ioh_block_operation_seconds_total",
-    }  # fmt: skip
-
-
 def test_findings_are_one_zero_or_not_there() -> None:
     page, sample = page_of(large_host()), large_host()
     assert not values(points(page), "ioh_finding")
@@ -152,15 +116,6 @@ def test_breakdowns_only_where_asked_for_and_the_largest_first(top: int | None, 
     assert [p.labels["pid"] for p in seen] == ["pid2", "pid1", "pid0"][:rows]
 
 
-def test_the_row_of_all_others_is_no_row() -> None:
-    spec = all_layers()["syscall"].spec
-    table = next(t for t in spec.tables if t.name == "file")
-    rows: Table = {("(others)",): (9,) * 11, ("/a",): (1,) * 11}
-    whole = replace(layer(spec), tables={table.name: rows})
-    sample = replace(large_host(), layers={"syscall": whole})
-    assert {dict(each.labels)["path"] for each in table_series(sample, None)} == {"/a"}
-
-
 @pytest.mark.parametrize("name", all_layers())
 def test_names_are_prometheus_own_and_unique(name: str) -> None:
     spec = all_layers()[name].spec
@@ -175,17 +130,8 @@ def test_names_are_prometheus_own_and_unique(name: str) -> None:
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 
-def test_what_was_encoded_is_kept_until_the_next_sample() -> None:
-    page = page_of(large_host())
-    first = page.encoded(OPEN, zipped=True)
-    assert page.encoded(OPEN, zipped=True)[0] is first[0]
-    page.publish(large_host())
-    assert page.encoded(OPEN, zipped=True)[0] is not first[0]
-
-
 @pytest.mark.parametrize(
-    "version",
-    ["", ";version=", ";version=abc", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"],
+    "version", [";version=", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"]
 )
 def test_whatever_version_is_asked_for_it_is_one_that_there_is(version: str) -> None:
     _, kind = page_of(large_host()).encoded(f"application/openmetrics-text{version}", zipped=False)
@@ -193,13 +139,9 @@ def test_whatever_version_is_asked_for_it_is_one_that_there_is(version: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("\x85", "\udc85"), ("\xad", "\udcad"), ("\\x85", "\x85")]
+    ("one", "other"),
+    [("\x85", "\udc85"), ("\\x85", "\x85"), ("\udcff" * 2000 + "a", "\udcff" * 2000 + "b")],
 )
 def test_two_labels_never_look_the_same(one: str, other: str) -> None:
     assert label_text(one) != label_text(other)
-    assert printable(label_text(one)) == label_text(one)
-
-
-def test_long_labels_do_not_look_the_same() -> None:
-    name = "/srv" + "/\udcff" * 2000
-    assert label_text(f"{name}a") != label_text(f"{name}b")
+    assert printable(label_text(one), max_chars=1 << 20) == label_text(one)

@@ -1,32 +1,36 @@
-"""Sessions in files: how they are made, opened, searched, and followed while they grow."""
+"""Recordings in files and in memory: searched from anywhere, and followed while they grow."""
 
 from __future__ import annotations
 
-import itertools
+import gc
 import os
+import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from ioh.feeds.memory_recording import MemoryRecording
 from ioh.model.errors import ExitCode, IohError
+from ioh.session import reader
 from ioh.session.check import check
-from ioh.session.frame import MARKER, Kind
+from ioh.session.frame import MARKER, Kind, make_frame
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
-from ioh.session.writer import SessionWriter
-from tests import fakes
-from tests.hostile_recordings import frames
-from tests.sessions import recorded, small
+from ioh.session.writer import MAX_DELTA_BYTES, MAX_DELTA_TICKS, SessionWriter
+from tests.demo_samples import samples
+from tests.hostile_recordings import begun, frames
+from tests.sessions import long_one, recorded, small
 
-LONG = list(itertools.islice(fakes.seeded(), 420))
+LONG, RECORDED = long_one()
 
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sessions") / "long.ioh"
-    path.write_bytes(recorded(LONG))
+    path.write_bytes(RECORDED)
     return path
 
 
@@ -76,14 +80,14 @@ def test_every_sample_is_found_by_number_and_by_time(long_file: Path) -> None:
             LONG[0].time_unix_s,
             LONG[-1].time_unix_s,
         )
-        for tick in (0, 1, 59, 60, 61, 121, 200, 317, 419):
+        for tick in (0, 1, 59, 60, 61, 121, 200, 259):
             assert session.sample_at(tick) == LONG[tick]
             assert session.tick_at(LONG[tick].time_unix_s + 0.5) == tick
         assert session.tick_at(0.0) == 0
         assert session.sample_at(-1) is None
-        assert session.sample_at(420) is None
-        later = [i.tick for i in session.items(300) if isinstance(i, Tick)]
-        assert later == list(range(300, 420))
+        assert session.sample_at(260) is None
+        later = [i.tick for i in session.items(200) if isinstance(i, Tick)]
+        assert later == list(range(200, 260))
 
 
 def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Pat
         broken.write_bytes(hurt)
         with Session(str(long_file)) as session, Session(str(broken)) as other:
             assert len(session) == len(other) == len(LONG)
-            for tick in (*wholes, 419):
+            for tick in (*wholes, 259):
                 assert session.sample_at(tick) == other.sample_at(tick) == LONG[tick]
             assert session.is_ended
             assert other.is_ended
@@ -129,9 +133,9 @@ def test_a_file_whose_beginning_is_zeroed_opens(long_file: Path, tmp_path: Path)
     with Session(str(long_file)) as whole, Session(str(path)) as session:
         assert session.header == whole.header
         assert len(session) == len(LONG)
-        for tick in (places[1].number, 200, 419):
+        for tick in (places[1].number, 200, 259):
             assert session.sample_at(tick) == LONG[tick]
-        assert [item.tick for item in session.ticks(0)] == list(range(places[1].number, 420))
+        assert [item.tick for item in session.ticks(0)] == list(range(places[1].number, 260))
 
 
 def test_a_recording_of_format_1_says_that_it_is_no_longer_read(tmp_path: Path) -> None:
@@ -189,19 +193,6 @@ def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
         Session("/dev/null")
 
 
-def test_reading_writes_nothing(long_file: Path) -> None:
-    before = (
-        long_file.read_bytes(),
-        long_file.stat().st_mtime_ns,
-        list(long_file.parent.iterdir()),
-    )
-    with Session(str(long_file)) as session:
-        session.sample_at(10)
-        session.marks()
-    after = (long_file.read_bytes(), long_file.stat().st_mtime_ns, list(long_file.parent.iterdir()))
-    assert before == after
-
-
 def test_another_format_or_other_buckets_are_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,3 +209,141 @@ def test_another_format_or_other_buckets_are_refused_with_the_reason(
     path.write_bytes(recorded(small(1)))
     with pytest.raises(IohError, match="other histogram buckets"):
         Session(str(path))
+
+
+@cache
+def busy() -> bytes:
+    return recorded(samples())
+
+
+def test_a_lost_sample_is_not_looked_for_in_all_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.ioh"
+    junk = [make_frame(Kind.DELTA, 2 + at, 2e9, b"junk") for at in range(30_000)]
+    path.write_bytes(begun() + b"".join(junk))
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, length: int, offset: int) -> bytes:
+        read.append(length)
+        return pread(fd, length, offset)
+
+    with Session(str(path)) as session:
+        assert len(session) == 30_002
+        monkeypatch.setattr(reader, "_MAX_STRETCH_BYTES", 1 << 17)
+        monkeypatch.setattr(os, "pread", counted)
+        assert session.sample_at(3) is None
+    assert 1 << 17 <= sum(read) < 1 << 18
+
+
+def test_no_sample_is_far_from_a_whole_one() -> None:
+    since: list[int] = []
+    for frame in frames(busy()):
+        if frame.kind == Kind.WHOLE:
+            since.append(0)
+        elif frame.kind == Kind.DELTA:
+            since[-1] += len(frame.payload)
+    largest = max(len(frame.payload) for frame in frames(busy()) if frame.kind == Kind.DELTA)
+    assert max(since) <= MAX_DELTA_BYTES + largest
+    assert len(since) >= 2
+    # No more often than that: a whole sample is as large as several others.
+    assert min(since[:-1]) >= MAX_DELTA_BYTES
+
+
+def test_small_samples_are_not_many_between_whole_ones_either() -> None:
+    data = recorded(small(3 * MAX_DELTA_TICKS))
+    wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
+    assert wholes == [0, MAX_DELTA_TICKS + 1, 2 * (MAX_DELTA_TICKS + 1)]
+
+
+def test_seeks_leave_no_garbage_that_only_a_collection_finds(tmp_path: Path) -> None:
+    path = tmp_path / "x.ioh"
+    path.write_bytes(busy())
+    gc.collect()
+    gc.disable()
+    try:
+        with Session(str(path)) as session:
+            assert all(session.sample_at(tick) is not None for tick in (5, 50, 20))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(each) for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not [each for each in left if each.__module__.startswith("ioh.")]
+
+
+SAMPLES, _ = long_one()
+
+
+def _filled(max_bytes: int, count: int = 260) -> MemoryRecording:
+    memory = MemoryRecording(max_bytes)
+    for sample in SAMPLES[:count]:
+        assert memory.write(sample)
+    return memory
+
+
+def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    one_byte_each = _filled(1 << 30)
+    max_bytes = one_byte_each.size_bytes // 3
+    one_byte_each.close()
+    memory = MemoryRecording(max_bytes)
+    assert (len(memory), memory.sample_at(0), list(memory.ticks(0))) == (0, None, [])
+    largest = 0
+    for tick, sample in enumerate(SAMPLES):
+        before = memory.size_bytes
+        assert memory.write(sample)
+        largest = max(largest, memory.size_bytes - before)
+        assert memory.size_bytes <= max_bytes + 2 * largest
+        assert len(memory) == tick + 1
+    first = memory.first_tick
+    assert 100 < first < 259
+    assert memory.size_bytes > max_bytes // 4
+    assert memory.sample_at(first - 1) is None
+    assert memory.sample_at(260) is memory.sample_at(-1) is None
+    assert memory.sample_at(first + 5) == SAMPLES[first + 5]
+    found = [(item.tick, item.sample) for item in memory.ticks(0)]
+    assert found == list(enumerate(SAMPLES))[first:]
+    memory.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+def test_reading_that_is_overtaken_ends() -> None:
+    memory = _filled(60_000, 10)
+    reading = memory.ticks(0)
+    assert next(reading).sample == SAMPLES[0]
+    for sample in SAMPLES[10:]:
+        memory.write(sample)
+    assert memory.first_tick > 10
+    assert next(reading, None) is None
+    memory.close()
+
+
+def test_one_thread_writes_while_another_reads() -> None:
+    memory = MemoryRecording(200_000)
+    faults: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set() and not faults:
+            tick = len(memory) - 1
+            first = memory.first_tick
+            for at in (tick, first, (tick + first) // 2) if tick > first else ():
+                found = memory.sample_at(at)
+                if found != SAMPLES[at] and at >= memory.first_tick:
+                    faults.append((at, found))
+            wrong = (i for i in memory.ticks(max(0, tick - 3)) if i.sample != SAMPLES[i.tick])
+            faults.extend(wrong)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for sample in SAMPLES:
+        memory.write(sample)
+    assert memory.first_tick > 0
+    done.set()
+    reader.join()
+    memory.close()
+    assert not faults

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
-import math
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +24,16 @@ from ioh.pipeline import snapshots
 from ioh.session import records
 from ioh.session.encoder import Encoder
 from ioh.session.frame import Damage, Kind, make_frame
-from ioh.session.packing import Packer, Unpacker
+from ioh.session.packing import Unpacker
 from ioh.session.records import End, Gap, Header, Mark, RecordError
 from ioh.session.stream import LostTicks, Tick
 from ioh.session.writer import SessionWriter
 from tests import fakes
 from tests.hostile_recordings import frames
-from tests.sessions import Memory, any_samples, items, recorded, samples_of, small
+from tests.sessions import Memory, any_samples, items, long_one, recorded, samples_of, small
 
 _SLOW = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -50,16 +48,8 @@ def test_replay_of_a_recording_is_the_live_view(samples: list[Sample], piece: in
     assert list(snapshots(replayed)) == list(snapshots(samples))
 
 
-def test_an_infinite_reading_comes_back() -> None:
-    samples = small(3)
-    for sample in samples:
-        sample.layers["platter"].metrics["merges_total"] = math.inf  # type: ignore[index,union-attr]
-    assert samples_of(recorded(samples)) == samples
-
-
 def test_a_long_recording_with_whole_samples_and_indexes_comes_back() -> None:
-    samples = list(itertools.islice(fakes.seeded(), 260))
-    data = recorded(samples)
+    samples, data = long_one()
     assert samples_of(data) == samples
     kinds = [frame.kind for frame in frames(data)]
     assert kinds.count(Kind.WHOLE) >= 3
@@ -68,15 +58,8 @@ def test_a_long_recording_with_whole_samples_and_indexes_comes_back() -> None:
     assert kinds[-1] == Kind.END
 
 
-def test_a_sample_after_the_first_is_small() -> None:
-    sizes = {kind: [] for kind in Kind}  # type: ignore[var-annotated]
-    for frame in frames(recorded(small(40))):
-        sizes[Kind(frame.kind)].append(len(frame.payload))
-    assert max(sizes[Kind.DELTA]) < min(sizes[Kind.WHOLE])
-
-
 def test_every_prefix_opens_to_its_last_whole_record() -> None:
-    samples = small(6)
+    samples = small(3)
     data = recorded(samples)
     whole = {0: 0}  # offset behind a sample's record: samples so far
     count = 0
@@ -85,7 +68,7 @@ def test_every_prefix_opens_to_its_last_whole_record() -> None:
         whole[frame.end] = count
     header_end = frames(data)[0].end
     expected = 0
-    for end in range(len(data) + 1):
+    for end in sorted({*range(0, len(data), 5), *whole}):
         expected = whole.get(end, expected)
         if end < header_end:
             with pytest.raises(IohError, match="not a recording"):
@@ -105,10 +88,10 @@ def told_and_lost(data: bytes) -> tuple[list[Tick], int]:
     return told, sum(item.count for item in found if isinstance(item, LostTicks))
 
 
-def test_every_flipped_byte_is_noticed_and_what_it_costs_is_told() -> None:
+def test_a_flipped_byte_anywhere_is_noticed_and_what_it_costs_is_told() -> None:
     samples = small(6)
     data = recorded(samples)
-    for at in range(len(data)):
+    for at in range(0, len(data), 4):
         hurt = bytearray(data)
         hurt[at] ^= (0xFF, 0x01, 0x80)[at % 3]
         assert any(isinstance(item, Damage) for item in items(bytes(hurt))), at
@@ -118,11 +101,10 @@ def test_every_flipped_byte_is_noticed_and_what_it_costs_is_told() -> None:
 
 
 def test_damage_costs_the_samples_up_to_the_next_whole_one() -> None:
-    samples = list(itertools.islice(fakes.seeded(), 260))
-    data = recorded(samples)
+    samples, data = long_one()
     wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
     of_samples = [frame for frame in frames(data) if frame.kind in {Kind.WHOLE, Kind.DELTA}]
-    for frame in of_samples[::29]:
+    for frame in of_samples[::61]:
         hurt = bytearray(data)
         hurt[frame.end - 1] ^= 0x10
         until = min([at for at in wholes if at > frame.number], default=260)
@@ -132,20 +114,9 @@ def test_damage_costs_the_samples_up_to_the_next_whole_one() -> None:
         assert all(item.sample == samples[item.tick] for item in told)
 
 
-def test_what_is_gone_altogether_is_counted_too() -> None:
-    samples = list(itertools.islice(fakes.seeded(), 74))
-    data = recorded(samples)
-    every = frames(data)
-    first = next(frame for frame in every if frame.number == 25)
-    last = [frame for frame in every if frame.kind == Kind.DELTA][-1]
-    told, lost = told_and_lost(data[: first.offset] + data[last.end :])
-    assert ([item.tick for item in told], lost) == (list(range(25)), 49)
-
-
 def test_no_single_place_makes_a_recording_unreadable() -> None:
-    samples = list(itertools.islice(fakes.seeded(), 150))
-    data = recorded(samples)
-    for begin in range(0, len(data), 8192):
+    samples, data = long_one()
+    for begin in (0, len(data) // 3, len(data) // 2, len(data) - 8192):
         hurt = bytearray(data)
         hurt[begin : begin + 8192] = bytes(len(hurt[begin : begin + 8192]))
         told, lost = told_and_lost(bytes(hurt))
@@ -192,19 +163,6 @@ def test_marks_gaps_and_the_end_stand_in_their_places() -> None:
     assert told_samples == made[:3] + made[5:]
     assert isinstance(found[-1], End)
     assert found[-1].ticks == 6
-
-
-def test_a_failure_that_will_not_pass_is_raised_and_nothing_is_torn() -> None:
-    memory = Memory()
-    writer = SessionWriter(memory)
-    made = small(5)
-    assert writer.write(made[0])
-    memory.fail = BrokenPipeError()
-    with pytest.raises(BrokenPipeError):
-        writer.write(made[1])
-    memory.fail = None
-    assert writer.write(made[2])
-    assert samples_of(bytes(memory.data)) == [made[0], made[2]]
 
 
 def test_of_a_host_with_more_than_fits_what_matters_least_stays_out() -> None:
@@ -260,27 +218,6 @@ def test_unknown_kinds_of_records_are_passed_over() -> None:
     first = frames(data)[0]
     novelty = make_frame(ord("Z"), 0, 1.0, b"\x92\x01\x02")
     assert samples_of(data[: first.end] + novelty + data[first.end :]) == small(3)
-
-
-@given(st.binary(max_size=4000))
-@settings(max_examples=200, deadline=None)
-def test_random_bytes_are_no_recording(data: bytes) -> None:
-    with pytest.raises(IohError, match=r"not a recording|format 1"):
-        list(items(data))
-
-
-@given(st.data())
-@settings(max_examples=150, deadline=None)
-def test_payloads_of_anything_with_good_checksums_do_no_harm(data: st.DataObject) -> None:
-    good = recorded(small(6))
-    kind = data.draw(st.sampled_from([*Kind, ord("?")]))
-    payload = data.draw(st.binary(max_size=300))
-    if data.draw(st.booleans()):
-        payload = Packer().pack(payload)
-    at = data.draw(st.sampled_from(frames(good))).end
-    bad = make_frame(kind, data.draw(st.integers(0, 40)), 1e9, payload)
-    for _ in items(good[:at] + bad + good[at:]):
-        pass
 
 
 def test_names_of_any_length_are_kept_apart() -> None:

@@ -6,26 +6,17 @@ import contextlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from ioh.model.errors import IohError
 from ioh.model.sample import LayerSample
-from ioh.session.stream import BadRecord, Item, ItemReader, Tick, WorkBudget
-from tests import demo_samples, fakes
-from tests.fuzz import CORPUS, assert_harmless, made
-from tests.hostile_recordings import (
-    CASES,
-    begun,
-    numbered,
-    of_block,
-    stream,
-    whole,
-)
+from ioh.session.stream import BadRecord, ItemReader, Tick, WorkBudget
+from tests import demo_samples
+from tests.fuzz import CORPUS, assert_harmless
+from tests.hostile_recordings import CASES, begun, numbered, of_block, stream, whole
 from tests.sessions import items, recorded, samples_of
 
 ROOT = Path(__file__).parents[2]
@@ -55,30 +46,17 @@ for line in sys.stdin:
     print("peak", status.split("VmHWM:")[1].split()[0], path, file=sys.stderr)
     os._exit(0)
 """
-PARTS = 4  # for as many CPUs
-USES = ("text FILE -d all", "text - -d all", "verify FILE", "report FILE -d all")
+PARTS = 2  # for as many CPUs
+USES = ("text - -d all", "verify FILE", "report FILE -d all")
 
 
-def assert_soon_over(folder: Path, cases: dict[str, Callable[[], bytes]], *uses: str) -> None:
-    """Let ioh use them, and look at what it says, takes and needs.
-
-    What takes too long is looked at twice more: the machine may be busy with something else.
-    """
-    slow = {folder / name: 0.0 for name in cases}
-    for path, make in zip(slow, cases.values(), strict=True):
-        path.write_bytes(make())
-    for _ in range(3):
-        slow = too_slow(list(slow), *uses) if slow else slow
-    assert not slow
-
-
-def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
+def too_slow(paths: list[Path]) -> dict[Path, float]:
     """Those of which a use takes LIMIT times as long as the demo, or more, and how long."""
     slow: dict[Path, float] = {}
     paths = [DEMO, *paths]
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, check=False, timeout=600,
-        input="".join("\t".join((str(path), *uses)) + "\n" for path in paths).encode(),
+        input="".join("\t".join((str(path), *USES)) + "\n" for path in paths).encode(),
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr.decode()
     assert b"\x1b" not in ran.stdout + ran.stderr
@@ -87,8 +65,8 @@ def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
     for said, peak_kb, name in zip(found[::3], found[1::3], found[2::3], strict=False):
         lines = said.splitlines()
         ends = [line.split()[1:] for line in lines if line.startswith("= ")]
-        assert len(ends) == len(uses), name
-        assert len(lines) <= 2 * len(uses), name  # one line of an error each, no traceback
+        assert len(ends) == len(USES), name
+        assert len(lines) <= 2 * len(USES), name  # one line of an error each, no traceback
         assert all(int(code) in {0, 1, 2} for code, _ in ends), name
         spent_s = max(float(spent) for _, spent in ends)
         if name == str(DEMO):
@@ -102,9 +80,14 @@ def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hostile_files_are_soon_over(part: int, tmp_path: Path) -> None:
-    """A good one first, so that the limits mean what they say."""
-    cases = dict(list(CASES.items())[part::PARTS])
-    assert_soon_over(tmp_path, {"good": lambda: recorded(fakes.first(5)), **cases}, *USES)
+    """What takes too long is looked at twice more: the machine may be busy with something else."""
+    slow: dict[Path, float] = {}
+    for name, make in list(CASES.items())[part::PARTS]:
+        (tmp_path / name).write_bytes(make())
+        slow[tmp_path / name] = 0.0
+    for _ in range(3):
+        slow = too_slow(list(slow)) if slow else slow
+    assert not slow
 
 
 def test_the_records_above_are_taken_when_nothing_is_wrong_with_them() -> None:
@@ -153,7 +136,7 @@ def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
 ) -> None:
     """The dearest there is: much that is shown, and nothing that changes."""
     made = []
-    for sample in demo_samples.samples()[:111]:
+    for sample in demo_samples.samples()[:30]:
         mounts = demo_samples.samples()[0].layers["nfs_client"]
         assert isinstance(mounts, LayerSample)
         table = sample.specs["nfs_client"].tables[0]
@@ -172,19 +155,3 @@ def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.ioh")), ids=lambda path: path.name)
 def test_what_the_fuzzer_found_does_no_harm_any_more(path: Path) -> None:
     assert_harmless(path.read_bytes())
-
-
-def test_the_fuzzer_makes_the_same_of_one_seed_and_reaches_what_it_changes() -> None:
-    every = [made(Random(seed)) for seed in range(40)]
-    assert every == [made(Random(seed)) for seed in range(40)]
-    kinds = [type(item) for data in every for item in told(data)]
-    assert kinds.count(Tick) > 20
-    assert kinds.count(BadRecord) > 5
-
-
-def told(data: bytes) -> list[Item]:
-    """What a stream of these bytes tells before it is refused."""
-    found: list[Item] = []
-    with contextlib.suppress(IohError):
-        found.extend(items(data))
-    return found

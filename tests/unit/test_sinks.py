@@ -1,134 +1,34 @@
-"""Text and JSON say the same, say what is unknown, and let nothing hostile through."""
+"""Text and JSON say what is unknown, and let nothing hostile through."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ioh.commands.options import SECTIONS
-from ioh.model.derive import derive
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
-)
+from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import tables
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
-from ioh.pipeline import snapshots, until
+from ioh.model.snapshot import Snapshot, TableRow
+from ioh.pipeline import snapshots
 from ioh.sinks import cells
 from ioh.sinks.histogram import HistRow, HistStyle, render_columns
-from ioh.sinks.json import JsonSink, hist_to_json
-from ioh.sinks.rows import direction, op_rows
+from ioh.sinks.json import JsonSink
+from ioh.sinks.rows import direction
 from ioh.sinks.tables import render_table
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
-
-Json = dict[str, Any]
-SEEDS = st.integers(0, 200)
 
 
 def one(seed: int = 7) -> Snapshot:
     return next(snapshots(fakes.seeded(seed)))
 
 
-def as_json(snapshot: Snapshot, top: int | None = None) -> Json:
-    found = json.loads(JsonSink(top).render(snapshot))
-    assert isinstance(found, dict)
-    return found
-
-
 def as_text(snapshot: Snapshot, *sections: str, **style: Any) -> str:
     options = TextOptions(frozenset(sections), top=None, hist=HistStyle(**style), utc=True)
     return TextSink(options).render(snapshot)
-
-
-def rows_of(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The table's rows: ``R prog`` and its cells."""
-    for line in text.splitlines():
-        if match := re.fullmatch(r"([RW ]) \| *([^|]+):\|(.*)", line):
-            yield f"{match[1]} {match[2]}".strip(), [c.strip() for c in match[3].split("|")]
-
-
-def agrees(cell: str, value: float | None, *, idle: bool = False) -> bool:
-    """Whether a printed cell is the number, rounded as its own digits say."""
-    if value is None:
-        return cell == ("." if idle else "-")
-    if value == 0:
-        return cell == "."
-    match = re.fullmatch(r"(\d+)(?:\.(\d+))?", cell)
-    assert match, cell
-    half_a_digit = 0.5 * 10 ** -len(match[2] or "")
-    return bool(abs(float(cell) - value) <= half_a_digit * 1.001)
-
-
-COLUMNS = (
-    ("bytes_per_s", 1e-6),
-    ("latency_us", 1e-3),
-    ("avg_bytes", 1 / 1024),
-    ("ops_per_s", 1.0),
-    ("p99_us", 1e-3),
-    ("max_us", 1e-3),
-    ("max_bytes", 1 / 1024),
-    ("inflight", 1.0),
-)
-
-
-def label(title: str, op: str) -> str:
-    words = op.split("_")
-    mark = {"read": "R", "in": "R", "write": "W", "out": "W"}.get(words[0], "")
-    return " ".join([mark, title, *(words[1:] if mark else words)]).strip()
-
-
-@given(SEEDS)
-def test_text_and_json_agree_number_by_number(seed: int) -> None:
-    snapshot = one(seed)
-    found = as_json(snapshot)
-    rows = dict(rows_of(as_text(snapshot, "all").split("---- platter by device")[0]))
-    wanted = {
-        label(fakes.SPECS[name].title, op): stats
-        for name, layer in found["layers"].items()
-        for op, stats in layer["ops"].items()
-    }
-    assert set(rows) == set(wanted)
-    for name, shown in rows.items():
-        stats = wanted[name]
-        for cell, (field, scale) in zip(shown, COLUMNS, strict=True):
-            value = None if stats[field] is None else stats[field] * scale
-            assert agrees(cell, value, idle=stats["count"] == 0), (name, field, cell, value)
-
-
-@given(SEEDS)
-def test_text_histogram_is_the_json_histogram(seed: int) -> None:
-    snapshot = one(seed)
-    lines = as_text(snapshot, "hist", column_width=12).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("---- histograms"))
-    shown = next(line for line in lines[start:] if line.startswith("R ") and "platter" in line)
-    hist = as_json(snapshot)["layers"]["platter"]["ops"]["read"]["hist"]
-    by_latency = [sum(column) for column in zip(*hist["counts"], strict=True)]
-    printed = [0 if c == "." else int(c) for c in shown.split()[2:]]
-    assert sum(printed) == sum(by_latency)
-    assert [c for c in printed if c] == [c for c in by_latency if c]
-
-
-def test_json_names_every_field_with_its_unit() -> None:
-    found = as_json(one())
-    own = ["path", "findings", "not_evaluated", "ioh"]
-    assert list(found) == ["time_unix_s", "interval_s", "host", "layers", "unavailable", *own]
-    assert found["host"]["hostname"] == "db01"
-    read = found["layers"]["platter"]["ops"]["read"]
-    assert set(read) - {"hist"} == set(OpStats.__dataclass_fields__) - {"latency", "size_lat"}
-    assert found["layers"]["platter"]["parts"]["device"]["sda"]["read"] == read
-    assert list(found["layers"]["program"]["top"]) == ["process", "file"]
 
 
 def test_json_is_one_ascii_line_without_nan() -> None:
@@ -142,75 +42,23 @@ def test_json_is_one_ascii_line_without_nan() -> None:
     assert found["ioh"] == {"self_cpu_pct": None, "bpf_cpu_pct": None}
 
 
-def test_json_keeps_null_and_zero_apart() -> None:
-    older, newer = fakes.quiet(2)
-    found = as_json(derive(older, newer))
-    read = found["layers"]["platter"]["ops"]["read"]
-    assert (read["count"], read["latency_us"]) == (0, None)
-    assert "hist" not in read
-    assert found["unavailable"] == {"program": {"reason": "needs root", "hint": "Run: sudo ioh"}}
-    assert found["layers"]["wire"]["metrics"] == {"retrans_bytes_per_s": None, "srtt_us": None}
-
-
-@given(
-    st.dictionaries(
-        st.tuples(st.integers(0, SIZE_BUCKETS - 1), st.integers(0, LATENCY_BUCKETS - 1)),
-        st.integers(1, 1 << 40),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_json_histogram_can_be_rebuilt(filled: dict[tuple[int, int], int]) -> None:
-    counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
-    for (size, latency), count in filled.items():
-        counts[size * LATENCY_BUCKETS + latency] = count
-    hist = json.loads(json.dumps(hist_to_json(SizeLatencyHist(tuple(counts)))))
-    rebuilt = {}
-    for size, row in zip(hist["size_edges_bytes"], hist["counts"], strict=True):
-        for latency, count in zip(hist["latency_edges_us"], row, strict=True):
-            if count:
-                rebuilt[size, latency] = count
-    sizes, latencies = (*SIZE_EDGES_BYTES, None), (*LATENCY_EDGES_US, None)
-    assert rebuilt == {(sizes[s], latencies[b]): n for (s, b), n in filled.items()}
-
-
-def test_plain_text_fits_eighty_columns() -> None:
-    sink = TextSink(TextOptions(utc=True))
-    for snapshot in snapshots(fakes.first(4)):
-        assert max(map(cells.display_width, sink.render(snapshot).splitlines())) <= 80
-
-
-def test_source_is_named_unless_the_probes_counted_everything() -> None:
+def test_plain_text_fits_eighty_columns_and_names_the_source_unless_it_is_the_probes() -> None:
     assert "source bpf: prog, platter; proc: wire" in as_text(one())
     snapshot = one()
     only_bpf = replace(snapshot, layers={"platter": snapshot.layers["platter"]})
     assert "source" not in as_text(only_bpf)
-
-
-@pytest.mark.parametrize("section", [name for name in SECTIONS if name not in {"findings", "path"}])
-def test_each_section_adds_something(section: str) -> None:
-    assert len(as_text(one(), section)) > len(as_text(one()))
+    assert max(map(cells.display_width, TextSink().render(snapshot).splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
     ("op", "where"),
     [
-        ("read", "R"), ("READ", "R"), ("read_direct", "R"), ("in", "R"), ("reads_total", "R"),
-        ("write", "W"), ("write_sync", "W"), ("out", "W"), ("out_bytes_per_s", "W"),
-        ("readdir", ""), ("inflight", ""), ("fsync", ""), ("COMMIT", ""), ("outstanding", ""),
+        ("READ", "R"), ("read_direct", "R"), ("in", "R"), ("reads_total", "R"),
+        ("write_sync", "W"), ("out_bytes_per_s", "W"), ("readdir", ""), ("inflight", ""),
     ],
 )  # fmt: skip
 def test_direction_is_told_by_whole_words(op: str, where: str) -> None:
     assert direction(op) == where
-
-
-def test_main_rows_are_the_groups_and_members_follow_when_asked() -> None:
-    layer = one().layers["program"]
-    assert isinstance(layer, LayerSnapshot)
-    few = [row.label for row in op_rows(layer.spec, layer.ops, "p")]
-    assert few == ["p", "p", "p sync", "p fsync"]
-    every = [row.label for row in op_rows(layer.spec, layer.ops, "p", every_op=True)]
-    assert every == ["p", "p", "p buffered", "p direct", "p buffered", "p sync", "p fsync"]
 
 
 @pytest.mark.parametrize(
@@ -223,11 +71,6 @@ def test_main_rows_are_the_groups_and_members_follow_when_asked() -> None:
 )  # fmt: skip
 def test_fixed_numbers(value: float | None, width: int, decimals: int, shown: str) -> None:
     assert cells.format_fixed(value, width, decimals) == shown
-
-
-@given(st.floats(0, 1e15), st.integers(4, 9), st.integers(0, 4))
-def test_fixed_numbers_stay_within_their_column(value: float, width: int, decimals: int) -> None:
-    assert len(cells.format_fixed(value, width, decimals)) <= max(width, 5)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +92,6 @@ def test_wide_names_are_padded_by_the_columns_they_take() -> None:
     assert cells.pad_right("数据", 6) == "数据  "
     assert cells.safe_name("/a/very/long/path/to/file.dbf", 13) == "/a/ver~le.dbf"
     assert cells.display_width(cells.safe_name("数" * 30, 11)) <= 11
-
-
-def test_histogram_columns_end_with_the_last_count() -> None:
-    counts = [0] * LATENCY_BUCKETS
-    counts[6], counts[8] = 5, 12
-    lines = render_columns("head", [HistRow("row ", counts), HistRow("none", None)], HistStyle())
-    assert lines == ["head   64u   .1m   .2m", "row      5     .    12", "none     -"]
 
 
 def test_histogram_columns_shrink_to_the_line_unless_told() -> None:
@@ -286,8 +122,3 @@ def test_tables_show_readers_then_writers() -> None:
     lines = render_table(spec, rows, top=1, width=80)
     assert lines == ["   MB/s name", "R 2.000 b", "   MB/s name", "W 9.000 a"]
     assert render_table(spec, rows[2:], top=5, width=80) == []
-
-
-def test_run_time_ends_the_snapshots() -> None:
-    assert len(list(until(snapshots(fakes.seeded()), 3.0))) == 3
-    assert len(list(until(snapshots(fakes.first(3)), None))) == 2

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.elf import Elf
@@ -25,6 +24,7 @@ from tests.unit.elf_maker import (
     CODE_OFFSET,
     DATA_AT,
     DATA_OFFSET,
+    X86,
     Note,
     program,
     written,
@@ -35,6 +35,7 @@ def server(*probes: dict[str, Any]) -> Server:
     return msgspec.convert({"title": "Made", "binaries": ["made"], "probe": probes}, Server)
 
 
+X, A = "x86_64", "aarch64"
 READ = {"op": "data_read", "start": "usdt:made:begin", "done": "usdt:made:end"}
 
 
@@ -67,22 +68,8 @@ def test_a_program_that_was_moved_after_linking(tmp_path: Path) -> None:
         Note("end", CODE_AT + 8 - old, DATA_AT - old, base=BASE - old),
     )
     sites = found(tmp_path, program(notes), READ).sites
-    assert [(site.offset, site.semaphore) for site in sites] == [
-        (CODE_OFFSET, 0),
-        (CODE_OFFSET + 8, DATA_OFFSET),
-    ]
-
-
-def test_functions_end_where_they_return(tmp_path: Path) -> None:
-    probe = {"op": "log_sync", "start": "function:flush", "bytes": "return"}
-    data = program(functions={"not_flush": CODE_AT, "flush": CODE_AT + 64, "flush_all": CODE_AT})
-    sites = found(tmp_path, data, probe).sites
-    assert [(s.role, s.at_return, s.offset) for s in sites] == [
-        ("start", False, CODE_OFFSET + 64),
-        ("done", True, CODE_OFFSET + 64),
-    ]
-    assert sites[0].size is None
-    assert sites[1].size == Argument("register", 80, signed=True)
+    places = [(site.offset, site.semaphore) for site in sites]
+    assert places == [(CODE_OFFSET, 0), (CODE_OFFSET + 8, DATA_OFFSET)]
 
 
 def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
@@ -98,22 +85,11 @@ def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
         assert sites[2].role == "done"
 
 
-def test_what_drops_an_operation_may_be_several_functions(tmp_path: Path) -> None:
-    probe = {"op": "commit", "start": "function:commit", "drop": ["function:undo", "usdt:made:end"]}
-    data = program((Note("end", CODE_AT + 8),), functions={"commit": CODE_AT, "undo": CODE_AT + 4})
-    sites = found(tmp_path, data, probe).sites
-    assert [(s.offset - CODE_OFFSET, s.at_return) for s in sites if s.role == "drop"] == [
-        (4, False),
-        (8, False),
-    ]
-    assert SITE.unpack(pack_site(sites[-1], "process", ["commit"]))[:3] == (0, 3, 0)
-
-
 @pytest.mark.parametrize(("argument", "done"), [(2, {"done": "function:end"}), ("return", {})])
 def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str, str]) -> None:
     only = {"argument": argument, "values": [3, 5]}
     probe = {"op": "lock_wait", "start": "function:put", "only": only, **done}
-    data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
+    data = program(functions={"not_put": CODE_AT + 4, "put": CODE_AT, "end": CODE_AT + 8})
     start, end = found(tmp_path, data, probe).sites
     chosen = Argument("register", 104 if done else 80, 0, 4)
     assert (start.size, end.size) == ((chosen, None) if done else (None, chosen))
@@ -159,61 +135,48 @@ def test_what_makes_no_sense_together_is_refused(probe: dict[str, Any], why: str
         server(probe)
 
 
-@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", ARM)])
+@pytest.mark.parametrize(("machine", "number", "register"), [(X, X86, 96), (A, ARM, 16)])
 def test_a_functions_argument_is_in_the_register_of_its_place(
-    tmp_path: Path, machine: str, number: int
+    tmp_path: Path, machine: str, number: int, register: int
 ) -> None:
     probe = {"op": "data_write", "start": "function:put", "bytes": 3, "bytes_at": "start"}
     data = program(functions={"put": CODE_AT}, machine=number)
     start, done = found(tmp_path, data, probe, machine=machine).sites
-    register = 96 if machine == "x86_64" else 16
-    assert start.size == Argument("register", register)
-    assert done.size is None
+    assert (start.size, done.size) == (Argument("register", register), None)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("machine", "text", "expected"),
     [
-        ("-4@%edx", Argument("register", 96, 0, 4, signed=True)),
-        ("8@%rax", Argument("register", 80, 0, 8)),
-        ("1@%dil", Argument("register", 112, 0, 1)),
-        ("2@%r9w", Argument("register", 64, 0, 2)),
-        ("4@%ebx", Argument("register", 40, 0, 4)),
-        ("8@-16(%rbp)", Argument("memory", 32, -16, 8)),
-        ("4@(%r12)", Argument("memory", 24, 0, 4)),
-        ("8@8(%rsp)", Argument("memory", 152, 8, 8)),
-        ("-8@$5", Argument("constant", 0, 5, 8, signed=True)),
-        ("-4@$-1", Argument("constant", 0, -1, 4, signed=True)),
+        (X, "-4@%edx", Argument("register", 96, 0, 4, signed=True)),
+        (X, "8@%rax", Argument("register", 80, 0, 8)),
+        (X, "1@%dil", Argument("register", 112, 0, 1)),
+        (X, "2@%r9w", Argument("register", 64, 0, 2)),
+        (X, "8@-16(%rbp)", Argument("memory", 32, -16, 8)),
+        (X, "4@(%r12)", Argument("memory", 24, 0, 4)),
+        (X, "-4@$-1", Argument("constant", 0, -1, 4, signed=True)),
+        (A, "-4@w0", Argument("register", 0, 0, 4, signed=True)),
+        (A, "8@x30", Argument("register", 240, 0, 8)),
+        (A, "8@[x29,-8]", Argument("memory", 232, -8, 8)),
+        (A, "4@[x1]", Argument("memory", 8, 0, 4)),
+        (A, "-4@8192", Argument("constant", 0, 8192, 4, signed=True)),
     ],
 )
-def test_arguments_of_x86(tmp_path: Path, text: str, expected: Argument) -> None:
-    notes = (Note("begin"), Note("end", arguments=f"4@%eax {text}"))
-    assert found(tmp_path, program(notes), {**READ, "bytes": 2}).sites[1].size == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("-4@w0", Argument("register", 0, 0, 4, signed=True)),
-        ("8@x30", Argument("register", 240, 0, 8)),
-        ("8@[sp, 16]", Argument("memory", 248, 16, 8)),
-        ("8@[x29,-8]", Argument("memory", 232, -8, 8)),
-        ("4@[x1]", Argument("memory", 8, 0, 4)),
-        ("-4@8192", Argument("constant", 0, 8192, 4, signed=True)),
-    ],
-)
-def test_arguments_of_arm(tmp_path: Path, text: str, expected: Argument) -> None:
-    """The one before it has a space in it, as compilers write it."""
-    notes = (Note("begin"), Note("end", arguments=f"8@[sp, 8] {text} 8@x1"))
-    data = program(notes, machine=ARM)
-    assert found(tmp_path, data, {**READ, "bytes": 2}, machine="aarch64").sites[1].size == expected
+def test_arguments_of_probe_points(
+    tmp_path: Path, machine: str, text: str, expected: Argument
+) -> None:
+    """The one before it has a space in it, as compilers for ARM write it."""
+    before, number = ("4@%eax", X86) if machine == X else ("8@[sp, 8]", ARM)
+    notes = (Note("begin"), Note("end", arguments=f"{before} {text}"))
+    sites = found(tmp_path, program(notes, machine=number), {**READ, "bytes": 2}, machine=machine)
+    assert sites.sites[1].size == expected
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "8@(%rax,%rdx,8)", "8f@%xmm0", "-4@40+Stats(%rip)", "4@%st", "3@%eax", "%eax", "8@",
-        "8@$99999999999999999999", "8@99999999999999999999(%rax)", "8@%r99",
+        "8@(%rax,%rdx,8)", "8f@%xmm0", "-4@40+Stats(%rip)", "3@%eax", "%eax", "8@",
+        "8@$99999999999999999999", "8@%r99",
     ],
 )  # fmt: skip
 def test_an_argument_of_another_form_is_missing(tmp_path: Path, text: str) -> None:
@@ -226,12 +189,16 @@ def test_an_argument_of_another_form_is_missing(tmp_path: Path, text: str) -> No
 
 def test_what_a_stripped_program_lacks_is_one_line(tmp_path: Path) -> None:
     probes = [{"op": op, "start": "function:flush"} for op in ("log_sync", "commit", "log_sync")]
-    assert found(tmp_path, program(), *probes).missing == (
-        "Made: log_sync, commit not counted: the program has no function flush (stripped?)",
-    )
+    lacking = ("Made: log_sync, commit not counted: the program has no function flush (stripped?)",)
+    assert found(tmp_path, program(), *probes).missing == lacking
+    # Its symbol is where one of several is chosen, once, as the program is loaded.
+    chooser = program(functions={"flush": CODE_AT}, symbol_kind=10)
+    assert found(tmp_path, chooser, *probes).missing == lacking
     assert found(tmp_path, program(), READ).missing == (
         "Made: data_read not counted: the program has no probe point begin",
     )
+    others = program((Note("begin"), Note("end", provider="other")))
+    assert found(tmp_path, others, READ).sites == ()
 
 
 def test_one_of_several_ways_is_enough(tmp_path: Path) -> None:
@@ -239,17 +206,6 @@ def test_one_of_several_ways_is_enough(tmp_path: Path) -> None:
     sites = found(tmp_path, program(functions={"new": CODE_AT}), *probes)
     assert sites.missing == ()
     assert {site.way for site in sites.sites} == {1}
-
-
-def test_another_providers_probe_of_the_same_name_is_another(tmp_path: Path) -> None:
-    notes = (Note("begin"), Note("end", provider="other"))
-    assert found(tmp_path, program(notes), READ).sites == ()
-
-
-def test_a_function_that_only_chooses_one_is_none(tmp_path: Path) -> None:
-    """Its symbol is where the choice is made, once, as the program is loaded."""
-    data = program(functions={"flush": CODE_AT}, symbol_kind=10)
-    assert found(tmp_path, data, {"op": "log_sync", "start": "function:flush"}).sites == ()
 
 
 @pytest.mark.parametrize(
@@ -261,7 +217,6 @@ def test_a_function_that_only_chooses_one_is_none(tmp_path: Path) -> None:
         Note("begin", semaphore=CODE_AT),
         Note("begin", semaphore=DATA_AT + 0x800),
         Note("begin", (1 << 64) - 1),
-        Note("begin", base=1),
     ],
 )
 def test_a_probe_must_lie_in_code_and_its_counter_in_data(tmp_path: Path, note: Note) -> None:
@@ -269,12 +224,11 @@ def test_a_probe_must_lie_in_code_and_its_counter_in_data(tmp_path: Path, note: 
         found(tmp_path, program((note, Note("end"))), READ)
 
 
-def test_a_function_must_lie_in_code(tmp_path: Path) -> None:
+def test_a_function_must_lie_in_code_and_a_counter_where_the_kernel_can_be_told(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ValueError, match="outside"):
         found(tmp_path, program(functions={"put": DATA_AT}), PUT)
-
-
-def test_a_counter_beyond_what_the_kernel_can_be_told_is_refused(tmp_path: Path) -> None:
     data = bytearray(program((Note("begin", semaphore=DATA_AT), Note("end"))))
     struct.pack_into("<Q", data, 64 + 56 + 8, 1 << 32)  # the second segment's place in the file
     with pytest.raises(ValueError, match="outside"):
@@ -321,11 +275,10 @@ def outcome(path: Path, data: bytes) -> str:
 
 def test_a_file_cut_off_anywhere_is_told_in_one_line(tmp_path: Path) -> None:
     assert not outcome(tmp_path, WHOLE)
-    for size in range(len(WHOLE)):
-        if size < 0x200 or size >= 0x2000 or size % 97 == 0:
-            said = outcome(tmp_path, WHOLE[:size])
-            assert said
-            assert "\n" not in said
+    for size in (*range(0x40), *range(0x40, len(WHOLE), 37)):
+        said = outcome(tmp_path, WHOLE[:size])
+        assert said
+        assert "\n" not in said
 
 
 def damaged(seed: int) -> bytes:
@@ -338,18 +291,14 @@ def damaged(seed: int) -> bytes:
     return bytes(data)
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 1 << 32))
+@example(seed=172)  # a section whose names are in a section that there is not
 def test_damage_is_told_in_one_line(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     outcome(tmp_path_factory.getbasetemp(), damaged(seed))
 
 
-@given(data=st.binary(max_size=300))
-def test_anything_is_told_in_one_line(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
-    assert outcome(tmp_path_factory.getbasetemp(), b"\x7fELF\x02\x01\x01" + data)
-
-
+@settings(max_examples=25)
 @given(text=st.text(max_size=80))
 def test_any_argument_is_a_place_or_missing(
     tmp_path_factory: pytest.TempPathFactory, text: str
@@ -360,28 +309,20 @@ def test_any_argument_is_a_place_or_missing(
     assert bool(sites.sites) != bool(sites.missing)
 
 
-def huge(parts: int, name: bytes) -> Iterator[bytes]:
-    """A program with so many tables of symbols, all of them 64 MB, the names all alike."""
-    size = 64 << 20
-    names = (name + b"\0") * (size // (len(name) + 1))
+def huge(parts: int, name: bytes) -> bytes:
+    """A program with so many tables of symbols, all of them 4 MB, the names all alike."""
+    names = (name + b"\0") * ((4 << 20) // (len(name) + 1))
     head = bytearray(WHOLE[:0x2000])
-    at = 0x2000 + len(names)
     rows = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 0x2000, len(names), 0, 0, 1, 0)]
     rows += [struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, 0x2000, len(names), 0, 0, 1, 24)] * parts
-    struct.pack_into("<Q", head, 40, at)
+    struct.pack_into("<Q", head, 40, 0x2000 + len(names))
     struct.pack_into("<HH", head, 60, len(rows), 0)
-    return iter((bytes(head), names, b"".join(rows)))
+    return bytes(head) + names + b"".join(rows)
 
 
 def test_tables_without_an_end_cost_seconds_at_most(tmp_path: Path) -> None:
-    path = tmp_path / "huge"
-    with path.open("wb") as file:
-        file.writelines(huge(1000, b"flush"))
+    path = written(tmp_path / "huge", huge(1000, b"flush"))
     began_s = time.process_time()
     with path.open("rb") as file, pytest.raises(ValueError, match="too large"):
         Elf(file).functions(["flush"])
     assert time.process_time() - began_s < 5
-
-
-def test_a_directory_and_nothing_at_all_are_told(tmp_path: Path) -> None:
-    assert outcome(tmp_path, b"")

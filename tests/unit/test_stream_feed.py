@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import queue
 import stat
@@ -18,20 +17,15 @@ import pytest
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, FeedEnded, TimelineEvent
+from ioh.model.feed import TimelineEvent
 from ioh.model.sample import Sample
 from ioh.recorder import marks
 from ioh.recorder.rotation import Recorder
 from ioh.session import output
 from ioh.session.reader import Session
 from tests import fakes
-from tests.feeds import Listener
-
-SAMPLES = fakes.first(8)
-SNAPSHOTS = {
-    tick: derive(older, newer)
-    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
-}
+from tests.feeds import SAMPLES, Listener
+from tests.sessions import samples_of
 
 
 class Source:
@@ -78,30 +72,6 @@ def feed(source: Source) -> Iterator[StreamFeed]:
         yield made
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_it_is_a_feed(feed: StreamFeed) -> None:
-    port: Feed = feed
-    assert (port.mode, port.title, port.cycle_s) == ("live", "", 1.0)
-    assert (port.extent.first, port.extent.last) == (1, 0)
-
-
-def test_what_was_told_can_be_visited_while_more_comes(feed: StreamFeed, source: Source) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 4)
-        assert (feed.extent.first, feed.extent.last, feed.extent.is_growing) == (1, 4, True)
-        assert feed.visit(4) == SNAPSHOTS[4]
-        source.play(listener, 5)
-        assert feed.visit(5) == SNAPSHOTS[5]
-        feed.end()
-        listener.join()
-    assert isinstance(listener.news[-1].error, FeedEnded)
-
-
 def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
     samples = fakes.first(60)
     with make(source, history_bytes=30_000) as feed, Listener(feed) as listener:
@@ -134,16 +104,6 @@ def test_what_is_waited_for_is_told(source: Source) -> None:
     assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
 
 
-def test_a_remark_comes_with_its_interval(source: Source) -> None:
-    source.give(*SAMPLES[:3])
-    with (
-        make(source, remark=lambda snapshot: f"of {snapshot.hostname}") as feed,
-        Listener(feed) as listener,
-    ):
-        listener.wait_for_tick(2)
-    assert listener.statuses == ["of db01", "of db01"]
-
-
 def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
     failure = IohError("the sky fell", "Duck")
     source.give(SAMPLES[0])
@@ -171,56 +131,36 @@ def test_what_is_told_while_recording_is_recorded(
         said = feed.toggle_recording()
         assert said == f"recorded {path.stat().st_size:,} bytes into {path}"
         assert feed.recording.path == ""
+        assert feed.toggle_recording().startswith("recording into ")  # in the same second
+        assert feed.toggle_recording().startswith("recorded ")
+        assert feed.toggle_recording().startswith("recording into ")
+        last = Path(feed.recording.path)
         source.play(listener, 7)
+    assert feed.recording.path == "", "the view's end has ended it"
+    assert len(list(here.iterdir())) == 3
+    assert samples_of(last.read_bytes()) == SAMPLES[5:8]
     with Session(str(path)) as session:
         assert session.is_ended
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
 
 
-def test_the_recording_ends_in_order_with_the_view(
-    feed: StreamFeed, source: Source, here: Path
+def test_where_the_directory_cannot_be_written_it_says_where_it_goes_or_why_not(
+    source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 2)
-        feed.toggle_recording()
-        source.play(listener, 3)
-    (path,) = here.iterdir()
-    with Session(str(path)) as session:
-        assert session.is_ended
-        assert len(session) == 2
-    assert feed.recording.path == ""
-
-
-def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Path) -> None:
-    with Listener(feed) as listener:
-        source.play(listener, 1)
-        for _ in range(3):
-            assert feed.toggle_recording().startswith("recording into ")
-            assert feed.toggle_recording().startswith("recorded ")
-    assert len(list(here.iterdir())) == 3
-
-
-def test_where_the_directory_cannot_be_written_it_says_where_it_goes(
-    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = here / "tmp"
-    elsewhere.mkdir()
+    elsewhere = here / "tmp\x1b"
     monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    said = feed.toggle_recording()
-    (path,) = elsewhere.iterdir()
-    assert said == f"recording into {path}, because the current directory is not writable"
-
-
-def test_a_recording_that_cannot_begin_is_one_line(
-    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(here / "no\x1bthere"))
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    said = feed.toggle_recording()
-    assert said.startswith("not recording: cannot create ")
-    assert said.isprintable()
-    assert feed.recording.path == ""
+    with make(source) as feed:
+        said = feed.toggle_recording()
+        assert said.startswith("not recording: cannot create ")
+        assert said.isprintable()
+        assert feed.recording.path == ""
+        elsewhere.mkdir()
+        said = feed.toggle_recording()
+        assert said.startswith("recording into ")
+        assert said.endswith(", because the current directory is not writable")
+        assert len(list(elsewhere.iterdir())) == 1
+    assert feed.recording.path == "", "closing ends it"
 
 
 def test_a_full_disk_is_told_once_and_the_view_goes_on(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from ioh.bpf import host as host_facts
 from ioh.bpf import program, trace_events
+from ioh.bpf.program import forms_of
 from ioh.layers import all_layers
 from tests.unit.fake_kernel import linux_6_18
 
@@ -114,3 +116,31 @@ def test_only_where_calls_and_requests_begin_and_end_are_trace_events(
         assert places.pop(name) == (at if at_events else 0)
     assert set(places.values()) == {0}
     assert len(places) > 5
+
+
+def test_trace_events_come_first_and_can_be_refused() -> None:
+    layer, other = all_layers()["syscall"], all_layers()["block"]
+    host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
+    plain = replace(host, trace_events=False)
+    assert forms_of(layer, host) == [host, *forms_of(layer, plain)]
+    calls, requests = {"sys_enter", "sys_exit"}, {"io_uring_submit_req", "io_uring_complete"}
+    assert layer.at_events(host) == calls | requests
+    assert not layer.at_events(plain)
+    assert not layer.at_events(replace(host, trusted_loads=False))
+    assert not other.at_events(host)
+
+
+@pytest.mark.parametrize(
+    ("member", "left"),
+    [
+        ("trace_event_raw_io_uring_complete.res", {"RECORDS"}),
+        ("trace_event_raw_sys_enter.args", {"URING_RECORDS"}),
+    ],
+)
+def test_records_that_are_not_as_the_probe_reads_them_are_not_used(
+    member: str, left: set[str]
+) -> None:
+    btf = linux_6_18()
+    btf.drop(member)
+    host = btf.host(preempted=True, casts=True, trace_events=True)
+    assert all_layers()["syscall"].records(host).keys() == left

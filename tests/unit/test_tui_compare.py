@@ -3,107 +3,72 @@
 from __future__ import annotations
 
 from ioh.model.feed import TimelineEvent
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import minute
 
 
-def test_without_a_mark_a_pins_an_interval_and_compares_with_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("A")
-        assert "14:06:45 is pinned" in on.lines[-1]
-        await on.push(20)
-        await on.press("A")
-        assert "Compared: 14:06:45 with 14:07:05" in on.text
-        assert "A pin this interval" in on.lines[-1]
-        row = next(line for line in on.lines if "R app" in line)
-        assert row.count("%") >= 3
-        await on.push(1)
-        assert "with 14:07:06" in on.text
-        await on.press("A")
-        assert "14:07:06 is pinned" in on.lines[-1]
-        await on.press("A", "escape")
-        assert on.app.state.screen == "main"
-
-    stage(flow, FakeFeed(minute()))
+@on_screen(lambda: FakeFeed(minute()), told=5)
+async def test_without_a_mark_a_pins_an_interval_and_compares_with_it(on: Stage) -> None:
+    await on.press("A")
+    assert "14:06:45 is pinned" in on.lines[-1]
+    await on.push(20)
+    await on.press("A")
+    assert "Compared: 14:06:45 with 14:07:05" in on.text
+    assert "A pin this interval" in on.lines[-1]
+    row = next(line for line in on.lines if "R app" in line)
+    assert row.count("%") >= 3
+    await on.push(1)
+    assert "with 14:07:06" in on.text
+    await on.press("A")
+    assert "14:07:06 is pinned" in on.lines[-1]
+    await on.press("A", "escape")
+    assert on.app.state.screen == "main"
 
 
-def test_a_compares_with_a_mark_of_the_recording_in_one_step() -> None:
-    async def flow(on: Stage) -> None:
-        await on.press("end")
-        await on.shows("14:07:40")
-        await on.press("A")
-        await on.shows("Compared: 14:06:52 fio run 4 with 14:07:40")
-        assert on.text.index("14:06:51  fio run 4") < on.text.index("14:06:45  fio run 3")
-        await on.press("down", "enter")
-        await on.shows("Compared: 14:06:46 fio run 3 with 14:07:40")
-        await on.click("14:06:51  fio run 4")
-        await on.shows("Compared: 14:06:52 fio run 4 with 14:07:40")
-        await on.press("escape")
-        await on.press("home")
-        await on.shows("14:06:41")
-        await on.press("A")
-        await on.shows("Compared: 14:06:52 fio run 4 with 14:06:41")
-
-    run_3, run_4 = minute()[4].time_unix_s + 0.5, minute()[10].time_unix_s + 0.5
-    marks = (
-        TimelineEvent(run_3, "fio run 3"),
-        TimelineEvent(run_4, "fio run 4"),
-        TimelineEvent(run_4 + 20, "nothing was measured", run_4 + 25),
-    )
-    stage(flow, FakeFeed(minute(), mode="replay", moments=marks))
+def replay(*ticks: int) -> FakeFeed:
+    """A recording with a mark in these intervals, fio run 3 and so on, and a gap."""
+    times = [minute()[tick - 1].time_unix_s + 0.5 for tick in ticks]
+    marks = [TimelineEvent(at, f"fio run {number}") for number, at in enumerate(times, 3)]
+    gap = TimelineEvent(times[-1] + 20, "nothing was measured", times[-1] + 25)
+    return FakeFeed(minute(), mode="replay", moments=(*marks, gap))
 
 
-def test_before_the_first_mark_a_compares_with_that_one() -> None:
-    async def flow(on: Stage) -> None:
-        await on.press("home")
-        await on.shows("14:06:41")
-        await on.press("A")
-        await on.shows("Compared: 14:06:46 fio run 3 with 14:06:41")
-        (chosen,) = (line for line in on.app.frame().lines if line.spans[0][1] == "sel")
-        assert "14:06:45  fio run 3" in chosen.text, "that one is the one chosen"
-
-    stage(
-        flow,
-        FakeFeed(
-            minute(),
-            mode="replay",
-            moments=tuple(
-                TimelineEvent(minute()[4 + 9 * at].time_unix_s + 0.5, f"fio run {3 + at}")
-                for at in range(2)
-            ),
-        ),
-    )
+@on_screen(lambda: replay(5, 11))
+async def test_a_compares_with_a_mark_of_the_recording_in_one_step(on: Stage) -> None:
+    await on.press("end")
+    await on.shows("14:07:40")
+    await on.press("A")
+    await on.shows("Compared: 14:06:52 fio run 4 with 14:07:40")
+    assert on.text.index("14:06:51  fio run 4") < on.text.index("14:06:45  fio run 3")
+    await on.press("down", "enter")
+    await on.shows("Compared: 14:06:46 fio run 3 with 14:07:40")
+    await on.click("14:06:51  fio run 4")
+    await on.shows("Compared: 14:06:52 fio run 4 with 14:07:40")
+    await on.press("escape")
+    await on.press("home")
+    await on.shows("14:06:41")
+    await on.press("A")
+    await on.shows("Compared: 14:06:52 fio run 4 with 14:06:41")
 
 
-def test_a_mark_whose_interval_is_lost_is_told() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.lost = {6}
-        await on.press("end")
-        await on.shows("14:07:40")
-        await on.press("A")
-        await on.shows("the mark's interval is lost")
-        assert on.app.state.screen == "main"
-
-    stage(
-        flow,
-        FakeFeed(
-            minute(),
-            mode="replay",
-            moments=(TimelineEvent(minute()[4].time_unix_s + 0.5, "fio run 3"),),
-        ),
-    )
+@on_screen(lambda: replay(5, 14))
+async def test_before_the_first_mark_a_compares_with_that_one(on: Stage) -> None:
+    await on.press("home")
+    await on.shows("14:06:41")
+    await on.press("A")
+    await on.shows("Compared: 14:06:46 fio run 3 with 14:06:41")
+    (chosen,) = (line for line in on.app.frame().lines if line.spans[0][1] == "sel")
+    assert "14:06:45  fio run 3" in chosen.text, "that one is the one chosen"
 
 
-def test_a_mark_set_here_is_compared_with_by_its_name() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("m", *"fio", "enter")
-        await on.push(20)
-        await on.press("A")
-        assert "Compared: 14:06:45 fio with 14:07:05" in on.text
-
-    stage(flow, FakeFeed(minute()))
+@on_screen(lambda: replay(5))
+async def test_a_mark_whose_interval_is_lost_is_told(on: Stage) -> None:
+    on.feed.lost = {6}
+    await on.press("end")
+    await on.shows("14:07:40")
+    await on.press("A")
+    await on.shows("the mark's interval is lost")
+    assert on.app.state.screen == "main"
 
 
 def test_of_many_marks_the_newest_are_listed_and_the_others_counted() -> None:

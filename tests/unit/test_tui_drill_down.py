@@ -3,51 +3,33 @@ from __future__ import annotations
 import pytest
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
-from ioh.model.sample import OTHERS, Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.sample import OTHERS
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
 from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.state import Narrow, Panel, ViewState
-from tests.demo_samples import intervals
+from tests.screens import layer_of, minute
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op, ticks
 
-TICK = 8
+SHOWN = minute()[6]
 
 
-@pytest.fixture(scope="module")
-def snapshot() -> Snapshot:
-    return intervals()[TICK - 2]
-
-
-def layer(snapshot: Snapshot, name: str) -> LayerSnapshot:
-    found = snapshot.layers[name]
-    assert isinstance(found, LayerSnapshot)
-    return found
-
-
-def test_a_mount_shows_its_whole_statistics_where_they_are_kept(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "nfs_client").tables["mount"][0]
-    shown = narrowed(snapshot, Narrow("mount", row.key))
-    client = layer(shown, "nfs_client")
+def test_a_mount_shows_its_whole_statistics_where_they_are_kept() -> None:
+    row = layer_of(SHOWN, "nfs_client").tables["mount"][0]
+    shown = narrowed(SHOWN, Narrow("mount", row.key))
+    client = layer_of(shown, "nfs_client")
     part = f"{row.key[1]} on {row.key[0]}"
-    assert client.ops == layer(snapshot, "nfs_client").parts[part]
+    assert client.ops == layer_of(SHOWN, "nfs_client").parts[part]
     assert client.ops["read"].latency is not None
     assert [r.key for r in client.tables["mount"]] == [row.key]
     assert all(r.key[0].startswith(row.key[0]) for r in client.tables["file"])
 
 
-def test_a_mount_chosen_in_one_layer_is_the_same_in_another(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "syscall").tables["mount"][0]
-    client = layer(narrowed(snapshot, Narrow("mount", row.key)), "nfs_client")
-    assert client.ops["read"].count
-
-
-def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "syscall").tables["process"][0]
-    shown = narrowed(snapshot, Narrow("process", row.key))
-    read = layer(shown, "syscall").ops["read"]
+def test_a_process_shows_what_its_row_knows_and_no_histogram() -> None:
+    row = layer_of(SHOWN, "syscall").tables["process"][0]
+    shown = narrowed(SHOWN, Narrow("process", row.key))
+    read = layer_of(shown, "syscall").ops["read"]
     assert read.bytes_per_s == row.values["read_bytes_per_s"]
     assert read.ops_per_s == row.values["reads_per_s"]
     assert read.latency_us == row.values["read_latency_us"]
@@ -55,29 +37,17 @@ def test_a_process_shows_what_its_row_knows_and_no_histogram(snapshot: Snapshot)
     assert read.p99_us is None
 
 
-def test_a_layer_that_cannot_tell_says_so(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "syscall").tables["process"][0]
-    tcp = narrowed(snapshot, Narrow("process", row.key)).layers["tcp"]
-    assert tcp == Unavailable("not available per process", is_idle=True)
-
-
-def test_a_device_shows_its_histograms(snapshot: Snapshot) -> None:
-    block = layer(snapshot, "block")
+def test_a_device_shows_its_histograms() -> None:
+    block = layer_of(SHOWN, "block")
     row = next(r for r in block.tables["device"] if r.key[0] in block.parts)
-    shown = layer(narrowed(snapshot, Narrow("device", row.key)), "block")
+    shown = layer_of(narrowed(SHOWN, Narrow("device", row.key)), "block")
     assert shown.ops["read"] == block.parts[row.key[0]]["read"]
 
 
-def test_a_row_that_did_nothing_in_this_interval_is_idle(snapshot: Snapshot) -> None:
-    shown = narrowed(snapshot, Narrow("process", ("999999", "gone")))
-    assert layer(shown, "syscall").ops["read"].count == 0
-    assert layer(shown, "syscall").tables["process"] == ()
-
-
-def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
-    row = layer(snapshot, "nfs_server").tables["export"][0]
-    server = layer(narrowed(snapshot, Narrow("export", row.key)), "nfs_server")
-    assert server.ops == layer(snapshot, "nfs_server").parts[row.key[0]]
+def test_a_row_that_did_nothing_in_this_interval_is_idle() -> None:
+    shown = narrowed(SHOWN, Narrow("process", ("999999", "gone")))
+    assert layer_of(shown, "syscall").ops["read"].count == 0
+    assert layer_of(shown, "syscall").tables["process"] == ()
 
 
 @pytest.mark.parametrize("kind", ["hist", "heat"])
@@ -85,11 +55,11 @@ def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
     ("pid", "way"), [("4121", "ioh --pid 4121 measures them"), (OTHERS, "per process")]
 )
 def test_a_panel_without_latencies_says_why_and_how_to_get_them(
-    snapshot: Snapshot, kind: Panel, pid: str, way: str
+    kind: Panel, pid: str, way: str
 ) -> None:
     narrow = Narrow("process", (pid, ""))
     state = ViewState(narrow=narrow, panel=kind, chosen=("syscall", "read"))
-    shown = narrowed(snapshot, narrow)
+    shown = narrowed(SHOWN, narrow)
     points = [point_of(shown)] * 3
     text = " ".join(panel(PanelView(state, shown, points), 60, 10).text().split())
     assert "no percentiles or latencies per process" in text

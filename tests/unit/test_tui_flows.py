@@ -8,13 +8,12 @@ import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
+from ioh.model.filters import Filters
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
-from tests.screens import LAYERS, judged, minute, without
-
-TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
+from tests.screens import minute, with_layer, without
 
 
 def live() -> FakeFeed:
@@ -81,30 +80,6 @@ def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> No
     assert stage(flow, live()).return_value == ExitCode.OK
 
 
-@on_screen(live, told=3)
-async def test_the_overview_has_every_layer_and_follows(on: Stage) -> None:
-    for number, title in enumerate(TITLES, 1):
-        assert f"{number} {title} " in on.text
-    assert "14:06:43" in on.lines[0]
-    await on.push(1)
-    assert "14:06:44" in on.lines[0]
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-@on_screen(live, told=5)
-async def test_each_layer_is_one_key_away_and_shows_all_it_knows(on: Stage, number: int) -> None:
-    await on.press(str(number))
-    assert f"── {TITLES[number - 1]}  source: demo" in on.text
-    spec = minute()[4].specs[LAYERS[number - 1]]
-    for table in spec.tables:
-        assert table.title in on.text
-    if number != 3:
-        assert "queue" in on.text
-        assert "service" in on.text
-    await on.press("escape")
-    assert " READ " in on.text
-
-
 @on_screen(live, told=5)
 async def test_enter_zooms_focuses_and_narrows_and_esc_goes_back(on: Stage) -> None:
     await on.press("down", "down")
@@ -133,23 +108,6 @@ async def test_narrowed_layers_that_do_not_know_the_row_say_so(on: Stage) -> Non
 
 
 @on_screen(live, told=5)
-async def test_panels_ops_and_breakdowns(on: Stage) -> None:
-    await on.press("h")
-    assert "app read  latency by size, counts" in on.text
-    await on.press("w")
-    assert "app write  latency by size, counts" in on.text
-    await on.press("o")
-    assert "app write  " not in on.text
-    await on.press("r", "l")
-    assert "app read  latency over time" in on.text
-    await on.press("g")
-    assert "throughput, B/s" in on.text
-    await on.press("h", "t")
-    assert on.app.state.table_of("syscall").name == "file"
-    assert "mnt" in on.text
-
-
-@on_screen(live, told=5)
 async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile(on: Stage) -> None:
     await on.press("slash", "q", "R", "1", "space")
     assert "filter: qR1 _" in on.lines[-1]
@@ -175,24 +133,12 @@ async def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else(on: Stag
     await on.paste("ri\n\x1b[2J\u202e1")
     assert "filter: wri[2J1_" in on.lines[-1]
     assert on.feed.calls == []
+    await on.paste("y" * 500)
+    assert len(on.app.state.table_of("syscall").pattern) == 80
 
 
-@on_screen(live, told=5)
-async def test_sorting_marks_its_column_and_reorders_the_rows(on: Stage) -> None:
-    await on.press("greater_than_sign", "greater_than_sign")
-    assert "W MB/s↓" in on.text
-    first = next(at for at, line in enumerate(on.lines) if "W MB/s↓" in line) + 1
-    assert "dbwriter" in on.lines[first]
-    await on.press("i")
-    assert "W MB/s↑" in on.text
-    assert "dbwriter" not in on.lines[first]
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-@on_screen(live, told=2)
-async def test_only_columns_that_are_shown_can_be_sorted_by(
-    on: Stage, size: tuple[int, int]
-) -> None:
+@on_screen(live, size=(80, 24), told=2)
+async def test_only_columns_that_are_shown_can_be_sorted_by(on: Stage) -> None:
     for zoom in ("t", "1"):
         await on.press(zoom, "greater_than_sign")
         sorts = 0
@@ -201,45 +147,6 @@ async def test_only_columns_that_are_shown_can_be_sorted_by(
             sorts += 1
             await on.press("greater_than_sign")
         assert sorts >= 2
-
-
-@on_screen(live)
-async def test_findings_are_a_strip_a_screen_and_a_way_to_go_there(on: Stage) -> None:
-    on.feed.intervals[9] = judged()
-    await on.push(10)
-    assert " !! A critical thing: Application reads" in on.lines[-3]
-    assert "+1 (f)" in on.lines[-2]
-    await on.press("f")
-    assert "Advice: Mount it with rsize=1048576." in on.text
-    await on.press("f")
-    await on.press("f", "escape")
-    assert " READ " in on.text
-
-
-@on_screen(live, told=1)
-async def test_where_there_is_no_finding_there_is_nowhere_to_go(on: Stage) -> None:
-    await on.press("f")
-    assert "No findings" in on.text
-    assert "go there" not in on.lines[-1]
-
-
-@on_screen(live, told=2)
-async def test_help_explains_and_scrolls(on: Stage) -> None:
-    await on.press("question_mark")
-    assert "zoom into that layer of the path" in on.text
-    await on.press("pagedown")
-    assert "zoom into that layer of the path" not in on.text
-    on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
-    on.app.redraw()
-    assert "warmer, fuller cells" in on.text
-    before = on.text
-    await on.press("pageup")
-    assert on.text != before, "what was pressed beyond the end is not owed"
-    on.app.state = replace(on.app.state, scroll=3)
-    await on.press("pageup")
-    assert "zoom into that layer of the path" in on.text
-    await on.press("question_mark")
-    assert " READ " in on.text
 
 
 @on_screen(live)
@@ -335,3 +242,45 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("NO_COLOR", "1")
     stage(flow, live())
+
+
+FIO = Filters(comm="fio").note("pid", "comm")
+IGNORED = "--comm not applied here: all requests are shown"
+
+
+def noting(snapshot: Snapshot, notes: dict[str, tuple[str, ...]]) -> Snapshot:
+    """The same with layers that say something."""
+    for name, said in notes.items():
+        snapshot = with_layer(snapshot, name, notes=said)
+    return snapshot
+
+
+def noted(notes: dict[str, tuple[str, ...]]) -> FakeFeed:
+    return FakeFeed([noting(snapshot, notes) for snapshot in minute()], mode="replay")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 40)])
+@on_screen(lambda: noted({"syscall": FIO, "block": (IGNORED,)}), told=2)
+async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, int]) -> None:
+    assert "only --comm fio" in on.lines[0]
+    await on.press("5")
+    assert "only --comm fio" in on.lines[0]
+    assert IGNORED in on.text, "and what that is not true of, too"
+    await on.press("tab", "enter")
+    assert "only --comm fio  only nvme0n1" in on.lines[0]
+    assert "nvme0n1 nvme0n1" not in on.lines[0]
+    await on.press("escape", "1", "tab", "enter")
+    assert "only --comm fio  only 41" in on.lines[0]
+
+
+@on_screen(
+    lambda: FakeFeed(
+        [noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()]
+    ),
+    options=ScreenOptions(utc=True, filters_text="only --cgroup /web"),
+)
+async def test_live_options_with_their_values_come_before_the_first_interval(on: Stage) -> None:
+    assert "only --cgroup /web" in on.lines[0]
+    await on.push(2)
+    assert "only --cgroup /web" in on.lines[0]
+    assert on.lines[0].count("only") == 1

@@ -98,6 +98,18 @@ async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
     assert "no further mark, gap or finding" in on.lines[-1]
 
 
+def with_findings() -> FakeFeed:
+    """The time line has one a second before the gap's end."""
+    return FakeFeed([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
+
+
+@on_screen(with_findings, told=50)
+async def test_brackets_go_to_findings_too(on: Stage) -> None:
+    for tick in (35, 34):
+        await on.press("left_square_bracket")
+        await on.until(lambda: on.app.view.travel.tick == tick)  # noqa: B023
+
+
 @on_screen(live, size=(80, 24), told=60)
 async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Stage) -> None:
     assert "▼" not in on.text
@@ -122,12 +134,15 @@ async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
     assert "▶ REPLAY" in on.lines[0]
 
 
-@on_screen(replay, options=ScreenOptions(utc=True, speed=8.0), told=2)
+@on_screen(replay, options=ScreenOptions(utc=True, speed=60.0), told=2)
 async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
-    await on.press("plus", "equals_sign", "minus", "plus")
-    assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
-    assert "▶ REPLAY 32x" in on.lines[0]
-    assert "speed 32x" in on.lines[-1]
+    await on.press("minus", "plus", "equals_sign", "plus")
+    assert on.feed.calls == ["speed 32", "speed 64", "speed 128", "speed 128"]
+    assert "▶ REPLAY 128x" in on.lines[0]
+    assert "speed 128x" in on.lines[-1]
+    await on.press(*["minus"] * 11)
+    below = (64, 32, 16, 8, 4, 2, 1, 0.5, 0.25, 0.125, 0.125)
+    assert on.feed.calls[4:] == [f"speed {speed:g}" for speed in below]
 
 
 @on_screen(live, told=2)
@@ -136,16 +151,6 @@ async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
     assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
     assert "interval: 5 s" in on.lines[-1]
     assert "LIVE 5s" in on.lines[0]
-
-
-@on_screen(replay, told=2)
-async def test_the_end_of_a_recording_is_its_last_interval(on: Stage) -> None:
-    await on.press("end")
-    await on.shows(at(SECONDS))
-    on.feed.say(News(status="the end of the recording", is_over=True))
-    await on.shows("the end of the recording")
-    await on.press("home")
-    await on.shows(at(1))
 
 
 @on_screen(replay, told=2)
@@ -167,16 +172,6 @@ async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -
     await on.push()
     await on.shows("REPLAY", at(1))
     assert "END" not in on.lines[0]
-
-
-@on_screen(replay)
-async def test_at_the_end_space_plays_again_at_once(on: Stage) -> None:
-    on.feed.told = SECONDS - 1
-    await on.push()
-    on.feed.say(News(status="the end of the recording", is_over=True))
-    await on.shows("END")
-    await on.press("space")
-    assert on.feed.calls == ["play 1"]
 
 
 @on_screen(replay)

@@ -12,10 +12,10 @@ import pytest
 
 from ioh.model.derive import derive
 from ioh.model.feed import News, RecordingState, TimelineEvent
-from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.finding import Evidence, Finding, NotEvaluated, Severity
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
@@ -25,9 +25,13 @@ from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
 from tests.screen_feed import FakeFeed, Stage, on_screen, stage
-from tests.screens import screen_data, states
+from tests.screens import layer_of, screen_data, states
 
 SHORT = tuple(name for name in NAMES if len(name) < 200)
+KINDS = (  # one of each kind
+    *("\x1b[31mred\x1b[0m", "\x9b31mred", "a\r\nb", "a\tb", "[/b]x[red]y", "\u202egnp.exe"),
+    *("👩\u200d👩\u200d👧\u200d👦", "Z\u0351\u036b\u0343a\u0301", "\ud800", "/" + "深" * 4095, ""),
+)
 
 
 @cache
@@ -35,24 +39,12 @@ def samples() -> list[Sample]:
     return hostile_samples(4)
 
 
-def finding(name: str, severity: str) -> Finding:
+def finding(name: str, severity: Severity) -> Finding:
     text = f"{name}!"
-    return Finding(
-        rule=text,
-        title=text,
-        layer="block",
-        severity=severity,  # type: ignore[arg-type]
-        confidence="high",
-        cause=text,
-        evidence=(Evidence(text, text, 1.0, 2.0, text),),
-        advice=text,
-        command=text,
-        false_alarm=text,
-        wrong_if=text,
-        check=text,
-        since_unix_s=samples()[0].time_unix_s,
-        subject=text,
-    )
+    evidence = (Evidence(text, text, 1.0, 2.0, text),)
+    since_unix_s = samples()[0].time_unix_s
+    return Finding(text, text, "block", severity, "high", text, evidence,
+        text, text, text, text, text, since_unix_s, text)  # fmt: skip
 
 
 @cache
@@ -83,7 +75,7 @@ def test_no_screen_has_anything_raw(size: tuple[int, int]) -> None:
         assert {display_width(line.text) for line in frame.lines} == {size[0]}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 def test_each_name_everywhere_at_once(name: str) -> None:
     made = without_layer(hostile_samples(2, names=(name,)), "nfs_client", name)
     snapshot = replace(derive(*made), findings=(finding(name, "warning"),))
@@ -109,10 +101,8 @@ def test_each_name_everywhere_at_once(name: str) -> None:
 
 @pytest.mark.parametrize("layer", ["syscall", "nfs_client", "tcp", "nfs_server", "block"])
 def test_every_row_can_be_narrowed_to_whatever_it_is_called(layer: str) -> None:
-    shown = intervals()[0].layers[layer]
-    assert isinstance(shown, LayerSnapshot)
-    for table, rows in shown.tables.items():
-        for row in rows[::17]:
+    for table, rows in layer_of(intervals()[0], layer).tables.items():
+        for row in rows[::51]:
             only = Narrow(table, row.key)
             snapshot = narrowed(intervals()[0], only)
             state = with_valid_choice(ViewState(layer=layer, narrow=only), snapshot)
@@ -129,11 +119,8 @@ def hostile_feed() -> FakeFeed:
     return feed
 
 
-def test_nothing_raw_leaves_the_screen_by_any_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_raw_leaves_the_screen_by_any_way(here: Path) -> None:
     """The application itself: its segments, messages, palette, clipboard and files."""
-    monkeypatch.chdir(tmp_path)
 
     def check(on: Stage) -> None:
         for line in on.canvas.frame.lines:
@@ -164,7 +151,7 @@ def test_nothing_raw_leaves_the_screen_by_any_way(
     app = stage(flow, hostile_feed(), options=options)
     assert app.error is None
     assert app.return_value is None
-    saved = sorted(tmp_path.iterdir())
+    saved = sorted(here.iterdir())
     assert {path.suffix for path in saved} == {".svg", ".txt"}
     for path in saved:
         assert not raw_chars(path.read_text("utf-8"))

@@ -19,8 +19,8 @@ from tests.sessions import recorded
 from tests.unit.test_tui_terminal import check_saved, run_until_ticks
 
 SHELL = ("bash", "--norc", "--noprofile", "-i")
-DEMO = f"{sys.executable} -m ioh demo --utc"
-LIVE = f"{sys.executable} -m ioh --proc --utc"
+DEMO = f"{sys.executable} -m ioh demo --utc --speed 8"
+LIVE = f"{sys.executable} -m ioh --proc --utc -c 0.5"
 CTRL_Z = "\x1a"
 PROMPT = {"PS1": "ready> ", "NO_COLOR": "", "HISTFILE": ""}
 SIZE = (110, 30)
@@ -63,16 +63,16 @@ def wait_for_screen(on: Emulated, *keys: str) -> None:
 def test_the_shell_has_its_terminal_until_fg(tmp_path: Path) -> None:
     with shell(tmp_path, LIVE) as on:
         wait_for_screen(on)
-        run_until_ticks(on, 2)
+        run_until_ticks(on, 1)  # by now it is more than its first picture
         to_prompt(on, "3", CTRL_Z, says="Stopped")
         assert "ioh --proc" in on.lines[0], "what stood there before is there again"
         assert "Stopped" in ask(on, "jobs")
         assert termios.tcgetattr(on.fd)[3] & termios.ISIG
-        time.sleep(1.7)
+        time.sleep(0.8)  # a longer interval than usual
         wait_for_screen(on, "fg\r")
         on.wait_until(lambda: "interval" in on.lines[0])
         on.wait_until(lambda: "suspended" in on.lines[-1])
-        run_until_ticks(on, 3)
+        run_until_ticks(on, 1)
         on.press(" ")
         check_saved(on, tmp_path, 1)
         to_prompt(on, "q")
@@ -120,9 +120,19 @@ def ticks_of(recording: Path) -> int:
         return len(session)
 
 
-def test_a_stopped_one_can_be_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("typed", "prompt"), [("/", "filter:"), ("\x10", "command:")])
+def test_no_prompt_takes_the_key_and_what_is_stopped_can_be_ended(
+    tmp_path: Path, typed: str, prompt: str
+) -> None:
     with shell(tmp_path, DEMO) as on:
         wait_for_screen(on)
+        run_until_ticks(on, 1)
+        on.press(typed)
+        on.read()
+        to_prompt(on, CTRL_Z)
+        on.press("fg\r")
+        on.wait_until(lambda: on.lines[0].startswith(" ioh "))
+        on.wait_for_line(prompt)
         to_prompt(on, CTRL_Z)
         ask(on, "kill %1")
         on.wait_until(lambda: "Done" in ask(on, "jobs"))
@@ -134,6 +144,7 @@ def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
     """SIGSTOP cannot be heard: the shell gets a terminal that is not its own."""
     with shell(tmp_path, f"{DEMO} & echo its id is $!; fg") as on:
         wait_for_screen(on)
+        run_until_ticks(on, 1)
         pid = int(on.text.rpartition("its id is ")[2].split()[0])
         for number in (signal.SIGSTOP, signal.SIGTSTP):
             begin = len(on.shown)
@@ -143,7 +154,7 @@ def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
             on.press("stty sane; fg\r")
             on.wait_until(lambda: b"\x1b[?1049h" in on.shown[begin:])  # noqa: B023
             wait_for_screen(on)
-            run_until_ticks(on, 2)
+            run_until_ticks(on, 1)
         on.press(" ")
         check_saved(on, tmp_path, 1)
         to_prompt(on, "q")
@@ -167,21 +178,6 @@ def test_where_stopping_is_switched_off_it_says_so(tmp_path: Path) -> None:
         to_prompt(on, "q")
 
 
-@pytest.mark.parametrize("text", ["/", "\x10"])
-def test_nobody_else_takes_the_key(tmp_path: Path, text: str) -> None:
-    """Neither a filter that is being typed nor the palette."""
-    with shell(tmp_path, DEMO) as on:
-        wait_for_screen(on)
-        on.press(text)
-        on.read()
-        to_prompt(on, CTRL_Z)
-        on.press("fg\r")
-        on.wait_until(lambda: on.lines[0].startswith(" ioh "))
-        wanted = "filter:" if text == "/" else "command:"
-        on.wait_until(lambda: any(wanted in line for line in on.lines))
-        to_prompt(on, "\x03")
-
-
 def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
     tmp_path: Path,
 ) -> None:
@@ -193,7 +189,7 @@ def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
         "process = TerminalDriver.process_message\n"
         "def process_slowly(driver, message):\n"
         "    process(driver, message)\n"
-        "    time.sleep(1)\n"
+        "    time.sleep(0.3)\n"
         "TerminalDriver.process_message = process_slowly\n"
         "sys.exit(main(['demo', '--utc']))\n"
     )
@@ -208,10 +204,10 @@ def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
 
 def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> None:
     program = (
-        "import sys, time\n"
+        "import os, sys, time\n"
         "class Slow:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'ioh.tui.app': time.sleep(3)\n"
+        "        while name == 'ioh.tui.app' and not os.path.exists('go'): time.sleep(0.05)\n"
         "sys.meta_path.insert(0, Slow())\n"
         "from ioh.commands import main\n"
         "sys.exit(main(['demo', '--utc']))\n"
@@ -223,5 +219,6 @@ def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> N
         assert not on.screen.cursor.hidden
         on.press("fg\r")
         on.wait_until(lambda: on.lines[0].startswith(" ioh "))
+        (tmp_path / "go").touch()
         wait_for_screen(on)
         to_prompt(on, "q")

@@ -8,20 +8,18 @@ from itertools import pairwise
 import pytest
 
 from ioh.model.snapshot import Snapshot, TableRow
-from ioh.tui.options import ScreenOptions
 from ioh.tui.render.screen import ROOMY
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import FINDINGS, layer_of, minute, with_layer
 
-SIZES = ((80, 24), (120, 40), (200, 60))
-COUNT = 130
+COUNT = 70
 
 
 def crowded(snapshot: Snapshot) -> Snapshot:
     """The same with as many processes as no terminal shows, and findings for several pages."""
     values = layer_of(snapshot, "syscall").tables["process"][0].values
     rows = tuple(TableRow((str(n), f"many{n:03}"), values) for n in range(COUNT))
-    many = tuple(replace(FINDINGS[0], title=f"Thing {n}", subject=str(n)) for n in range(150))
+    many = tuple(replace(FINDINGS[0], title=f"Thing {n}", subject=str(n)) for n in range(40))
     return replace(with_processes(snapshot, rows), findings=many)
 
 
@@ -42,87 +40,80 @@ def table(on: Stage) -> tuple[list[int], int]:
     return numbers, numbers[is_chosen.index(True)]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("where", ["overview", "zoom"])
-def test_a_table_moves_by_the_rows_in_sight(size: tuple[int, int], where: str) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press(*(["1"] if where == "zoom" else []), "tab")
-        seen, chosen = table(on)
-        assert chosen == seen[0] == 0
-        page = len(seen)
-        assert page > 1
-        await on.press("pagedown")
-        assert table(on) == ([n + page for n in seen], page), "the next page, nothing left out"
-        await on.press("pagedown", "down")
-        numbers, chosen = table(on)
-        assert (numbers[0], chosen) == (2 * page, 2 * page + 1)
-        await on.press("pageup")
-        numbers, chosen = table(on)
-        assert (numbers[0], chosen) == (page, page + 1)
-        await on.press(*["pagedown"] * (COUNT // page))
-        numbers, chosen = table(on)
-        assert chosen == numbers[-1] == COUNT - 1
-        assert len(numbers) == page, "the last page is full"
-        await on.press(*["up"] * (page - 1))
-        assert table(on)[0] == numbers, "the cursor moves before the rows do"
-        await on.press("up")
-        numbers, chosen = table(on)
-        assert chosen == numbers[0] == COUNT - 1 - page
-        await on.press(*["pageup"] * (COUNT // page))
-        assert table(on) == (seen, 0)
-
-    stage(flow, feed(), size=size)
+@pytest.mark.parametrize(("size", "where"), [((80, 24), "zoom"), ((120, 40), "overview")])
+@on_screen(feed, told=2)
+async def test_a_table_moves_by_the_rows_in_sight(
+    on: Stage, size: tuple[int, int], where: str
+) -> None:
+    await on.press(*(["1"] if where == "zoom" else []), "tab")
+    seen, chosen = table(on)
+    assert chosen == seen[0] == 0
+    page = len(seen)
+    assert page > 1
+    await on.press("pagedown")
+    assert table(on) == ([n + page for n in seen], page), "the next page, nothing left out"
+    await on.press("pagedown", "down")
+    numbers, chosen = table(on)
+    assert (numbers[0], chosen) == (2 * page, 2 * page + 1)
+    await on.press("pageup")
+    numbers, chosen = table(on)
+    assert (numbers[0], chosen) == (page, page + 1)
+    await on.press(*["pagedown"] * (COUNT // page))
+    numbers, chosen = table(on)
+    assert chosen == numbers[-1] == COUNT - 1
+    assert len(numbers) == page, "the last page is full"
+    await on.press(*["up"] * (page - 1))
+    assert table(on)[0] == numbers, "the cursor moves before the rows do"
+    await on.press("up")
+    numbers, chosen = table(on)
+    assert chosen == numbers[0] == COUNT - 1 - page
+    await on.press(*["pageup"] * (COUNT // page))
+    assert table(on) == (seen, 0)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("key", "is_live"), [("question_mark", True), ("f", False)])
-def test_a_screen_moves_by_the_lines_in_sight(
-    size: tuple[int, int], key: str, *, is_live: bool
+@pytest.mark.parametrize(
+    ("size", "key", "is_live"),
+    [((80, 24), "question_mark", True), ((120, 40), "question_mark", True), ((80, 24), "f", False)],
+)
+@on_screen(feed, told=2)
+async def test_a_screen_moves_by_the_lines_in_sight(
+    on: Stage, size: tuple[int, int], key: str, *, is_live: bool
 ) -> None:
     """The last line seen is the first one of the next page, so that the eye finds it."""
 
     has_timeline = size[1] >= ROOMY or not is_live
     top = 2 if has_timeline else 1
-
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        if not is_live:  # a time line takes one line more of a small terminal
-            await on.press("space")
-        await on.press(key)
-        seen = [on.lines[top:-1]]
-        while len(seen) < 200:
-            await on.press("pagedown")
-            *lines, last = on.lines
-            if lines[top:] == seen[-1]:
-                break
-            seen.append(lines[top:])
-            assert last.strip().startswith("PgUp PgDn page  ")
-            assert "  Esc back  q quit  " in last
-        assert len(seen) > 2
-        whole = on.app.state.scroll + len(seen[-1])
-        assert last.strip().endswith(f"-{whole} of {whole}")
-        for before, after in pairwise(seen[:-1]):
-            assert after[0] == before[-1]
-        if key == "question_mark":  # among findings they choose
-            await on.press("up")
-            assert on.lines[top:-1] != seen[-1], "no line was owed beyond the end"
-            await on.press("down")
-        await on.press(*["pageup"] * len(seen))
-        assert on.lines[top:-1] == seen[0]
-
-    stage(flow, feed(), size=size, options=ScreenOptions(utc=True))
+    if not is_live:  # a time line takes one line more of a small terminal
+        await on.press("space")
+    await on.press(key)
+    seen = [on.lines[top:-1]]
+    while len(seen) < 200:
+        await on.press("pagedown")
+        *lines, last = on.lines
+        if lines[top:] == seen[-1]:
+            break
+        seen.append(lines[top:])
+        assert last.strip().startswith("PgUp PgDn page  ")
+        assert "  Esc back  q quit  " in last
+    assert len(seen) > 2
+    whole = on.app.state.scroll + len(seen[-1])
+    assert last.strip().endswith(f"-{whole} of {whole}")
+    for before, after in pairwise(seen[:-1]):
+        assert after[0] == before[-1]
+    if key == "question_mark":  # among findings they choose
+        await on.press("up")
+        assert on.lines[top:-1] != seen[-1], "no line was owed beyond the end"
+        await on.press("down")
+    await on.press(*["pageup"] * len(seen))
+    assert on.lines[top:-1] == seen[0]
 
 
-def test_a_row_that_a_filter_leaves_is_chosen_where_others_have_gone() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("tab", "slash", *"many12", "enter", *["pagedown"] * 40)
-        assert table(on)[1] == 129
-        rows = layer_of(on.feed.intervals[2], "syscall").tables["process"]
-        few = tuple(row for row in rows if row.key[1] < "many123")
-        on.feed.intervals[2] = with_processes(on.feed.intervals[2], few)
-        await on.push()
-        assert table(on)[1] == 122
-
-    stage(flow, feed())
+@on_screen(feed, told=2)
+async def test_a_row_that_a_filter_leaves_is_chosen_where_others_have_gone(on: Stage) -> None:
+    await on.press("tab", "slash", *"many06", "enter", *["pagedown"] * 20)
+    assert table(on)[1] == 69
+    rows = layer_of(on.feed.intervals[2], "syscall").tables["process"]
+    few = tuple(row for row in rows if row.key[1] < "many063")
+    on.feed.intervals[2] = with_processes(on.feed.intervals[2], few)
+    await on.push()
+    assert table(on)[1] == 62

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ioh.findings.rule import all_rules
-from ioh.model.path import DIRECTIONS, Path, Segment, paths
+from ioh.model.path import Path, Segment
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
-from ioh.sinks.json import JsonSink
-from ioh.sinks.text import TextSink
-from ioh.tui.actions import with_valid_choice
 from ioh.tui.render import waterfall
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.overview import boxed, panel_of
+from ioh.tui.render.overview import panel_of
 from ioh.tui.render.panel_db import PG
 from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
-from ioh.tui.render.panels import PanelView
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer, without
+from tests.screens import FINDINGS, drawn, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 
 LAST = minute()[-1]
 LATELY = {"read", "write", "fsync"}
-SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "s": 1e3}
-RATE = st.none() | st.just(0.0) | st.floats(1e-3, 1e12)
-STATS = st.builds(
-    OpStats,
-    count=st.integers(1, 10**9),
-    ops_per_s=st.none() | st.just(0.0) | st.floats(1, 1e12),
-    bytes_per_s=RATE,
-    latency_us=st.none() | st.floats(0.01, 1e8),
-    p99_us=st.none() | st.floats(0.01, 1e8),
-)
 
 
 def shown(snapshot: Snapshot, size: tuple[int, int] = (120, 40)) -> list[str]:
@@ -49,47 +32,24 @@ def with_ops(ops: dict[str, OpStats], name: str = "block") -> Snapshot:
     return with_layer(LAST, name, ops={**layer_of(LAST, name).ops, **ops})
 
 
-def is_same(text: str, value: float | None) -> bool:
-    """Whether a number of three digits stands for a value."""
-    if value is None or text == "-":
-        return value is None and text == "-"
-    if text in {".", "<.001"}:
-        return value == 0 if text == "." else 0 < value <= 0.0005
-    number = float(text.rstrip("kMGTPs")) * SUFFIXES.get(text[-1], 1.0)
-    return abs(number - value) <= max(0.0051 * abs(value), 0.00051)
-
-
-@settings(max_examples=30, deadline=None)
-@given(STATS, STATS)
-def test_panels_lines_text_and_json_say_the_same(read: OpStats, write: OpStats) -> None:
-    snapshot = with_ops({"read": read, "write": write})
-    told = json.loads(JsonSink(None).render(snapshot))["layers"]["block"]["ops"]
-    text = TextSink().render(snapshot)
+@pytest.mark.parametrize(
+    ("read", "cells"),
+    [
+        (OpStats(9, None, 1234.0, 8.192e6, latency_us=1234.5, p99_us=4e3), "8.19 1.23k 1.23 4.00"),
+        (OpStats(1), "- - - -"),
+        (OpStats(1, None, 0.0, 0.0, latency_us=0.01), ". . <.001 -"),
+        (OpStats(9, None, 3e9, 2e13, latency_us=1e8, p99_us=1e8), "20M 3G 100s 100s"),
+    ],
+)
+def test_panels_and_lines_say_the_same(read: OpStats, cells: str) -> None:
+    snapshot = with_ops({"read": read})
     title = next(line for line in shown(snapshot) if line.startswith("╭─ 5 block "))
     number = r" +(\S+)"
-    found = re.findall(rf"[RW]{number} MB/s{number}/s{number} ms  p99{number} ", title)
-    lines = shown(snapshot, (80, 24))
-    at = next(y for y, line in enumerate(lines) if line.startswith(" 5 block "))
-    for (op, letter), numbers, line in zip(
-        (("read", "R"), ("write", "W")), found, lines[at : at + 2], strict=True
-    ):
-        stats = told[op]
-        wanted = [
-            None if value is None else value * scale
-            for value, scale in (
-                (stats["bytes_per_s"], 1e-6),
-                (stats["ops_per_s"], 1.0),
-                (stats["latency_us"], 1e-3),
-                (stats["p99_us"], 1e-3),
-            )
-        ]
-        small = line[line.index(f" {letter} ") + 3 :].split()[:4]
-        assert all(map(is_same, numbers, wanted)), (numbers, wanted)
-        assert all(map(is_same, small, wanted)), (small, wanted)
-        row = re.search(rf"^{letter} \| +block:\|(.*)", text, re.MULTILINE)
-        assert row is not None
-        cell = row[1].split("|")[0].strip()
-        assert is_same(cell, wanted[0]) or (cell == "0.000" and (wanted[0] or 0) < 0.0005)
+    found = re.search(rf"R{number} MB/s{number}/s{number} ms  p99{number} ", title)
+    assert found is not None
+    assert " ".join(found.groups()) == cells
+    line = next(line for line in shown(snapshot, (80, 24)) if line.startswith(" 5 block "))
+    assert " ".join(line[line.index(" R ") + 3 :].split()[:4]) == cells
 
 
 def test_numbers_have_three_digits_at_most() -> None:
@@ -168,34 +128,6 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
 
 
-@pytest.mark.parametrize("width", [20, 60, 80, 120, 200, 300])
-@pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
-def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
-    snapshot = kinds()[kind]
-    lines = waterfall.render_waterfall(snapshot, LATELY, width)
-    assert [line.width for line in lines] == [width] * 3
-    for name, line in zip(DIRECTIONS, lines, strict=True):
-        path = paths(snapshot).get(name)
-        steps = [text for text, style in line.spans if style in {"step0", "step1", "slowest"}]
-        if path is None:
-            assert not steps
-            continue
-        assert f"{format_ms(path.mean_us)} ms" in line.text
-        if not steps:
-            assert width < 30
-            continue
-        known = [segment for segment in path.segments if segment.us]
-        bar, spare = sum(map(len, steps)), sum(map(len, steps)) - len(known)
-        assert len(steps) == len(known)
-        for segment, step in zip(known, steps, strict=True):
-            share = (segment.us or 0) / path.mean_us
-            assert abs(len(step) - 1 - share * spare) <= 1, (segment, bar)
-        longest = next(text for text, style in line.spans if style == "slowest")
-        assert len(longest) == max(map(len, steps))
-        if width >= 80:
-            assert f"◂ {path.slowest.title} {path.share_pct(path.slowest):.0f}%" in line.text
-
-
 def bars_of(path: Path, width: int) -> list[str]:
     """The bars where reads took a path, and nothing is known of others."""
     with pytest.MonkeyPatch.context() as patch:
@@ -223,44 +155,6 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
     assert line.partition("◂ ")[2] == said
 
 
-@pytest.mark.parametrize(
-    ("size", "bars"),
-    [
-        ((80, 24), "READ WRITE SYNC"),
-        ((120, 40), "READ WRITE SYNC"),
-        ((80, 20), "READ WRITE"),
-        ((80, 12), ""),
-    ],
-)
-def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
-    size: tuple[int, int], bars: str
-) -> None:
-    lines = shown(LAST, size)
-    assert [line.split()[0] for line in lines if "◂" in line] == bars.split()
-    for line in lines:
-        if line.startswith(" SYNC"):
-            sync = paths(LAST)["sync"]
-            assert f"{format_ms(sync.mean_us)} ms" in line
-            assert f"◂ {sync.slowest.title}" in line
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_the_sign_of_a_finding_has_its_reason_in_its_layer(size: tuple[int, int]) -> None:
-    said = replace(FINDINGS[0], title="Slow disk", layer="block")
-    lines = shown(replace(LAST, findings=(said,)), size)
-    at = next(i for i, line in enumerate(lines) if re.search(r"^!5 block|─ 5 block !", line))
-    below = next(i for i, line in enumerate(lines) if " ! Slow disk " in line)
-    assert at < below <= at + 6
-    assert not any("! Slow disk" in line for line in shown(LAST, size))
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]) -> None:
-    legend = ".  none    -  not measured, or too few to tell"
-    assert shown(LAST, size)[-2].strip() == legend
-    assert legend not in "\n".join(shown(replace(LAST, findings=FINDINGS), size))
-
-
 def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
     assert panel_of(replace(block, name="nvme")) is OPS
@@ -268,15 +162,12 @@ def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     assert panel_of(replace(block, name="pg")) is PG
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize(("again_pct", "style"), [(0.0, "dim"), (0.49, "dim"), (0.5, "crit")])
-def test_retransmits_are_red_from_the_rules_threshold(
-    again_pct: float, style: str, size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("again_pct", "style"), [(0.49, "dim"), (0.5, "crit")])
+def test_retransmits_are_red_from_the_rules_threshold(again_pct: float, style: str) -> None:
     assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == RETRANS_PCT
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
-    lines = drawn(with_layer(LAST, "tcp", metrics=metrics), size).lines
+    lines = drawn(with_layer(LAST, "tcp", metrics=metrics)).lines
     red = [text for line in lines for text, kind in line.spans if kind == "crit" and "retr" in text]
     assert bool(red) == (style == "crit")
 
@@ -290,35 +181,9 @@ def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
     assert "·" not in line
 
 
-def test_inactive_layers_are_one_line_with_their_reasons() -> None:
-    gone = without(without(LAST, "nfs_client"), "nfs_server")
-    (line,) = (text for text in shown(gone) if text.startswith(" inactive"))
-    assert line.strip() == "inactive  nfs client, nfs server: the last mount is gone"
-    assert not any("2 nfs client" in text for text in shown(gone))
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_a_layer_without_breakdowns_can_be_zoomed_into(size: tuple[int, int]) -> None:
+def test_a_layer_without_breakdowns_can_be_zoomed_into() -> None:
     spec = replace(layer_of(LAST, "block").spec, tables=())
     snapshot = with_layer(LAST, "block", spec=spec, tables={})
     snapshot = replace(snapshot, specs={**snapshot.specs, "block": spec})
     state = ViewState(layer="block", chosen=("block", "read"))
-    assert "block" in drawn(snapshot, size, state).text()
-
-
-def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
-    frame = drawn(LAST, state=ViewState(focus="top").with_table("syscall", pattern="dbw"))
-    (chosen,) = (line for line in frame.lines if any(s == "sel" for _, s in line.spans))
-    assert "4110 dbwriter" in chosen.text
-    assert "filter: dbw" in frame.text()
-    assert {h.argument for h in frame.hits if h.action == "row"} == {0}
-
-
-def test_a_box_is_closed_whatever_is_in_it() -> None:
-    for width in (76, 100, 120, 200):
-        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, ())
-        for name in LAST.specs:
-            frame = boxed(view, layer_of(LAST, name), None, width, 9)
-            assert [line.width for line in frame.lines] == [width] * 9
-            ends = [(line.text[0], line.text[-1]) for line in frame.lines]
-            assert ends == [("╭", "╮"), *[("│", "│")] * 7, ("╰", "╯")]
+    assert "block" in drawn(snapshot, (120, 40), state).text()

@@ -28,17 +28,6 @@ def shown(picture: str) -> list[tuple[int, int, str]]:
     return found
 
 
-def test_words_stand_in_their_columns_whatever_becomes_of_spaces() -> None:
-    line = Line("  ab  c d").add(" 数据 ", "crit").add("   e", "sel").add("f  ")
-    assert shown(svg(ScreenFrame([line]), STYLES, "t")) == [
-        (2, 2, "ab"),
-        (6, 3, "c d"),
-        (10, 4, "数据"),
-        (18, 1, "e"),
-        (19, 1, "f"),
-    ]
-
-
 def test_nothing_is_fetched_from_elsewhere() -> None:
     picture = svg(ScreenFrame([Line("http://example.org url(x) @import", "read")]), STYLES, "t")
     parsed = ET.fromstring(picture)

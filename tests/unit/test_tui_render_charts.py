@@ -19,23 +19,12 @@ from ioh.tui.render.sizelat import (
     column_label,
     heat_scale,
     render_heat_map,
-    render_size_latency,
     shaded,
-    size_label,
 )
-from ioh.tui.render.trends import binned, per_column, render_bars, render_chart
+from ioh.tui.render.trends import binned, per_column, render_bars
 
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
 VALUES = st.lists(VALUE, max_size=80)
-BUCKET = st.integers(0, LATENCY_BUCKETS - 1)
-
-
-@st.composite
-def counts(draw: st.DrawFn) -> tuple[int, ...] | None:
-    used = draw(st.dictionaries(BUCKET, st.integers(1, 10**9), max_size=6) | st.none())
-    if used is None:
-        return None
-    return tuple(used.get(b, 0) for b in range(LATENCY_BUCKETS)) if used else ()
 
 
 def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
@@ -63,14 +52,6 @@ def test_bars_are_as_many_as_values(
         )
 
 
-def test_bars_by_hand() -> None:
-    assert render_bars([], 1) == [""]
-    assert render_bars([None, None], 1) == ["  "]
-    assert render_bars([0, 1e-9, 4, 8], 1) == [" ▁▄█"]
-    assert render_bars([0, 1, 8], 1, is_ascii=True) == [" .@"]
-    assert render_bars([8, 4], 2, gap=True) == ["▇ ", "██"]
-
-
 @given(VALUES, st.integers(1, 90), st.integers(0, 10**6))
 def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, tick: int) -> None:
     """The next interval moves the bars on by none or one, and changes the last one only."""
@@ -88,50 +69,8 @@ def test_trends_by_hand() -> None:
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
 
 
-@given(VALUES, st.integers(1, 90), st.integers(1, 12), st.booleans())
-def test_a_chart_has_the_size_asked_for(
-    values: list[float | None], width: int, height: int, is_ascii: bool
-) -> None:
-    lines = render_chart(values, width, height, is_ascii=is_ascii)
-    assert len(lines) == height
-    assert {line.width for line in lines} == {max(width, 10)}
-
-
-def test_a_chart_by_hand() -> None:
-    lines = render_chart([None, 0, 1, 50, 100], 14, 2, "read")
-    assert [line.text for line in lines] == ["     100     █", "       0   ▁██"]
-    assert lines[0].spans[-1] == ("    █", "read")
-    assert [line.text for line in render_chart([], 11, 2)] == [
-        "       .   ",
-        "       0   ",
-    ]
-
-
-@given(st.lists(counts(), max_size=40), st.integers(1, 60), st.integers(1, 30))
-def test_a_heat_map_never_grows_beyond_its_size(
-    intervals: list[tuple[int, ...] | None], width: int, height: int
-) -> None:
-    lines = render_heat_map(intervals, width, height)
-    assert lines
-    assert len(lines) <= max(2, height)
-    for line in lines[:-1]:
-        assert line.width == max(width, 7)
-
-
 def column(bucket: int, count: int) -> tuple[int, ...]:
     return tuple(count if b == bucket else 0 for b in range(LATENCY_BUCKETS))
-
-
-def test_a_heat_map_shows_the_slow_above_the_fast_and_the_newest_at_the_right() -> None:
-    fast, slow = latency_index(60), latency_index(900)
-    lines = [line.text for line in render_heat_map([column(slow, 5), (), column(fast, 5)], 20, 10)]
-    at = [line.strip().split()[0] for line in lines[:-1]]
-    assert at[0] == column_label(slow)
-    assert at[-1] == column_label(fast)
-    assert lines[-2].endswith("█")
-    assert lines[0].rstrip().endswith("█")
-    assert len(lines[0].rstrip()) == 18
-    assert lines[-1].rstrip().endswith("now")
 
 
 def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
@@ -148,21 +87,6 @@ def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     assert 0 <= bisect_right(scale, count) < HEAT_LEVELS
     assert (bisect_right(scale, count) == 0) == (count == 0)
     assert bisect_right(scale, largest) == HEAT_LEVELS - 1
-
-
-def table(made: SizeLatencyHist, width: int, height: int) -> list[str]:
-    return [line.text for line in render_size_latency(made, width, height, "read")]
-
-
-def test_the_table_holds_every_operation() -> None:
-    made = hist((8192, 90, 7), (8192, 500, 11), (1 << 20, 3000, 5), (100, 1, 10_000))
-    head, *rows = (line.split() for line in table(made, 200, 20))
-    assert head[:2] == ["size", "count"]
-    assert [row[:2] for row in rows] == [["512", "10000"], ["8K", "18"], ["1M", "5"]]
-    by_time = dict(zip(head[2:], rows[1][2:], strict=False))
-    assert by_time[column_label(latency_index(90))] == "7"
-    assert by_time[column_label(latency_index(500))] == "11"
-    assert set(by_time.values()) == {"7", "11", "."}
 
 
 @pytest.mark.parametrize("room", [4, 13, 25, 26, 40, 52, 80, 104, 300])
@@ -191,17 +115,6 @@ def test_a_tail_of_one_in_a_thousand_is_seen() -> None:
     assert text[latency_index(100)] == "█"
     assert text[latency_index(9_000_000)] == "░"
     assert set(text) == {"█", "░", "·", " "}
-
-
-def test_a_low_table_keeps_the_busiest_sizes() -> None:
-    made = hist((4096, 50, 100), (8192, 50, 3), (65536, 50, 70), (1 << 20, 50, 1))
-    assert [text.split()[0] for text in table(made, 60, 3)[1:]] == ["4K", "64K"]
-    assert len(table(made, 60, 1)) == 2
-
-
-def test_labels_name_the_upper_edge_and_more() -> None:
-    assert [size_label(n) for n in (4, SIZE_BUCKETS - 1)] == ["8K", ">16M"]
-    assert column_label(LATENCY_BUCKETS - 1).startswith(">")
 
 
 def test_the_time_axis_tells_the_time_that_passed() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style
 
-from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
-from ioh.tui.patch import Paint, changed_runs, pieces_of
-from ioh.tui.render.columns import Column, cells, fitting, titles
-from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
+from ioh.tui.patch import Paint, Runs, changed_runs, pieces_of, strip_of
+from ioh.tui.render.line import Line
 
 TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
 SPANS = st.lists(st.tuples(TEXT, st.sampled_from(["", "dim", "sel", "read"])), max_size=6)
@@ -48,12 +45,6 @@ def test_spaces_between_words_neither_take_nor_give_a_style() -> None:
 def test_fitted_is_exactly_as_wide_as_asked_for(spans: list[tuple[str, str]], width: int) -> None:
     line = line_of(spans).fitted(width)
     assert line.width == width == display_width(line.text)
-
-
-@given(TEXT, st.integers(0, 20))
-def test_left_and_right_take_the_columns_given(text: str, width: int) -> None:
-    assert Line().left(text, width).width == width
-    assert Line().right(text, width).width == width
 
 
 def test_what_is_cut_says_so() -> None:
@@ -103,73 +94,30 @@ def test_a_wide_character_in_place_of_another_is_written_as_a_whole() -> None:
     assert row == [(0, 40)], "each stands a column further: no half stays"
 
 
-def test_beside_keeps_widths_and_moves_clicks() -> None:
-    left, right = ScreenFrame(), ScreenFrame()
-    left.add(Line("left"), (0, 4, "choose", "a"))
-    right.add(Line("one"), (0, 3, "row", 0))
-    right.add(Line("two"), (0, 3, "row", 1))
-    made = beside(left, 10, right)
-    assert made.text() == "left        one\n            two\n"
-    assert [(h.y, h.left, h.right, h.argument) for h in made.hits] == [
-        (0, 0, 4, "a"),
-        (0, 12, 15, 0),
-        (1, 12, 15, 1),
-    ]
-
-
-def test_clipped_fills_and_cuts_lines_and_clicks() -> None:
-    frame = ScreenFrame()
-    for at in range(4):
-        frame.add(Line(str(at)), (0, 1, "row", at))
-    assert clipped(frame, 2).text() == "0\n1\n"
-    assert [hit.argument for hit in clipped(frame, 2).hits] == [0, 1]
-    assert clipped(frame, 6).text() == "0\n1\n2\n3\n\n\n"
-    assert len(frame.lines) == 4
-
-
-def test_heading_is_ruled_to_the_end_at_any_width() -> None:
-    spans = [("Layers", "title"), (" of the path", "dim")]
-    for width in range(1, 60):
-        assert heading(spans, width).width == width
-    assert heading(spans, 30).text == "── Layers of the path ────────"
-
-
-COLUMNS = [
-    Column("kept", 4, lambda stats: str(stats.count)),
-    Column("second", 6, lambda stats: str(stats.count), rank=2),
-    Column("first", 5, lambda stats: str(stats.count), rank=5, style="strong"),
-    Column("also", 4, lambda stats: str(stats.count)),
-]
-
-
-@pytest.mark.parametrize(
-    ("room", "names"),
-    [
-        (100, "kept second first also"),
-        (23, "kept second first also"),
-        (22, "kept second also"),
-        (16, "kept also"),
-        (10, "kept also"),
-        (9, "kept"),  # never half a number
-        (0, ""),
-    ],
+WRITTEN = {"": Style(), "strong": Style(bold=True), "warn": Style(color="red", bgcolor="blue")}
+PIECES = st.lists(
+    st.tuples(st.text("ab ▁█数é", min_size=1, max_size=9), st.sampled_from(sorted(WRITTEN))),
+    min_size=1,
+    max_size=6,
 )
-def test_columns_go_in_the_order_of_their_use(room: int, names: str) -> None:
-    assert [column.title for column in fitting(COLUMNS, room)] == names.split()
 
 
-@pytest.mark.parametrize(("text", "style"), [(".", "dim"), ("-", "dim"), ("0.1", "strong")])
-def test_a_dash_and_a_dot_are_dim_and_numbers_are_not(text: str, style: str) -> None:
-    column = Column("n", 4, lambda _: text, style="strong")
-    assert cells([column], OpStats(count=1), Line()).spans[-1] == (text, style)
+def cut(points: list[int], width: int) -> Runs:
+    """Runs of a line, apart from each other, that begin and end at some of these columns."""
+    inside = sorted({min(point, width) for point in points})
+    return list(zip(inside[::2], inside[1::2], strict=False))
 
 
-def test_a_style_of_the_row_goes_before_the_columns() -> None:
-    assert cells(COLUMNS[2:3], OpStats(count=7), Line(), "sel").spans[-1] == ("7", "sel")
-
-
-def test_titles_stand_over_their_numbers() -> None:
-    head, row = titles(COLUMNS, Line()).text, cells(COLUMNS, OpStats(count=42), Line()).text
-    assert len(head) == len(row)
-    ends = [at for at, char in enumerate(row) if char == "2"]
-    assert all(head[at] != " " for at in ends)
+@given(PIECES, st.lists(st.integers(0, 54), min_size=2, max_size=8), st.integers(0, 39))
+def test_pieces_are_what_a_strip_of_them_renders(
+    spans: list[tuple[str, str]], points: list[int], y: int
+) -> None:
+    """The same bytes as textual's own way would give."""
+    line = line_of(spans)
+    console = Console(color_system="truecolor", force_terminal=True)
+    runs, strip = cut(points, line.width), strip_of(line, WRITTEN)
+    wanted = [
+        f"\x1b[{y + 1};{first + 1}H" + strip.crop(first, last).render(console)
+        for first, last in runs
+    ]
+    assert "".join(pieces_of(line, y, runs, Paint(WRITTEN, console))) == "".join(wanted)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.feed import Extent, TimelineEvent
+from ioh.model.feed import Extent
 from ioh.model.snapshot import Snapshot
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
@@ -17,85 +17,19 @@ from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
-from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
-from tests.screens import FINDINGS, MOMENTS, minute
-
-
-class Trip:
-    """TimeNavigation over a fake feed; the screen's part of it is played here."""
-
-    def __init__(self, feed: FakeFeed, *, at: int = 0) -> None:
-        self.feed = feed
-        self.asked: list[int] = []
-        self.travel = TimeNavigation(feed, self.asked.append, FindingTimes(feed))
-        self.travel.tick = at or feed.extent.last
-
-    def do(self, action: str, argument: float = 0) -> str:
-        tick = self.travel.tick
-        shown = self.feed.intervals[tick - 1] if tick else None
-        return self.travel.actions[action](argument, shown) or ""
-
-
-def live(told: int = 50) -> Trip:
-    feed = FakeFeed(minute(), moments=MOMENTS)
-    feed.told = told
-    return Trip(feed)
-
-
-def replay(at: int = 20) -> Trip:
-    return Trip(FakeFeed(minute(), mode="replay", moments=MOMENTS), at=at)
-
-
-def test_a_step_stays_within_what_there_is() -> None:
-    trip = live()
-    for by in (-1, -60, 1000):
-        trip.do("step", by)
-    assert trip.asked == [49, 1, 50]
-    assert not trip.travel.is_following
+from tests.screens import FINDINGS, minute
 
 
 def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trip = live()
-    trip.travel.tick = 3
+    feed, asked = FakeFeed(minute()), list[int]()
+    travel = TimeNavigation(feed, asked.append, FindingTimes(feed))
+    travel.tick = 3
     monkeypatch.setattr(FakeFeed, "extent", Extent(30, 90))
-    trip.do("step", -1)
-    assert trip.asked == [30]
-
-
-def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> None:
-    trip = replay(at=20)
-    times = (59, 40, 20, 20.0001, 5)
-    trip.feed.marks = tuple(TimelineEvent(START_S + time, "m") for time in times)
-    for direction in (1, 1, 1, -1, -1, -1, -1):
-        trip.do("moment", direction)
-    assert trip.asked == [41, 60, 41, 21, 6]
-    assert trip.do("moment", -1) == "no further mark, gap or finding"
-
-
-def test_nothing_can_be_paused_before_there_is_anything() -> None:
-    trip = Trip(FakeFeed(minute()))
-    for action in ("pause", "step", "begin", "end", "moment"):
-        assert trip.do(action, -1) == ""
-    assert trip.asked == []
-    assert trip.travel.is_following
-
-
-def test_the_time_line_is_clicked() -> None:
-    trip = live()
-    trip.do("seek", START_S + 30.4)
-    trip.do("seek", 0.0)
-    trip.do("seek", 1e12)
-    assert trip.asked == [30, 1, 50]
-
-
-def test_brackets_visit_findings_too() -> None:
-    trip = replay(at=60)
-    for at, reached in ((60, 35), (35, 34)):  # the gap's end; the finding began a second before it
-        trip.travel.actions["moment"](-1, replace(minute()[at - 1], findings=FINDINGS))
-        assert trip.travel.tick == reached
+    travel.actions["step"](-1, minute()[2])
+    assert asked == [30]
 
 
 class SlowFeed(FakeFeed):
@@ -222,15 +156,6 @@ def test_who_goes_from_key_to_key_does_not_share_the_cpu_with_a_far_look_back(
     assert [found.tick for found in seeking.found] == [30] * each + [40] * each
 
 
-def test_what_is_lost_is_told_as_lost() -> None:
-    feed = FakeFeed(minute(), mode="replay")
-    feed.lost.add(7)
-    with Seeking(feed) as seeking:
-        seeking.seeker.ask(7)
-        seeking.wait_for(lambda: bool(seeking.found))
-    assert seeking.found[0] == Found(7, None)
-
-
 def test_a_seeker_ends_while_it_reads_the_past() -> None:
     feed = SlowFeed()
     with Seeking(feed, span=60) as seeking:
@@ -240,7 +165,7 @@ def test_a_seeker_ends_while_it_reads_the_past() -> None:
     Prefetch(feed, Past(), print, 1).stop()  # one that never began, too
 
 
-@pytest.mark.parametrize("count", [1, 5, 20])
+@pytest.mark.parametrize("count", [1, 20])
 def test_history_forgets_what_is_farthest_away(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_POINTS", count)
     past = Past()
@@ -257,17 +182,3 @@ def test_a_series_has_a_hole_where_nothing_is_known_and_zero_where_nothing_was_d
     assert values[0] is None
     assert values[1]
     assert series([point], ("block", "no such op"), "ops_per_s") == [0.0]
-
-
-@pytest.mark.parametrize(
-    ("speed", "change", "reached"), [(60.0, -2, 32), (1.0, 2, 128), (1.0, -2, 0.125)]
-)
-def test_speeds_are_those_of_the_scale_and_end_with_it(
-    speed: float, change: float, reached: float
-) -> None:
-    trip = replay()
-    trip.travel.speed = speed
-    for _ in range(1 if speed == 60 else 20):
-        said = trip.do("speed", change)
-    assert trip.travel.speed == reached
-    assert said == f"speed {reached}x"

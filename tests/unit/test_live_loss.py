@@ -1,22 +1,66 @@
-"""Layers whose kernel module comes and goes: attached when wanted, detached when not."""
+"""A loader that dies or cannot hand over, and layers whose kernel module comes and goes."""
 
 from __future__ import annotations
 
+import errno
+import socket
+from unittest.mock import Mock
+
+import pytest
+
 from ioh.commands.doctor_verdicts import judge_layers
 from ioh.layers.base import AttachPoint, Late, Layer
+from ioh.live import attaching
 from ioh.live.source import LiveSource
 from ioh.model.sample import LayerSample, Unavailable
-from tests.unit.live_host import Host, make_layer, open_descriptors, source
+from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descriptors, source
+
+GONE = "from /proc: the loader failed: the privileged loader has ended"
+
+
+def test_still_being_compiled_is_said_only_while_the_loader_lives(root: Host) -> None:
+    with source() as running:
+        assert notes(running.read(), "a") == (f"from /proc: {WAITED}",)
+        root.end.shutdown(socket.SHUT_WR)
+        sample = running.read()
+        assert notes(sample, "a") == notes(sample, "b") == (GONE,)
+
+
+def test_a_loader_that_cannot_be_started(root: Host) -> None:
+    refusal = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    root.patch.setattr(attaching, "start_loader", Mock(side_effect=refusal))
+    with source() as running:
+        (note,) = notes(running.read(), "a")
+    assert note.startswith("from /proc: the loader cannot be started: too few processes")
+
+
+def test_a_stopped_loader_is_waited_for_once(root: Host) -> None:
+    stats: dict[str, object] = {"verb": "stats"}
+    root.attach("a")
+    with source("a") as running:
+        root.requests()
+        for _ in range(3):
+            with running.counting_run_time() as run_time_ns:
+                assert run_time_ns() is None
+        assert root.requests() == [stats]
+        root.answer(stats, fds=1)
+        running.read()
+        before = open_descriptors()
+        root.answer(stats, fds=1)
+        with running.counting_run_time() as run_time_ns:
+            assert run_time_ns() is None  # that answer was to nobody
+        assert open_descriptors() == before
+        assert root.requests() == [stats]
 
 
 class Tide:
     """A layer that has something to measure whenever the test says so."""
 
     def __init__(self, host: Host) -> None:
-        self.is_high = False
+        self.is_here = False
         self.layer: type[Layer] = make_layer("a", 10, probe="a")
         self.layer.idle = "no tide"
-        host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_high)
+        host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_here)
         host.know(self.layer)
 
 
@@ -36,13 +80,22 @@ def test_nothing_to_measure_is_no_fault(root: Host) -> None:
     assert "no tide" in verdict.detail
 
 
+def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        root.end.close()
+        tide.is_here = True
+        for _ in range(2):
+            assert sample_of(running).notes == (GONE,)
+
+
 def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
     tide = Tide(root)
     with source("a") as running:
         running.read()
         before = open_descriptors()
         for _ in range(2):
-            tide.is_high = True
+            tide.is_here = True
             # Until the probe is there, /proc feeds the layer.
             assert sample_of(running).source == "proc"
             assert [request["layer"] for request in root.requests()] == ["a"]
@@ -51,52 +104,29 @@ def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
             assert sample_of(running).source == "bpf"
             assert root.requests() == []
             assert open_descriptors() == before + 3
-            tide.is_high = False
+            tide.is_here = False
             assert running.read().layers["a"] == Unavailable("no tide", is_idle=True)
             assert open_descriptors() == before
             assert running.attached["a"].layer is not first  # it remembers nothing
 
 
-def test_a_probe_that_comes_too_late_is_let_go(root: Host) -> None:
-    tide = Tide(root)
+@pytest.mark.parametrize("late", ["", "_late"])
+def test_what_comes_too_late_is_let_go(root: Host, late: str) -> None:
+    """A whole probe, or a part of one."""
+    tide: Tide | Visitor = Visitor(root) if late else Tide(root)
     with source("a") as running:
-        tide.is_high = True
+        tide.is_here = True
         running.read()
-        tide.is_high = False
+        tide.is_here = False
         running.read()
         before = open_descriptors()
-        root.attach("a")
+        if late:
+            root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+        else:
+            root.attach("a")
         running.read()
         assert open_descriptors() == before
-        assert not running.attached["a"].maps
-
-
-def test_an_answer_that_arrives_with_the_cost_is_kept(root: Host) -> None:
-    tide = Tide(root)
-    with source("a") as running:
-        tide.is_high = True
-        running.read()
-        root.attach("a")
-        with running.counting_run_time():
-            assert running.attached["a"].maps
-
-
-def test_a_refusal_is_told_until_it_goes(root: Host) -> None:
-    tide = Tide(root)
-    with source("a") as running:
-        tide.is_high = True
-        running.read()
-        root.answer({"verb": "attach", "layer": "a", "reason": "no BTF", "hint": ""})
-        for _ in range(2):
-            assert sample_of(running).notes == ("from /proc: no BTF",)
-        assert len(root.requests()) == 1
-
-
-def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
-    tide = Tide(root)
-    with source("a", use_bpf=False) as running:
-        tide.is_high = True
-        assert sample_of(running).notes == ("from /proc: requested with --proc",)
+        assert bool(running.attached["a"].maps) == bool(late)
 
 
 class Visitor:
@@ -133,19 +163,6 @@ def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
         assert running.attached["a"].layer is whole  # its totals went on
 
 
-def test_a_late_part_that_comes_too_late_is_let_go(root: Host) -> None:
-    visitor = Visitor(root)
-    with source("a") as running:
-        before = open_descriptors()
-        visitor.is_here = True
-        running.read()
-        visitor.is_here = False
-        running.read()
-        root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
-        running.read()
-        assert open_descriptors() == before
-
-
 def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -> None:
     visitor = Visitor(root)
     with source("a") as running:
@@ -161,10 +178,13 @@ def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -
         assert sample_of(running).notes == ()
 
 
-def test_a_loader_that_is_gone_attaches_no_late_part(root: Host) -> None:
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_without_the_loader_there_is_no_late_part(root: Host, is_asked_for: bool) -> None:
     visitor = Visitor(root)
     with source("a") as running:
-        root.end.close()
+        visitor.is_here = is_asked_for
+        running.read()
+        root.end.shutdown(socket.SHUT_WR)
         visitor.is_here = True
         notes = sample_of(running).notes
-    assert notes[0].startswith("guests are not counted: the loader failed: ")
+    assert notes == (GONE.replace("from /proc", "guests are not counted"),)
