@@ -16,8 +16,9 @@ _ADVICE = {
     "ring is too small for them. For this program, use the numbers of layer block.",
     "unseen": "The kernel completed requests without running the probe. The counts and bytes of "
     "/proc/diskstats (iostat -x 1) are complete.",
-    "recursion": "Too many CPUs preempt the probe at the same time: this layer's numbers are lower "
-    "bounds. mountstats and /proc/net/rpc/nfsd are complete.",
+    "recursion": "The kernel preempted the probe and skipped it for other tasks of that CPU: this "
+    "layer's numbers are lower bounds. System calls on Linux 7: mount tracefs, so that ioh can use "
+    "trace events. NFS: mountstats and /proc/net/rpc/nfsd are complete.",
 }
 
 
