@@ -352,6 +352,5 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
 def pasted(state: ViewState, text: str) -> ViewState:
     """Return the state after a paste: its printable characters, none of them a key."""
     for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":
-        if character.isprintable():
-            state = typed(state, "", character)
+        state = typed(state, "", character)
     return state

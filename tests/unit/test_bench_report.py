@@ -106,6 +106,7 @@ def test_the_page_follows_no_link(tmp_path: Path) -> None:
 @pytest.fixture
 def bench(tmp_path: Path) -> str:
     save(results(), str(tmp_path))
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
     return str(tmp_path)
 
 

@@ -197,6 +197,13 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
     return Probe(monkeypatch)
 
 
+@pytest.mark.parametrize("comm", [b"\x1b[31m[/b]", b"\xff\xfe"])
+def test_names_of_submitters_are_spelled_out(probe: Probe, comm: bytes) -> None:
+    probe.add(comm=comm)
+    ((_, name),) = probe.tick()
+    assert name.isprintable()
+
+
 def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
     """What joins a request adds bytes alone."""
     probe.add(count=2)

@@ -68,6 +68,7 @@ class Probe:
         count: int = 1,
         *,
         dev: int = SDA1,
+        comm: bytes = b"probe",
     ) -> None:
         """``count`` operations of 10 bytes and 100 ns each, on any CPU."""
         key, cpu = struct.pack("=QIIII", ino, dev, pid, op, 0), count % CPUS
@@ -78,7 +79,7 @@ class Probe:
         value = bytearray(self.held[key])
         old = struct.unpack_from("=QQQ", value, 40 * cpu)
         new = (old[0] + count, old[1] + 10 * count, old[2] + 100 * count)
-        struct.pack_into("=QQQ16s", value, 40 * cpu, *new, b"probe")
+        struct.pack_into("=QQQ16s", value, 40 * cpu, *new, comm)
         self.held[key] = bytes(value)
         kinds = {FSYNC: "syncs", FAULT: "faults"} | dict.fromkeys((READ, DIRECT_READ), "reads")
         kind = kinds.get(op, "writes")
@@ -107,6 +108,17 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Probe:
 
 def reads(table: Table) -> dict[str, object]:
     return {key[0]: row[0] for key, row in table.items()}
+
+
+@pytest.mark.parametrize("name", [b"\x1b[31m[/b]", b"\xff", "\u202egnp.exe".encode()])
+def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
+    probe.name(1, name, name)
+    probe.process(6, name)
+    probe.add(comm=name)
+    probe.add(pid=6)
+    for table in probe.tick().values():
+        for key in table:
+            assert all(part.isprintable() for part in key)
 
 
 def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:

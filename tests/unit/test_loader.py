@@ -54,6 +54,28 @@ def test_it_ends_with_the_other_end() -> None:
         os.kill(loader.pid, 0)
 
 
+def test_nobody_of_its_own_user_may_look_into_it() -> None:
+    """Nor take its channel.  In a process without privilege, as ioh is after its start."""
+    if (pid := os.fork()) == 0:
+        status = 1
+        try:
+            if os.getuid() == 0:
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as after an execve
+            assert os.listdir("/proc/self/fd")  # noqa: PTH208
+            loader = start_loader(never, Filters())  # type: ignore[arg-type]
+            ask(loader, "dance")
+            assert hear(loader) == UNKNOWN
+            try:
+                os.listdir(f"/proc/{loader.pid}/fd")  # noqa: PTH208
+            except PermissionError:
+                status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
 def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine) -> None:
     loader = machine.start(never)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
@@ -287,7 +309,9 @@ def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) 
     loader = machine.start(never)
     for _ in range(100):
         loader.socket.send(b"{}")
+    until = time.monotonic() + WAIT_S
     while any(fcntl.ioctl(loader.socket, termios.TIOCOUTQ, bytes(4))):  # not taken yet
+        assert time.monotonic() < until
         time.sleep(0.002)
     told = 0
     while loader.answer(0.0) is not None:

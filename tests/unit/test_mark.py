@@ -217,16 +217,16 @@ def test_a_mark_finds_an_endless_recording_by_its_own_name(
 
 def test_a_threads_id_is_no_process() -> None:
     found: list[int] = []
-    end = threading.Event()
+    begun, end = threading.Event(), threading.Event()
 
     def stay() -> None:
         found.append(threading.get_native_id())
+        begun.set()
         end.wait(20)
 
     thread = threading.Thread(target=stay)
     thread.start()
-    while not found:
-        time.sleep(0.01)
+    assert begun.wait(20)
     try:
         check_process(os.getpid())
         with pytest.raises(IohError) as refused:

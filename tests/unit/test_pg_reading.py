@@ -216,6 +216,13 @@ HIDDEN = {
 }
 
 
+def test_parameters_are_shown_when_asked_for() -> None:
+    server = FakeServer()
+    server.sessions = [session(7, query=b"select  17")]
+    shown = Looks(server, with_parameters=True).look()
+    assert [key[-1] for key in shown.tables["session"]] == ["select 17"]
+
+
 @pytest.mark.parametrize("statement", SHOWN)
 def test_a_question_mark_for_each_constant(statement: str) -> None:
     assert hide_constants(statement) == SHOWN[statement]

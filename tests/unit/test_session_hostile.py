@@ -8,14 +8,15 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from ioh.model.errors import IohError
 from ioh.model.sample import LayerSample
-from ioh.session.stream import BadRecord, ItemReader, Tick, WorkBudget
+from ioh.session.stream import BadRecord, Item, ItemReader, Tick, WorkBudget
 from tests import demo_samples
-from tests.fuzz import CORPUS, assert_harmless
+from tests.fuzz import CORPUS, assert_harmless, made
 from tests.hostile_recordings import CASES, begun, numbered, of_block, stream, whole
 from tests.sessions import items, recorded, samples_of
 
@@ -155,3 +156,19 @@ def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.ioh")), ids=lambda path: path.name)
 def test_what_the_fuzzer_found_does_no_harm_any_more(path: Path) -> None:
     assert_harmless(path.read_bytes())
+
+
+def test_the_fuzzer_makes_the_same_of_one_seed_and_reaches_what_it_changes() -> None:
+    every = [made(Random(seed)) for seed in range(40)]
+    assert every == [made(Random(seed)) for seed in range(40)]
+    kinds = [type(item) for data in every for item in told(data)]
+    assert kinds.count(Tick) > 20
+    assert kinds.count(BadRecord) > 5
+
+
+def told(data: bytes) -> list[Item]:
+    """What a stream of these bytes tells before it is refused."""
+    found: list[Item] = []
+    with contextlib.suppress(IohError):
+        found.extend(items(data))
+    return found
