@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ioh.model.sample import LayerSample
 from ioh.session.reader import Session
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.first_picture import STARTING
@@ -74,12 +75,17 @@ def fio(volume: Volume) -> subprocess.Popen[bytes]:
 
 
 def recorded(folder: Path) -> int:
-    """How many samples the recording holds by now."""
+    """How many samples of both layers the recording holds by now: a probe may come late."""
     for path in folder.glob("ioh-*.ioh"):
         if path.stat().st_size:
             with Session(str(path)) as session:
-                return len(session)
+                layers = [tick.sample.layers for tick in session.ticks(0)]
+            return sum(all(is_measured(found.get(name)) for _, name in PANELS) for found in layers)
     return 0
+
+
+def is_measured(layer: object) -> bool:
+    return isinstance(layer, LayerSample) and layer.source == "bpf"
 
 
 def interval_of(session: Path, stamp: str) -> dict[str, Any]:

@@ -40,10 +40,19 @@ def cluster() -> Iterator[Cluster]:
 
 
 def seen(ioh: Ioh) -> list[dict[str, Any]]:
-    """The layer in each interval that has its numbers."""
+    """The layer in each interval that has its counts: not where the server answered late."""
     layers = (interval["layers"].get("pg", {}) for interval in ioh.intervals)
     known = [(layer, layer.get("ops", {}).get("commit", {}).get("count")) for layer in layers]
     return [layer for layer, count in known if count is not None]
+
+
+def rows(ioh: Ioh, table: str) -> list[dict[str, Any]]:
+    """A table's rows, late answers' too, each with its interval's length as ``seconds``."""
+    return [
+        row | {"seconds": interval["interval_s"]}
+        for interval in ioh.intervals_of("pg")
+        for row in interval["layers"]["pg"].get("top", {}).get(table, [])
+    ]
 
 
 def wait_for(ioh: Ioh, what: Callable[[], Any], seconds: int = 40) -> None:
@@ -138,8 +147,7 @@ def test_statements_sessions_and_waits(cluster: Cluster) -> None:
     select = "SELECT abalance FROM pgbench_accounts WHERE aid = $1"
     assert calls["bench", select]["calls"] == 211
     assert calls["bench", select]["rows"] == 211
-    sessions = [row for layer in seen(ioh) for row in layer["top"]["session"]]
-    found = [row for row in sessions if row["wait"] == "Lock:relation"]
+    found = [row for row in rows(ioh, "session") if row["wait"] == "Lock:relation"]
     assert found
     assert found[0]["user"] == "postgres"
     assert found[0]["database"] == "bench"
@@ -159,9 +167,8 @@ def test_parameters_when_asked_for_and_samples_without_the_extension(cluster: Cl
     assert b"select pg_sleep(3), 'public words'" in ioh.raw
     notes = [note for layer in seen(ioh) for note in layer["notes"]]
     assert any("this database has no pg_stat_statements" in note for note in notes)
-    rows = [row for layer in seen(ioh) for row in layer["top"]["statement"]]
-    slept = [row["avg_inflight"] for row in rows if "pg_sleep" in row["statement"]]
-    assert 1.5 < sum(slept) < 4.5, slept
+    slept = [row for row in rows(ioh, "statement") if "pg_sleep" in row["statement"]]
+    assert 1.5 < sum(row["avg_inflight"] * row["seconds"] for row in slept) < 4.5, slept
 
 
 def test_one_connection_which_can_neither_write_nor_wait(cluster: Cluster) -> None:

@@ -119,10 +119,8 @@ def _check_same_seconds(prometheus: Prometheus, ioh: Ioh) -> None:
 
 
 def _check_each_second(prometheus: Prometheus, page: str) -> None:
-    """Each scrape was good, quick, and of a newer sample than the one before."""
+    """Each scrape was good, and of a newer sample than the one before."""
     assert prometheus.value("min_over_time(up[1m])") == 1
-    took = prometheus.value("quantile_over_time(0.5, scrape_duration_seconds[1m])")
-    assert took < 0.02
     samples = sum(not line.startswith("#") for line in page.splitlines())
     assert prometheus.value("scrape_samples_scraped") == pytest.approx(samples, abs=30)
     ((_, times),) = (
