@@ -151,9 +151,11 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
         ending.stop = source.stop
         sink = form.make_sink()
         waiting: list[str] = []
+        is_empty = True
 
         def write_remarks() -> None:
-            if intervals.has_begun:  # before that an error may still follow
+            # Before that an error may still follow; with -c, until the first interval.
+            if intervals.has_begun and not (is_empty and args.cycle_s):
                 ending.write("".join(waiting))
                 waiting.clear()
 
@@ -167,9 +169,9 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
                 yield sample
                 write_remarks()
 
-        is_empty = True
         for snapshot in until(judged(intervals.each(samples()), engine), args.run_s):
             is_empty = False
+            write_remarks()
             ending.write(sink.render(snapshot))
             if ending.received is not None:
                 break

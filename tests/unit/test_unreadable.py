@@ -73,7 +73,7 @@ def test_of_two_the_one_that_is_no_recording_is_named(
 
 def test_a_cycle_longer_than_the_recording_is_told(tmp_path: Path, refused: Shown) -> None:
     path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(fakes.first(12)))
+    path.write_bytes(recorded(fakes.first(12), {3: "run 3"}))  # whose mark is not shown, either
     assert f"-c 3600 is longer than {path}, which has 11 s. " in refused("text", path, "-c", "3600")
     told = refused("json", path, "-c", "8", "--from", "3", "--to", "8")
     assert f"-c 8 is longer than that part of {path}, which has 5 s. " in told
