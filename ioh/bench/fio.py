@@ -96,8 +96,8 @@ class Fio(subprocess.Popen[bytes]):
         if code == 0:
             return ""
         lines = [line.strip() for line in raw.decode("utf-8", "replace").split("\n")]
-        told = [line for line in lines if line and not line.startswith("note:")]
-        return printable(told[-1] if told else f"fio ended with status {code}", 300)
+        messages = [line for line in lines if line and not line.startswith("note:")]
+        return printable(messages[-1] if messages else f"fio ended with status {code}", 300)
 
 
 def read_json(path: Path) -> list[Mapping[str, Any]]:

@@ -46,8 +46,8 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Callbacks for progress.
+class Callbacks:
+    """Where a bench reports its progress.
 
     ``doing`` gets what happens now, and for how many seconds (0: unknown); ``is_stopped`` returns
     whether to end.
@@ -74,12 +74,12 @@ class Runner:
         folder: WorkFolder | None,
         targets: tuple[str, ...],
         recorder: BenchRecorder,
-        told: Told,
+        callbacks: Callbacks,
         config: Config,
     ) -> None:
         self.directory, self.results, self._below = directory, results, below
         self._folder, self._targets, self._recorder = folder, targets, recorder
-        self._told, self._config = told, config
+        self._callbacks, self._config = callbacks, config
 
     def fill(self, need: Need, *, anew: bool) -> None:
         """Fill the work files, unless an earlier run did.
@@ -99,7 +99,7 @@ class Runner:
 
     def _fill(self, name: str, size_bytes: int, cwd: str) -> None:
         is_direct = any(spec.direct for spec in self.results.planned)
-        self._told.doing(f"writing {printable(name)}, {size_bytes >> 20:,} MiB", 0.0)
+        self._callbacks.doing(f"writing {printable(name)}, {size_bytes >> 20:,} MiB", 0.0)
         job = fill_file(name.replace(":", "\\:"), size_bytes, direct=is_direct)
         fio = Fio(job, cwd, self.directory / "fill.json")
         self._wait(fio)
@@ -117,7 +117,7 @@ class Runner:
             test = self._test(spec)
             tests = (*self.results.tests, test)
             self._save(tests=tests, end_unix_s=time.time())
-            self._told.finished(test)
+            self._callbacks.finished(test)
         done = {test.spec.name for test in self.results.tests}
         planned = tuple(spec for spec in self.results.planned if spec.name in done)
         self._save(planned=planned)
@@ -160,7 +160,7 @@ class Runner:
         output = self.directory / f"{name}.json"
         cwd = self._folder.path if self._folder is not None else os.getcwd()  # noqa: PTH109
         cpu = governors(), frequency_khz()
-        self._told.doing(name, spec.ramp_s + run_s)
+        self._callbacks.doing(name, spec.ramp_s + run_s)
         if not spec.ramp_s:
             self._recorder.mark(f"{name} begins")
         begin_unix_s = time.time() + spec.ramp_s
@@ -230,7 +230,7 @@ class Runner:
             raise
 
     def _stop_if_asked(self) -> None:
-        if self._told.is_stopped():
+        if self._callbacks.is_stopped():
             raise StoppedError
 
 

@@ -23,7 +23,7 @@ from ioh.bench.like import job_like
 from ioh.bench.plans import PlanChanges, is_writing, read_plan, specs_of
 from ioh.bench.raw import check_devices, claim_for_writing
 from ioh.bench.results import VERSION, Conditions, Results, TestSpec, load, save
-from ioh.bench.runner import Runner, Told
+from ioh.bench.runner import Callbacks, Runner
 from ioh.bench.watch import BenchRecorder
 from ioh.bench.work import Need, WorkFolder, need_of
 from ioh.findings.config import read_config
@@ -58,7 +58,7 @@ class Asked:
     command: str = ""
 
 
-def run_bench(asked: Asked, told: Told) -> Path:
+def run_bench(asked: Asked, callbacks: Callbacks) -> Path:
     """Run a bench; return the directory of its results.
 
     Raises IohError if it cannot start or continue, StoppedError if the user ended it: finished
@@ -102,10 +102,10 @@ def run_bench(asked: Asked, told: Told) -> Path:
             results = Results(VERSION, found, specs, begin_unix_s=time.time(), recordings=(name,))
         save(results, str(directory))
         for remark in results.conditions.remarks:
-            told.say(remark)
-        told.began(results, directory)
-        recorder.begin(told.is_stopped)
-        runner = Runner(directory, results, below, folder, raw, recorder, told, config)
+            callbacks.say(remark)
+        callbacks.began(results, directory)
+        recorder.begin(callbacks.is_stopped)
+        runner = Runner(directory, results, below, folder, raw, recorder, callbacks, config)
         stack.enter_context(_cleaned(folder, need, keep=asked.keep))
         runner.fill(need, anew=asked.anew)
         runner.run()

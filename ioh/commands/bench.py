@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plans:
         write_stdout(_plans())
         return ExitCode.OK
-    from ioh.bench.runner import StoppedError, Told
+    from ioh.bench.runner import Callbacks, StoppedError
     from ioh.bench.start import run_bench
 
     check_bands(args)
@@ -122,9 +122,11 @@ def run(args: argparse.Namespace) -> int:
             progress.tick()
             return progress.is_interrupted or ending.received is not None
 
-        told = Told(progress.began, progress.finished, progress.doing, progress.say, is_stopped)
+        callbacks = Callbacks(
+            progress.began, progress.finished, progress.doing, progress.say, is_stopped
+        )
         try:
-            directory = run_bench(asked, told)
+            directory = run_bench(asked, callbacks)
         except StoppedError:
             progress.close()
             where = shlex.quote(printable(str(progress.directory)))

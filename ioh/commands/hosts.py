@@ -88,16 +88,16 @@ def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
     asked = _asked(args)
     from ioh.hosts.stack import HostStack
 
-    told = dict.fromkeys(args.hosts, "")  # host -> why it is lost, printed once per reason
+    reported = dict.fromkeys(args.hosts, "")  # host -> why it is lost, printed once per reason
     with Ending() as ending, HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
         def rounds() -> Iterator[Round]:
             for each in stack:
                 for state in each.states:
-                    if state.why and state.why != told[state.name]:
+                    if state.why and state.why != reported[state.name]:
                         say(state.why)
-                    told[state.name] = state.why
+                    reported[state.name] = state.why
                 yield each
 
         _write_rounds(args, rounds(), sink, ending, cycle_s=asked.cycle_s)

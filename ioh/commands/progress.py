@@ -117,14 +117,14 @@ def layer_rates(snapshot: Snapshot) -> list[str]:
     from ioh.model.snapshot import LayerSnapshot
     from ioh.sinks.rows import main_stats
 
-    told = []
+    texts = []
     for layer in snapshot.layers.values():
         if isinstance(layer, LayerSnapshot):
             main = [stats.bytes_per_s for _, stats in main_stats(layer.spec, layer.ops)]
             rates = [rate for rate in main if rate is not None]
             rate = f"{sum(rates) / 1e6:.1f}" if rates else "-"
-            told.append(f"{printable(layer.spec.title)} {rate} MB/s")
-    return told
+            texts.append(f"{printable(layer.spec.title)} {rate} MB/s")
+    return texts
 
 
 def format_size(size_bytes: int) -> str:

@@ -17,7 +17,7 @@ from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
-from ioh.commands.sample import SampleWantedError, tell_nothing, why_nothing
+from ioh.commands.sample import SampleWantedError, report_nothing, why_nothing
 from ioh.model.errors import ExitCode, refuse_if
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def run_live(
         for number, snapshot in enumerate(shown):
             if not number and (why := why_nothing(snapshot)):
                 ending.stop = None  # a signal must not wait for the answer
-                if tell_nothing(why, asks=asks):
+                if report_nothing(why, asks=asks):
                     raise SampleWantedError
                 ending.stop = source.stop
             ending.write(sink.render(snapshot))

@@ -55,7 +55,7 @@ def why_nothing(snapshot: Snapshot) -> str:
     return reasons[0] if reasons else ""
 
 
-def tell_nothing(why: str, *, asks: bool) -> bool:
+def report_nothing(why: str, *, asks: bool) -> bool:
     """Print why there is nothing to show; return whether to show the bundled recording instead.
 
     With ``asks`` and a terminal, the user decides.

@@ -69,28 +69,28 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
     def show(draw: Lines) -> None:
         nonlocal shown
         shown = draw
-        _tell(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
+        _write(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
 
     def stop(*_: object) -> None:
         """Handle Ctrl-Z before the screen does."""
-        _tell(_LEAVE)
+        _write(_LEAVE)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         time.sleep(_SETTLE_S)
         signal.signal(signal.SIGTSTP, stop)
-        _tell(_ENTER)
+        _write(_ENTER)
         show(shown)
 
     with contextlib.suppress(termios.error):  # in the background this stops ioh until fg
         termios.tcsetattr(1, termios.TCSANOW, termios.tcgetattr(1))
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, stop)
-    _tell(_ENTER)
+    _write(_ENTER)
     show(draw)
     try:
         yield show
     except BaseException:
-        _tell(_LEAVE)
+        _write(_LEAVE)
         raise
 
 
@@ -99,12 +99,12 @@ def _size() -> tuple[int, int]:
         columns, lines = os.get_terminal_size(1)
         if columns and lines:
             return columns, lines
-    told = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))  # as the screen does
-    columns, lines = (int(text) if text.isdecimal() else 0 for text in told)
+    sizes = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))  # as the screen does
+    columns, lines = (int(text) if text.isdecimal() else 0 for text in sizes)
     return columns or _USUAL_SIZE[0], lines or _USUAL_SIZE[1]
 
 
-def _tell(text: bytes) -> None:
+def _write(text: bytes) -> None:
     with contextlib.suppress(OSError):  # a closed terminal is handled by the screen
         os.write(1, text)
 

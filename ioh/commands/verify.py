@@ -47,30 +47,30 @@ def _verify(path: str, repaired: str | None) -> int:
     except OSError as error:
         cause = f"cannot copy {printable(path)}: {error.strerror}"
         raise IohError(cause, "Give --repair a place with enough space") from error
-    told: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = []
     if (header := found.header) is not None:
         host, kernel = (printable(to_text(raw)) for raw in (header.hostname, header.kernel))
         version = printable(header.ioh_version, 40)
-        told = [("format", f"{header.format_version}, by ioh {version}")]
-        told.append(("host", f"{host}, {kernel}"))
+        facts = [("format", f"{header.format_version}, by ioh {version}")]
+        facts.append(("host", f"{host}, {kernel}"))
         if header.note:
-            told.append(("note", printable(to_text(header.note))))
+            facts.append(("note", printable(to_text(header.note))))
         if found.last_part > 1:
             last = "" if found.last_part == header.part else f" to {found.last_part}"
-            told.append(("part", f"{header.part}{last}"))
+            facts.append(("part", f"{header.part}{last}"))
     seconds = max(0.0, found.last_unix_s - found.first_unix_s)
     period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
-    told.append(("samples", period if found.ticks else "none"))
-    told += [("layer", f"{printable(name)}, {n:,} samples") for name, n in found.layers.items()]
+    facts.append(("samples", period if found.ticks else "none"))
+    facts += [("layer", f"{printable(name)}, {n:,} samples") for name, n in found.layers.items()]
     for mark in found.marks:
-        told.append(("mark", f"{_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"))
+        facts.append(("mark", f"{_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"))
     for gap in found.gaps:
         length = f"{gap.to_unix_s - gap.from_unix_s:,.0f} s"
         why = printable(to_text(gap.reason))
-        told.append(("gap", f"{_clock(gap.from_unix_s)}, {length}: {why}"))
+        facts.append(("gap", f"{_clock(gap.from_unix_s)}, {length}: {why}"))
     if found.untold:
-        told.append(("and", f"{found.untold:,} more marks and gaps"))
-    told.append(("end", "complete" if found.is_ended else "cut off, or still being recorded"))
+        facts.append(("and", f"{found.untold:,} more marks and gaps"))
+    facts.append(("end", "complete" if found.is_ended else "cut off, or still being recorded"))
     damaged = len(found.faults) - found.is_torn
     verdict = "whole up to the cut" if found.is_torn else "whole"
     if damaged:
@@ -81,7 +81,7 @@ def _verify(path: str, repaired: str | None) -> int:
         after.append(("written", made))
     lines = [
         f"{printable(path)}: {found.size_bytes:,} bytes",
-        *(f"{name:<10} {text}" for name, text in told),
+        *(f"{name:<10} {text}" for name, text in facts),
         *(f"! {printable(fault)}" for fault in found.faults),
         *(f"{name:<10} {text}" for name, text in after),
     ]

@@ -132,13 +132,13 @@ def send(host: str, copy: Copy) -> None:
     _run(host, _COPY, copy.name, stream=copy.stream)
 
 
-def set_up(host: str, name: str, tell: Callable[[str], None]) -> str:
+def set_up(host: str, name: str, report: Callable[[str], None]) -> str:
     """Run the set-up of a copy, and then ``ioh --version``, whose output is returned.
 
-    ``tell`` gets each line of the set-up, unescaped.  IohError: the set-up failed, or ioh does not
-    run.
+    ``report`` gets each line of the set-up, unescaped.  IohError: the set-up failed, or ioh does
+    not run.
     """
-    _run(host, _SETUP, name, tell=tell)
+    _run(host, _SETUP, name, report=report)
     return _run(host, _PROVE, name)
 
 
@@ -148,11 +148,11 @@ def _run(
     name: str,
     *,
     stream: bytes = b"",
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> str:
     """Run a script there; return its last line that begins with _SAID."""
     command = ssh_words(host, ["sh", "-c", script, "ioh", name])
-    told = answer = ""
+    last_line = answer = ""
     with os.fdopen(os.memfd_create("ioh-deploy"), "w+b") as stdin:
         stdin.write(stream)
         stdin.seek(0)
@@ -163,9 +163,9 @@ def _run(
                     if text.startswith(_SAID):
                         answer = text.removeprefix(_SAID)
                     elif text.strip():
-                        told = text
-                        if tell is not None:
-                            tell(text)
+                        last_line = text
+                        if report is not None:
+                            report(text)
                 status = ssh.wait()
             finally:
                 ssh.kill()
@@ -174,8 +174,8 @@ def _run(
     if answer.startswith("failed "):
         cause = f"{printable(host)}: {printable(answer.removeprefix('failed '), 300).rstrip('. ')}"
         raise IohError(cause, "Fix that there, then run this again")
-    error = why_ended(host, "sh", status if status > 0 else None, told)
-    if tell is not None and status != 255:
+    error = why_ended(host, "sh", status if status > 0 else None, last_line)
+    if report is not None and status != 255:
         cause = f"{printable(host)}: the set-up ended with status {status}"
         raise IohError(cause, "Fix what it reports above, then run this again")
     raise IohError(error.cause, error.hint if status == 255 else "Try again", error.code)

@@ -209,8 +209,8 @@ class Views:
         if not server.schema:
             return [_STATEMENTS_SAMPLED]
         try:
-            told = connection.query(queries.statements(connection.version, server.schema))
-            self._take_counts(connection, server, as_sent(told[0][0]))
+            rows = connection.query(queries.statements(connection.version, server.schema))
+            self._take_counts(connection, server, as_sent(rows[0][0]))
         except PgError as error:
             if error.is_lost:
                 raise
@@ -221,9 +221,9 @@ class Views:
             return said
         return []
 
-    def _take_counts(self, connection: Connection, server: Server, told: str) -> None:
+    def _take_counts(self, connection: Connection, server: Server, text: str) -> None:
         """Add the growth of changed counters, for each statement since it was first seen."""
-        chunks = frozenset(told.split(",")) - {""}
+        chunks = frozenset(text.split(",")) - {""}
         is_first, fresh = self._chunks is None, chunks - (self._chunks or frozenset())
         grown: dict[tuple[int, int], tuple[int, ...]] = {}
         counts = dict(self._counts)

@@ -44,8 +44,8 @@ def caller() -> User | None:
     """
     if os.getuid() != 0:
         return None
-    told = [value for name in ("SUDO_UID", "PKEXEC_UID") if (value := os.environ.get(name, ""))]
-    found = {int(value) for value in told if value.isdecimal() and value.isascii()}
+    ids = [value for name in ("SUDO_UID", "PKEXEC_UID") if (value := os.environ.get(name, ""))]
+    found = {int(value) for value in ids if value.isdecimal() and value.isascii()}
     doas = os.environ.get("DOAS_USER", "")
     if doas:
         with contextlib.suppress(KeyError):

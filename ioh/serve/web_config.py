@@ -90,9 +90,9 @@ class Users:
 
     def know(self, authorization: str) -> bool:
         """Whether the header holds a known name and its password."""
-        scheme, _, told = authorization.partition(" ")
+        scheme, _, credentials = authorization.partition(" ")
         try:
-            pair = base64.b64decode(told.strip(), validate=True)
+            pair = base64.b64decode(credentials.strip(), validate=True)
         except (binascii.Error, ValueError):
             return False
         name, colon, password = pair.partition(b":")
@@ -124,8 +124,8 @@ def read_web_config(path: str) -> WebConfig:
     IohError: it cannot be read, or has settings that ioh does not support.
     """
     try:
-        told = _read(path)
-        tls, users = told.tls_server_config, told.basic_auth_users
+        config = _read(path)
+        tls, users = config.tls_server_config, config.basic_auth_users
         return WebConfig(
             _context(tls, Path(path).parent) if tls not in {None, _Tls()} else None,
             Users(users) if users else None,
@@ -151,10 +151,10 @@ def _read(path: str) -> _File:
         raise Refused(msg) from error
 
 
-def _context(told: _Tls, folder: Path) -> ssl.SSLContext:
-    version = _VERSIONS.get(told.min_version or "TLS12")
-    client = _CLIENT_AUTH.get(told.client_auth_type or "NoClientCert")
-    cert, key, ca = told.cert_file or "", told.key_file or "", told.client_ca_file or ""
+def _context(config: _Tls, folder: Path) -> ssl.SSLContext:
+    version = _VERSIONS.get(config.min_version or "TLS12")
+    client = _CLIENT_AUTH.get(config.client_auth_type or "NoClientCert")
+    cert, key, ca = config.cert_file or "", config.key_file or "", config.client_ca_file or ""
     msg = ""
     if not (cert and key):
         msg = "tls_server_config: cert_file and key_file are both needed"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.commands.sample import SAMPLE, bundled_path, recording, tell_nothing, why_nothing
+from ioh.commands.sample import SAMPLE, bundled_path, recording, report_nothing, why_nothing
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
@@ -97,7 +97,7 @@ def test_at_a_terminal_it_asks(
 
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert tell_nothing("why", asks=True) is wants
+    assert report_nothing("why", asks=True) is wants
     assert "[y/N]" in capfd.readouterr().out
 
 
