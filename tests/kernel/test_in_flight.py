@@ -74,8 +74,8 @@ while True:
 """
 
 
-def test_calls_under_way_while_attaching(volume: Volume) -> None:
-    """Whatever was half seen while one program was there and its partner not is not under way."""
+def test_calls_half_seen_while_attaching_are_not_in_flight(volume: Volume) -> None:
+    """ioh sees half of a call if one program is attached and its partner is not yet."""
     path = volume.file("data", MIB)
     readers = [subprocess.Popen([sys.executable, "-c", READ_ON, path]) for _ in range(4)]
     try:

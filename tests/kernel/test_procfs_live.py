@@ -40,7 +40,7 @@ def test_direct_reads_of_a_loop_device(loop: Loop) -> None:
     mount = mounts.mount_of_path(str(loop.image))
     mounts.close()
     assert device is not None
-    # In a chroot the file's own file system is mounted nowhere that can be seen.
+    # In a chroot, no visible mount is that of the file's own file system.
     on = "" if mount is None else " on "
     assert device.stack.startswith(f"file {loop.image}{on}")
     assert device.is_stacked == (mount is None or mount.fstype != "tmpfs")
