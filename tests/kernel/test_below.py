@@ -204,7 +204,7 @@ def test_reads_delayed_by_a_control_groups_limit_are_charged(watched: WatchedVol
 
 
 def test_a_call_that_a_limit_delays_in_part_is_charged_in_full(watched: WatchedVolume) -> None:
-    """The file is fragmented: its first pieces are read at once, the others when it is their time."""
+    """The file is fragmented: its first pieces are read at once, the others later."""
     calls, piece, volume = 12, 64 << 10, watched.volume
     path = volume.mount / "data"
     flags = os.O_WRONLY | os.O_CREAT | os.O_DIRECT

@@ -57,9 +57,9 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
 def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: str) -> None:
     """Linux 7 preempts programs at raw tracepoints: there 13 to 80 % of such calls went unseen.
 
-    At trace events it does not, but skips them while a task is preempted on that CPU that reads a
-    map.  If that happens to ioh, it waits for a time slice of 3 ms of each of the 8 tasks, and the
-    load takes seconds: 0.5 % of it, and hardly ever more than once.
+    At trace events it does not, but it skips them while a task that reads a map is preempted on
+    that CPU.  If that task is ioh, it waits for a time slice of 3 ms of each of the 8 tasks.  The
+    load takes seconds, so that is 0.5 % of it, and hardly ever happens more than once.
     """
     volume.empty()
     volume.file("small", MIB)
@@ -90,7 +90,7 @@ def test_bytes_of_connections(layers: Ioh) -> None:
     for direction in ("in", "out"):
         seen = ioh.total("tcp", direction, "bytes")
         if are_probes_preempted() and lost:
-            # Connections that ended unseen: all of them are short ones.
+            # Connections whose end was not seen: all of them are short ones.
             told = lost["recursion"] * (tcp_load.MOST_BYTES + 9)
             assert moved["sent"] - told <= seen <= moved["sent"]
         else:

@@ -1,4 +1,4 @@
-"""Calls cut by wsize and joined by the client, as ioh's sentences tell them, beside mountstats."""
+"""Findings on calls cut by wsize or joined by the client: their numbers against mountstats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.vm.nfs import Server, client_counts, mounted, watching
 
 SECONDS = 20
 LIMIT = 32 << 10
-# An emulated machine is slow: what counts as load, and nothing else, is less there.
+# An emulated machine is slow: there, less counts as load.  Nothing else is changed.
 CONFIG = "[consolidation]\ncalls_min_per_s = 50\n"
 
 
