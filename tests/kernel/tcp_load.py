@@ -136,7 +136,7 @@ def call(
 
 
 def wait_until_acknowledged(sock: socket.socket) -> None:
-    """Wait for it because a reset discards what the other side has not received."""
+    """Wait until all is acknowledged: a reset discards what the other side has not received."""
     queued = ctypes.c_int(1)
     libc = ctypes.CDLL(None)
     while True:

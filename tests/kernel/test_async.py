@@ -238,7 +238,7 @@ def test_requests_that_completed_before_the_program_asked_are_late(watched: Watc
     assert 20 <= late[aio.PWRITE] < writes
 
 
-def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:
+def test_every_read_write_and_fsync_of_io_uring_is_counted(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     with (
         watched.part() as ioh,

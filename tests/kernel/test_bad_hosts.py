@@ -40,7 +40,7 @@ def ioh(command: Sequence[str], cwd: Path = ROOT, **environment: str) -> Done:
 
 
 def ioh_with(folder: Path, module: str, text: str, *words: str) -> Done:
-    """Run an ioh that finds this module first: not isolated, unlike a user's, for want of a way."""
+    """Run an ioh that finds this module first; for that it cannot be isolated, unlike a user's."""
     (folder / f"{module}.py").write_text(text)
     return ioh([sys.executable, "-m", "ioh", *words], PYTHONPATH=f"{folder}:{ROOT}")
 

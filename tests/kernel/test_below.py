@@ -63,7 +63,7 @@ def test_the_second_pass_is_served_from_cache(watched: WatchedVolume) -> None:
     assert {share for share in shares if share is not None} == {100.0}
 
 
-def test_small_files_that_are_not_in_the_cache(watched: WatchedVolume) -> None:
+def test_reads_of_small_files_outside_the_cache_are_no_hits(watched: WatchedVolume) -> None:
     """As cat and grep read them: one read gets all there is, another one finds the end."""
     paths = [watched.volume.file(f"{i}", 3000) for i in range(23)]
     watched.volume.drop_caches()
@@ -355,7 +355,9 @@ def looked_at(ioh: Ioh, path: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
-def test_holes_by_file_system(loop: Loop, tmp_path: Path, fstype: str) -> None:
+def test_reads_of_holes_are_found_on_each_file_system(
+    loop: Loop, tmp_path: Path, fstype: str
+) -> None:
     run(f"mkfs.{fstype}", "-q", loop.path)
     with mounted(loop.path, tmp_path / "mnt") as mount:
         whole, sparse = mount / "whole", mount / "sparse"

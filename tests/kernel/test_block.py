@@ -37,7 +37,7 @@ def assert_agrees(ioh: Ioh, disk: DiskStats, loop: Loop) -> None:
     assert told["write_merges"] == disk.write_merges
 
 
-def test_discards_and_flushes(loop: Loop) -> None:
+def test_discards_and_flushes_equal_diskstats(loop: Loop) -> None:
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         for i in range(7):
@@ -58,7 +58,7 @@ def test_write_zeroes_are_a_class_of_their_own(loop: Loop) -> None:
     assert ioh.total("block", "discard") == 0
 
 
-def test_merges_of_many_small_writes(watched: WatchedVolume) -> None:
+def test_merges_of_many_small_writes_are_counted(watched: WatchedVolume) -> None:
     """Adjacent small direct writes in one batch: the queue merges them before it issues them."""
     volume = watched.volume
     volume.loop.set_queue("scheduler", "mq-deadline")
@@ -107,7 +107,9 @@ def test_each_device_row_covers_exactly_its_interval(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize(("order", "low", "high"), [("sequential", 99, 100), ("random", 0, 2)])
-def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> None:
+def test_the_order_of_reads_decides_the_sequential_share(
+    loop: Loop, order: str, low: float, high: float
+) -> None:
     places = list(range(1009))
     if order == "random":
         # Every fourth block only, so that no two are neighbours, shuffled.
@@ -123,10 +125,10 @@ def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> No
     judged = ioh.metric("block", "positioned")
     assert 1008 - ioh.unseen <= judged <= 1009
     share = 100 * ioh.metric("block", "sequential") / judged
-    assert low - 100 * ioh.unseen / judged <= share <= high  # the next after an unseen one
+    assert low - 100 * ioh.unseen / judged <= share <= high  # after an unseen one: not sequential
 
 
-def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
+def test_busy_time_and_requests_in_flight_equal_diskstats(loop: Loop) -> None:
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         fio(
@@ -153,7 +155,7 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
     ioh.assert_block_agrees(disk)
 
 
-def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
+def test_the_device_and_the_submitter_have_rows(volume: Volume) -> None:
     path = volume.file("data", 23 * 8192)
     volume.loop.set_queue("max_sectors_kb", "256")
     with recording("--device", volume.device, "--layers", "block") as ioh:
@@ -206,7 +208,7 @@ def test_the_processes_bytes_add_up_to_the_devices(loop: Loop) -> None:
     assert sum(row["write_bytes"] for row in rows) == about(disk.write_bytes)
 
 
-def test_proc_counts_the_same(volume: Volume) -> None:
+def test_proc_and_the_probe_count_the_same(volume: Volume) -> None:
     """Both sources at once over one load: the probe's counts are those of /proc."""
     fio(volume.mount, rw="randrw", bs="16k", size="32m", create_only=1)
     volume.drop_caches()
@@ -239,7 +241,7 @@ SPARE = 77
 
 
 def on_disks() -> int:
-    """Reads and writes of all devices with a request queue, except loop devices."""
+    """Reads and writes of all devices with a request queue but loops; none lies on another one."""
     count = 0
     for line in Path("/proc/diskstats").read_text().splitlines():
         words = line.split()
@@ -257,7 +259,7 @@ def control_loops(request: int) -> None:
 
 @contextlib.contextmanager
 def spare_loop(image: Path) -> Iterator[str]:
-    """A loop device that exists only for the block."""
+    """A loop device that exists only as long as the block lasts."""
     control_loops(LOOP_CTL_ADD)
     path = f"/dev/loop{SPARE}"
     try:

@@ -28,8 +28,8 @@ def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, "ioh_command", lambda *words: [sys.executable, "-c", program, *words])
 
 
-def test_devices_without_room_in_the_probe(loop: Loop) -> None:
-    """All their requests are counted all the same."""
+def test_devices_without_room_in_the_probe_count_as_others(loop: Loop) -> None:
+    """All their requests are counted."""
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         read_directly(loop.path, 23)

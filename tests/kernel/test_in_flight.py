@@ -33,7 +33,7 @@ def write_one(path: str, place: int) -> None:
         assert os.pwritev(fd, [buffer], place * MIB) == 4096
 
 
-def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
+def test_writes_to_a_device_that_has_stopped_stay_in_flight(volume: Volume) -> None:
     """A loop device over a file of the volume stops when the volume's file system is frozen."""
     with contextlib.closing(Loop(volume.mount, 64 * MIB)) as upper:
         options = ("--device", upper.path, "--layers", "syscall,block")

@@ -33,7 +33,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
         yield made
 
 
-def test_direct_reads_of_a_loop_device(loop: Loop) -> None:
+def test_direct_reads_of_a_loop_device_are_counted(loop: Loop) -> None:
     chosen = resolve_device(loop.path)
     device = read_block_device(chosen.dev)
     mounts = MountTable()
@@ -78,7 +78,7 @@ READ_SHAPERS = (
 
 
 @pytest.mark.parametrize(("asked", "bits_per_s"), [("80mbit", 80e6), ("50gbit", 50e9)])
-def test_the_rate_of_a_tbf(
+def test_the_rate_of_a_tbf_is_read(
     pair: tuple[Namespace, Namespace], asked: str, bits_per_s: float
 ) -> None:
     one, _ = pair

@@ -219,7 +219,7 @@ def test_doctor_shows_the_user_and_the_rights(who: dict[str, str]) -> None:
 
 
 def test_no_library_from_the_environment_is_loaded(folder: Path) -> None:
-    """Nor from the current directory.  Here it would be an error, elsewhere it might run."""
+    """Nor from the current directory.  Here it would fail to load; elsewhere its code might run."""
     for name in ("libbpf.so.1", "libbpf.so.0", "libbcc.so.0"):
         (folder / name).write_text("no library")
     for name in ("bcc", "json", "msgspec", "numpy", "sitecustomize"):

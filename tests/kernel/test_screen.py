@@ -57,7 +57,7 @@ def test_sigterm_during_startup_ends_it_without_a_traceback(tmp_path: Path, dela
         shown.read(delay_s)
         os.kill(shown.pid, signal.SIGTERM)
         status = shown.wait()
-        # Until Python handles the signal, it has its usual effect.
+        # Until Python handles the signal, it has its default effect.
         assert status in {0, -signal.SIGTERM}
         assert "Traceback" not in shown.text
 

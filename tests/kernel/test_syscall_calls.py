@@ -131,7 +131,7 @@ def test_fdatasync_and_sync_file_range_count_as_fsync(watched: WatchedVolume) ->
     assert_calls(ioh, {"fsync": 31}, 0)
 
 
-def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
+def test_fsync_of_a_directory_is_counted(watched: WatchedVolume) -> None:
     """It makes a file's creation or new name durable; nothing else of a directory is I/O here."""
     folder = watched.volume.mount
     with watched.part() as ioh, opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:

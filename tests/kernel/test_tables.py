@@ -46,7 +46,7 @@ def hostile_file(volume: Volume) -> bytes:
     return path
 
 
-def test_processes_files_and_mounts(watched: WatchedVolume) -> None:
+def test_processes_files_and_mounts_have_rows(watched: WatchedVolume) -> None:
     volume = watched.volume
     a, b = volume.file("a", SIZE), volume.file("b", SIZE)
     with watched.part() as ioh:
@@ -130,7 +130,7 @@ def rows_of(layer: LayerSnapshot, table: str, column: str) -> dict[tuple[str, ..
     return {row.key: round((row.values[f"{column}_per_s"] or 0) * layer.interval_s) for row in rows}
 
 
-def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) -> None:
+def test_new_files_beyond_the_probes_room_are_all_counted(volume: Volume) -> None:
     """As compilers and mail servers make them: the busiest have rows, and all are counted."""
     count = 20000
 
@@ -258,7 +258,7 @@ def test_a_process_that_lives_between_two_ticks_has_a_row(volume: Volume) -> Non
     assert rows[str(process.pid), "short-lived"]["read_bytes"] == 29_000
 
 
-def test_hostile_names_in_json(volume: Volume) -> None:
+def test_hostile_names_are_escaped_in_json(volume: Volume) -> None:
     path = hostile_file(volume)
     with recording("--device", volume.device) as ioh:
         with NamedReader(path, HOSTILE_COMM) as alive:
@@ -275,7 +275,7 @@ def test_hostile_names_in_json(volume: Volume) -> None:
     assert files[f"{volume.mount}/{SPELLED_FILE}",]["reads"] == 42
 
 
-def test_hostile_names_in_text(volume: Volume) -> None:
+def test_hostile_names_are_escaped_in_text(volume: Volume) -> None:
     path = hostile_file(volume)
     with subprocess.Popen(
         ioh_command("text", "-d", "all", "-c", "0.5", "-t", "3", "--device", volume.device),
@@ -293,7 +293,7 @@ def test_hostile_names_in_text(volume: Volume) -> None:
     assert "gnp.exe \\xff\\x1b[2J\\x9b" in text
 
 
-def test_a_file_twenty_directories_down(watched: WatchedVolume) -> None:
+def test_a_file_twenty_directories_down_is_named(watched: WatchedVolume) -> None:
     volume = watched.volume
     folders = [f"level-{n:02}" for n in range(20)]
     folder = volume.mount.joinpath(*folders)
@@ -308,7 +308,7 @@ def test_a_file_twenty_directories_down(watched: WatchedVolume) -> None:
     assert shown == str(path) or "…" in shown
 
 
-def test_a_deleted_file_and_one_seen_through_a_bind_mount(watched: WatchedVolume) -> None:
+def test_deleted_files_and_files_in_a_bind_mount_are_named(watched: WatchedVolume) -> None:
     volume = watched.volume
     deleted, kept = volume.file("deleted", SIZE), volume.file("kept", SIZE)
     with (
@@ -327,7 +327,7 @@ def test_a_deleted_file_and_one_seen_through_a_bind_mount(watched: WatchedVolume
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECT])
-def test_the_device_node_itself(watched: WatchedVolume, flags: int) -> None:
+def test_reads_of_the_device_node_are_named(watched: WatchedVolume, flags: int) -> None:
     device = watched.volume.device
     with watched.part() as ioh, opened(device, flags) as fd, aligned(4096) as buffer:
         os.preadv(fd, [buffer], 0)

@@ -166,7 +166,7 @@ Result = TypeVar("Result")
 
 
 def nothing_hidden(run: Callable[[], Result]) -> Result:
-    """Repeat a run, at most 8 times, until BPF saw the end of each connection; return its result.
+    """Repeat a run until BPF saw each connection end, at most 8 times; return the last result.
 
     The number of ends that BPF did not see is printed for each run: some machines always hide some.
     """

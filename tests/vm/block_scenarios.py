@@ -1,4 +1,4 @@
-"""Arrays, rotational disks and a disk with few segments: faults, and what only looks like one.
+"""Arrays, rotational disks and a disk with few segments: faults, and healthy look-alikes.
 
 Every ``time.sleep`` here is how long the scenario lasts.
 """

@@ -19,7 +19,7 @@ _DRIVER = Path("/sys/bus/pseudo/drivers/scsi_debug")
 
 
 class Disks:
-    """Three disks of scsi_debug, set to be rotational, which their latency stands for.
+    """Three disks of scsi_debug, marked as rotational: their latency stands for that.
 
     Each page of a request is a segment of its own there; ``max_segments`` is 2,048.
     """

@@ -46,7 +46,9 @@ def layers(volume: Volume) -> Iterator[Ioh]:
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)
-def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
+def test_calls_and_requests_equal_fio_and_diskstats(
+    volume: Volume, layers: Ioh, load: Load
+) -> None:
     load.lay_out(volume)
     with part_of(layers) as ioh:
         compare = load.run(volume)
@@ -54,7 +56,9 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
 
 
 @pytest.mark.parametrize("engine", ["psync", "libaio", "io_uring"])
-def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: str) -> None:
+def test_calls_of_tasks_on_one_cpu_are_seen_or_reported_as_lost(
+    volume: Volume, layers: Ioh, engine: str
+) -> None:
     """Linux 7 preempts programs at raw tracepoints: there 13 to 80 % of such calls went unseen.
 
     At trace events it does not, but it skips them while a task that reads a map is preempted on
@@ -77,7 +81,7 @@ def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: st
     assert unseen < done / 50
 
 
-def test_bytes_of_connections(layers: Ioh) -> None:
+def test_bytes_of_connections_equal_what_programs_moved(layers: Ioh) -> None:
     options = {"host": "127.0.0.1", "port": 2049, "short": 401, "bulk_bytes": 1_000_003}
     with part_of(layers) as ioh:
         done = subprocess.run(

@@ -82,7 +82,7 @@ def test_both_ends_equal_the_kernels_counts(both_ends: Ioh, version: str, size: 
         assert ioh.latency_us("nfs_server", op) < ioh.latency_us("nfs_client", op), op
 
 
-def test_a_prime_number_of_direct_reads(both_ends: Ioh) -> None:
+def test_each_direct_read_counts_once(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "prime"
         path.write_bytes(os.urandom(23 * 8192 + 5))
@@ -106,7 +106,7 @@ def test_a_prime_number_of_direct_reads(both_ends: Ioh) -> None:
     assert processes[str(os.getpid()), comm]["reads"] == 24
 
 
-def test_reads_of_the_clients_cache(both_ends: Ioh) -> None:
+def test_reads_of_the_clients_cache_are_counted_apart(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "twice"
         path.write_bytes(os.urandom(MIB))

@@ -17,7 +17,7 @@ from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
 from tests.vm.nfs import Server, assert_each_once, client_counts, mount_of, mounted, wait_for_source
 
 
-def test_many_direct_requests_of_one_place(both_ends: Ioh, version: str) -> None:
+def test_many_direct_requests_of_one_place_count_once_each(both_ends: Ioh, version: str) -> None:
     """Device, file and offset are the same for all of them: only the request tells them apart."""
     with mounted(version, "nconnect=4") as place:
         (place / "one").write_bytes(os.urandom(65536))
