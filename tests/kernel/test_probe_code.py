@@ -40,7 +40,7 @@ def test_atomics_only_add(layer: str) -> None:
 
 
 def test_programs_at_uprobes_have_no_per_cpu_stack() -> None:
-    """Linux 6.13 and newer give one, which the next task overwrites, unless there is a tail call."""
+    """Linux 6.13 and newer give one, which the next task overwrites, but not with a tail call."""
     for form in forms_of(find_layer("db"), HostFacts(Btf(), cast=1)):
         for name, code in compile_layer("db", form, Filters()).functions.items():
             calls = {n for op, _, _, n in struct.iter_unpack("=BBhi", code) if op == CALL}
