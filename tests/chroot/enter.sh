@@ -3,9 +3,9 @@
 #
 #   tests/chroot/enter.sh DIR COMMAND...
 #
-# It shares this machine's kernel, so kernel tests run for real, and the kernels that are kept for
-# virtual machines.  All mounts are in a namespace of the command's own and vanish with it: outside,
-# DIR is a plain tree, and removing it cannot reach this machine's /dev.
+# The system shares this machine's kernel, so that kernel tests run for real, and the kernels kept
+# for virtual machines.  All mounts are in a namespace of the command's own and vanish with it:
+# outside, DIR is a plain tree, and removing it cannot reach this machine's /dev.
 set -eu
 
 if [ "${1-}" != --mounted ]; then
@@ -24,7 +24,7 @@ kernels=${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/ioh/kernels
 mkdir -p "$kernels" "$chroot/srv/cache/ioh/kernels"
 mount --bind "$kernels" "$chroot/srv/cache/ioh/kernels"
 
-# A clean environment: what works here must not lean on this machine's settings.
+# A clean environment: what works here must not depend on this machine's settings.
 # shellcheck disable=SC2016
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb XDG_CACHE_HOME=/srv/cache \
     chroot "$chroot" sh -c 'cd /srv/ioh && exec "$@"' sh "$@" </dev/null

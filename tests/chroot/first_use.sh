@@ -1,5 +1,5 @@
 #!/bin/sh
-# The launcher on a machine that has nothing: it must end with BPF under all of this kernel's layers.
+# Runs the launcher on a machine that has nothing: BPF must then feed all of this kernel's layers.
 #
 #   tests/chroot/first_use.sh SUITE DIR     makes DIR, and leaves it for more
 set -eu

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Makes a minimal Debian in a directory, with the last commit of this checkout in /srv/ioh: where
-# others than root can read it, as ioh's service user has to.
+# Makes a minimal Debian in a directory, with the last commit of this checkout in /srv/ioh, where
+# users other than root can read it, as ioh's service user must.
 #
 #   tests/chroot/make.sh SUITE DIR      SUITE: bookworm, trixie, sid, bullseye ...
 #
 # What debootstrap makes is kept in ~/.cache/ioh/chroots, so that the next one takes seconds;
-# sid moves on, and is made anew after a week.  Needs root and, the first time, a network.
+# sid moves on, and is made again after a week.  Needs root and, the first time, a network.
 #
 # DEBIAN_MIRROR  where Debian comes from; debootstrap's own choice otherwise
-# ARCHITECTURE   another than this machine's, whose programs it can run
+# ARCHITECTURE   another than this machine's; this machine must be able to run its programs
 set -eu
 
 suite=$1
@@ -24,7 +24,7 @@ mkdir -p "$kept" "$chroot"
 if [ -e "$archive" ]; then
     tar -C "$chroot" -xf "$archive"
 else
-    # In a mount namespace of its own: debootstrap that is interrupted leaves its mounts.
+    # In a mount namespace of its own: an interrupted debootstrap leaves its mounts.
     # shellcheck disable=SC2086
     unshare --mount debootstrap ${ARCHITECTURE:+--arch="$ARCHITECTURE"} --variant=minbase \
         "$suite" "$chroot" ${DEBIAN_MIRROR-} >"$chroot.log" 2>&1 || { tail -n 5 "$chroot.log" >&2 && exit 1; }

@@ -1,11 +1,12 @@
 # shellcheck shell=sh
 # Runs tests in minimal chroots of the distributions in $USERLAND; tests/run.sh sources it.
 
-# What is exact on the kernel's side, and what the distribution's bcc and libraries do to it.
+# Tests of exact counts, and of what the distribution's bcc and libraries do to them.
 chroot_kernel_tests="tests/kernel/test_fio.py tests/kernel/test_syscall_calls.py"
 chroot_kernel_tests="$chroot_kernel_tests tests/kernel/test_tcp.py tests/kernel/test_block.py"
 chroot_kernel_tests="$chroot_kernel_tests tests/kernel/test_functions.py"
-# Whose types the probes are compiled with there, NFS's too: the modules are not on this machine.
+# The probes are compiled there with these kernels' types, NFS's too, whose modules are not on
+# this machine.
 chroot_kernels="6.1 6.12 newest"
 
 test_in_chroots() { # with arguments, they are the one command to run there
@@ -31,8 +32,8 @@ test_in_chroots() { # with arguments, they are the one command to run there
         "$root/tests/vm/kernel.sh" "$kernel_name" >/dev/null || failed="$failed, Linux $kernel_name"
         compile="$compile ../cache/ioh/kernels/$kernel_name"
     done
-    # Two queues beside each other: kernel tests wait most of their time, and what only takes the
-    # CPU leaves it to them.
+    # Two queues at a time: kernel tests mostly wait, and what only takes the CPU leaves it to
+    # them.
     # shellcheck disable=SC2086
     for suite in $USERLAND; do
         in_queue kernel "$suite: kernel tests" \

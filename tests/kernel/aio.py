@@ -1,4 +1,4 @@
-"""libaio's system calls by their numbers: no library is needed, and every wrong use is possible."""
+"""libaio's system calls by number: needs no library, and allows every wrong use."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Event(ctypes.Structure):
 
 
 class Aio:
-    """One context; a call's result is the kernel's, -1 where it failed."""
+    """One context; results are the kernel's, -1 where submit() failed."""
 
     def __init__(self, depth: int) -> None:
         self._context = ctypes.c_ulong()
@@ -67,7 +67,7 @@ class Aio:
         return done
 
     def reap(self, least: int, most: int) -> list[int]:
-        """Results of what has completed."""
+        """Wait for at least so many completions, and return their results."""
         events = (Event * most)()
         got = _LIBC.syscall(_GETEVENTS, self._context, least, most, events, PATIENCE)
         return [event.result for event in events[:got]]

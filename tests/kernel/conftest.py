@@ -1,4 +1,4 @@
-"""Devices and network namespaces that the kernel tests work on, always given back."""
+"""Fixtures of the kernel tests: devices, file systems, network namespaces; all are removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kernel.rig import Ioh, Loop, Volume, recording, run
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
-    """A fresh ext4 of 512 MiB on a loop device of its own."""
+    """A new ext4 file system of 512 MiB on its own loop device."""
     with closing(Volume(tmp_path)) as made:
         yield made
 
@@ -34,7 +34,7 @@ def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVol
 
 @pytest.fixture
 def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
-    """A volume and the ioh that watches it, for all the tests that need no other; empty again."""
+    """The volume that most tests share, emptied for each, and the ioh that watches it."""
     one_for_all.volume.empty()
     yield one_for_all
     one_for_all.volume.loop.restore_queue()
@@ -42,7 +42,7 @@ def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[Ioh]:
-    """One ioh that watches the calls of the tests themselves."""
+    """One ioh for all tests of a module; it watches the calls of this process."""
     with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
         yield ioh
 
@@ -58,7 +58,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Where everybody may look, and only root may write; pytest's own nobody else may enter."""
+    """A directory that everybody can read and only root can write; pytest's own is root's alone."""
     made = Path(tempfile.mkdtemp())
     made.chmod(0o755)
     yield made
@@ -73,7 +73,7 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def pair(namespace: Namespace) -> Iterator[tuple[Namespace, Namespace]]:
-    """Two namespaces and a veth cable between them: 10.99.0.1, 10.99.0.2, fd99::1, fd99::2."""
+    """Two namespaces joined by a veth pair: 10.99.0.1, 10.99.0.2, fd99::1, fd99::2."""
     other = Namespace("b")
     run("ip", "link", "add", "ioh0", "netns", str(namespace.holder.pid), "type", "veth",
         "peer", "name", "ioh0", "netns", str(other.holder.pid))  # fmt: skip

@@ -1,4 +1,4 @@
-"""One fio run against what ioh counted of it: its own JSON, and the disk's diskstats."""
+"""Compares what ioh counted of a fio run with fio's own JSON and with /proc/diskstats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Jobs = list[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Load:
-    """What fio shall do: so many MiB for each of its jobs."""
+    """A fio run; ``mib`` is for each of its jobs."""
 
     engine: str
     direct: int
@@ -47,12 +47,12 @@ class Load:
         }
 
     def lay_out(self, volume: Volume) -> None:
-        """Write fio's files, which is no part of the measured work; nothing stays cached."""
+        """Write fio's files, which is not measured, and leave nothing cached."""
         fio(volume.mount, **{**self.options, "create_only": 1})
         volume.drop_caches()
 
     def run(self, volume: Volume) -> Callable[[Ioh], None]:
-        """Do it; what is returned compares, once ioh has told all of it."""
+        """Run fio; the function returned compares, once ioh has printed all of it."""
         before = volume.loop.stats()
         done = fio(volume.mount, **self.options)
         volume.sync()
@@ -60,7 +60,7 @@ class Load:
 
         def compare(ioh: Ioh) -> None:
             if self.engine == "io_uring" and NO_URING in remarks(ioh):
-                # Before 6.0 its completions do not name their request.
+                # Before Linux 6.0 io_uring's completions do not name their request.
                 assert [int(n) for n in platform.release().split(".")[:2]] < [6, 0]
                 assert counted(ioh) == {"read": (0, 0), "write": (0, 0)}
             else:
@@ -77,8 +77,8 @@ class Load:
         seen = {k: v for k, v in ioh.counts("syscall").items() if k != "fsync"}
         lost = ioh.lost("syscall")
         if are_probes_preempted() and lost:
-            # Each program that was skipped may have missed as many requests as a call carries; one
-            # whose completion was missed is told, too, when its address is used again.
+            # A skipped program may have missed as many requests as one call carries; a request
+            # whose completion was missed is also reported when its address is used again.
             told = lost.pop("recursion") * self.depth
             told += lost.pop("aio_unseen", 0) + lost.pop("uring_unseen", 0)
             print(f"{self}: {leaves} done, {seen} seen, {told} told to be lost")
@@ -87,8 +87,8 @@ class Load:
         else:
             assert counted(ioh) == done
             assert seen == leaves
-            # An interrupt that ends a request skips the program that it has interrupted at another
-            # one's end: ioh reports that, and no call is counted there.
+            # If an interrupt ends a request while the program runs at another one's end, the kernel
+            # skips the program: ioh reports that, and no call is counted there.
             lost.pop("recursion", None)
         assert lost == {}
 
@@ -102,7 +102,7 @@ def directions(jobs: Jobs) -> dict[str, tuple[int, int]]:
 
 
 def counted(ioh: Ioh) -> dict[str, tuple[int, int]]:
-    """The same as the syscall layer saw it."""
+    """Operations and bytes by direction, as the syscall layer counted them."""
     return {
         d: (ioh.total("syscall", d), ioh.total("syscall", d, "bytes")) for d in ("read", "write")
     }

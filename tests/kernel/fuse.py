@@ -1,4 +1,4 @@
-"""A FUSE file system of one file, by the kernel's protocol; no library is needed."""
+"""A FUSE file system with one file, by the kernel's protocol; needs no library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALID_S = 3600
 
 
 class Fuse(threading.Thread):
-    """Answers what the kernel asks of the file ``data`` in a mounted folder."""
+    """Answers the kernel's requests for the file ``data`` in a mounted folder."""
 
     def __init__(self, fd: int, data: bytes) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Fuse(threading.Thread):
 
 @contextlib.contextmanager
 def fuse(folder: Path, data: bytes) -> Iterator[Fuse]:
-    """Mount it there."""
+    """Mount such a file system."""
     fd = os.open("/dev/fuse", os.O_RDWR)
     try:
         options = f"fd={fd},rootmode=40000,user_id=0,group_id=0".encode()
@@ -79,4 +79,4 @@ def fuse(folder: Path, data: bytes) -> Iterator[Fuse]:
         finally:
             run("umount", "--lazy", folder)
     finally:
-        os.close(fd)  # who still waits for an answer gets an error
+        os.close(fd)  # whoever still waits for an answer gets an error

@@ -1,4 +1,4 @@
-"""What a test mounts for itself, and a control group that may read so much in a second."""
+"""Mounts for a test, and a control group with a limit on the bytes it reads a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kernel.rig import Volume, run
 
 
 def with_own_sys(change: str) -> list[str]:
-    """A command prefix: /sys changed for that command alone.
+    """A command prefix that changes /sys for that command alone.
 
     Only /sys is made private: in a chroot / is no mount point, so it has no propagation to set.
     """
@@ -33,7 +33,7 @@ def mounted(what: str | Path, place: Path, *options: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def throttled(volume: Volume, bytes_per_s: int) -> Iterator[None]:
-    """This process in a control group that may read so much, of version 1 or 2."""
+    """Put this process into a control group, of version 1 or 2, that may read only so much."""
     roots = [
         (Path(words[1]), words[2])
         for words in map(str.split, Path("/proc/self/mounts").read_text().splitlines())

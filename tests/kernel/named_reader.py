@@ -1,4 +1,4 @@
-"""A process, or a thread of one, that has a name of its own and reads a file when it is told to."""
+"""A process or thread with a name of its own (comm), which reads a file on request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.kernel.talker import Talker
 
-# Each line on its input is a number of reads.  With two names the second is that of the thread
-# that reads.
+# Each input line is a number of reads.  A second name is that of the thread that reads.
 _PROGRAM = """
 import ctypes, os, sys, threading
 def name(comm): ctypes.CDLL(None).prctl(15, os.fsencode(comm))
@@ -31,7 +30,7 @@ else:
 
 
 class NamedReader(Talker):
-    """It has the file open from the beginning; each read gets up to 1,000 bytes."""
+    """Opens the file when it starts; each read is of up to 1,000 bytes."""
 
     def __init__(self, path: bytes | Path, *comms: str | bytes) -> None:
         super().__init__(sys.executable, "-c", _PROGRAM, os.fsencode(path), *comms)

@@ -1,4 +1,4 @@
-"""Network namespaces of one's own, with ioh's tcp layer and known traffic in them."""
+"""Network namespaces for tests, with ioh's tcp layer and known traffic in them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Namespace:
         return int(values[names.index(name)])
 
     def close(self) -> None:
-        """What still runs inside is ended first."""
+        """End what still runs inside, then the namespace."""
         for script in self.scripts:
             script.process.kill()
             script.close()
@@ -51,7 +51,7 @@ class Namespace:
 
 
 class Script(Talker):
-    """A Python program in a namespace, with which it ends at the latest."""
+    """A Python program in a namespace; it ends with the namespace at the latest."""
 
     def __init__(self, namespace: Namespace, *words: str) -> None:
         super().__init__(*namespace.command(sys.executable, *words))
@@ -59,12 +59,12 @@ class Script(Talker):
 
 
 def script_of(name: str, options: Mapping[str, object]) -> tuple[str, str]:
-    """The words of a script of this directory and its options."""
+    """Command line of a script in this directory, with its options as JSON."""
     return str(HERE / name), json.dumps(options)
 
 
 class Agent(Script):
-    """ioh's layer; the first reading is the baseline."""
+    """Runs ioh's tcp layer; the first reading is the baseline."""
 
     def __init__(self, namespace: Namespace, **options: object) -> None:
         super().__init__(namespace, *script_of("tcp_agent.py", options))
@@ -81,26 +81,26 @@ class Agent(Script):
 
 
 class Load(Script):
-    """Known traffic."""
+    """Runs known traffic: tcp_load.py."""
 
     def __init__(self, namespace: Namespace, **options: object) -> None:
         super().__init__(namespace, *script_of("tcp_load.py", options))
         assert self.line() == "ready"
 
     def finish(self) -> dict[str, int]:
-        """What its own calls moved."""
+        """Wait for its end; return how many bytes its own calls moved."""
         sums: dict[str, int] = json.loads(self.line())
         self.close()
         return sums
 
     def is_busy(self, wait_s: float = 0.0) -> bool:
-        """Whether it has not yet printed its result, nor does so within that time."""
+        """Whether it has still not printed its result at the end of that time."""
         assert self.process.stdout is not None
         return not select.select([self.process.stdout], [], [], wait_s)[0]
 
 
 def drop_two_percent(namespace: Namespace) -> None:
-    """Every fiftieth packet: at random, none of 3 MB in packets of 64 KB may be hit."""
+    """Drop every fiftieth packet: at random, 3 MB in packets of 64 KB may lose none."""
     namespace.run(
         "nft",
         "add table inet ioh; add chain inet ioh in { type filter hook input priority 0; };"

@@ -1,6 +1,6 @@
-"""One ioh for many tests: what it told of one test's load, and the disk that it watches.
+"""One ioh for many tests: what it printed during one of them, and the disk that it watches.
 
-Starting ioh takes a second here and half a minute in an emulated machine.
+Starting ioh takes a second, and half a minute in an emulated machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.kernel.rig import Ioh, Volume
 
 
 class Part(Ioh):
-    """What an `ioh json` that goes on told between two moments."""
+    """What a running `ioh json` printed between two moments."""
 
     def __init__(self, whole: Ioh) -> None:
         self._whole = whole
@@ -33,7 +33,7 @@ class Part(Ioh):
 
 @contextlib.contextmanager
 def part_of(whole: Ioh) -> Iterator[Part]:
-    """A workload's own intervals: nothing from before it, and all of it."""
+    """The intervals of a workload: nothing from before it, and all of it."""
     whole.settle()
     part = Part(whole)
     yield part
@@ -49,14 +49,14 @@ class WatchedVolume:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[Part]:
-        """What happens in it, after all that the test has written before."""
+        """What happens on the volume, once all that the test wrote before is on disk."""
         self.volume.sync()
         with part_of(self.ioh) as part:
             yield part
 
 
 def remarks(ioh: Ioh) -> list[Any]:
-    """What ioh has said of its layers, each thing once."""
+    """What ioh has noted on its layers, or on why they are unavailable, each once."""
     said: list[Any] = []
     for interval in ioh.intervals:
         for layer in interval["layers"].values():
@@ -75,7 +75,7 @@ def assert_calls(ioh: Ioh, done: Mapping[str, int], size: int | None = None) -> 
 
 
 def assert_seen(ioh: Ioh, seen: Mapping[str, int], done: Mapping[str, int]) -> None:
-    """All that was done was seen, but where probes are preempted for what is told as lost."""
+    """All was seen, except for what ioh reports as lost where the kernel preempts probes."""
     lost = ioh.lost("syscall")
     if are_probes_preempted() and lost:
         told = lost.pop("recursion")

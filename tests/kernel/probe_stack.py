@@ -1,4 +1,4 @@
-"""A layer's programs compiled for whatever kernel, and how much of the stack each one needs."""
+"""Compiles a layer's programs for any kernel, and finds how much stack each one needs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
 
-# The kernel and LLVM refuse more than 512.  What is left is for the next compiler, which may keep
-# more there: from LLVM 14 to 19 one program grew by a quarter.
+# The kernel and LLVM refuse more than 512.  The margin is for later compilers, which may need more:
+# from LLVM 14 to 19 one program grew by a quarter.
 STACK_BYTES_MAX = 384
 
 _INSTRUCTION = struct.Struct("=BBhi")
@@ -40,16 +40,16 @@ def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
 
 
 def stack_bytes(code: bytes) -> int:
-    """How far down the stack a program's instructions reach; in words, as the kernel counts."""
+    """How deep a program's instructions reach into the stack; in words, as the kernel counts."""
     deepest = max((-offset for offset in _stack_offsets(code)), default=0)
     return -(-deepest // 8) * 8
 
 
 def _stack_offsets(code: bytes) -> Iterator[int]:
-    """Each place on the stack that is read, written or pointed at, from its upper end.
+    """Offset from the stack's upper end of each place that is read, written or pointed at.
 
-    A pointer into it is made by a move and an addition, one right behind the other or with
-    others in between.
+    A pointer into the stack is made by a move and an addition, with or without other instructions
+    in between.
     """
     pointers = {_FRAME: 0}
     for opcode, registers, offset, constant in _INSTRUCTION.iter_unpack(code):

@@ -1,4 +1,4 @@
-"""`ioh record` under way, and marked: what lies between two marks is exact."""
+"""A running `ioh record`, and marks in it: what lies between two marks is exact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(*arguments: str, stdin: IO[bytes] | None = None) -> subprocess.Popen[b
 
 @contextlib.contextmanager
 def recording_into(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """``ioh record``, which ends in order when it is asked to."""
+    """Run ``ioh record``, and end it by SIGTERM; its status must be 0."""
     process = start("record", "-o", str(path), *options)
     try:
         yield process
@@ -62,7 +62,7 @@ def recording_of(pid: int) -> RunningRecording:
 
 
 class Marked:
-    """One recording of many loads, each of which is one interval."""
+    """One recording of many loads; each load is one interval, between two marks."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self._path, self._running = path, recording_of(pid)
@@ -74,7 +74,7 @@ class Marked:
         return text
 
     def one_interval(self, work: Callable[[], _T]) -> tuple[dict[str, LayerSnapshot], _T]:
-        """What happened while some work was done: a sample is taken before it and after it."""
+        """Do some work between two samples; return the layers' counts of it, and its result."""
         begin, done, end = self._mark(), work(), self._mark()
         with Session(str(self._path)) as session:
             found = read_aggregate(session, Span(When(begin), When(end)))
@@ -85,6 +85,6 @@ class Marked:
 
 @contextlib.contextmanager
 def marked(path: Path, *options: str) -> Iterator[Marked]:
-    """Record into a file, without a tick in the middle of what is looked at."""
+    """Record into a file, with 60 s between ticks: none falls into a load."""
     with recording_into(path, "-c", "60", *options) as process:
         yield Marked(path, process.pid)

@@ -1,4 +1,4 @@
-"""A loop device of one's own, `ioh json` in a subprocess, and the kernel's own count to compare."""
+"""Loop devices, volumes, fio, `ioh json` in a subprocess, and the kernel's counts to compare."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.kernel.talker import TIMEOUT_S, Running
 from tests.kernel.witness import DiskStats, Witness, diskstats
 
 ROOT = Path(__file__).parents[2]
-# Against hanging only: an emulated machine beside others takes minutes.
-# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
-# more of them.
+# START_S only guards against hanging: an emulated machine that shares its host takes minutes.
+# CYCLE_S: tests wait for two ticks before their load and two after it; an emulated machine has no
+# time for more of them.
 START_S, CYCLE_S = (600, 0.25) if os.environ.get("IOH_IN_VM") else (30, 0.1)
 LATE = "its probe is still being compiled"
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def ended(
 
 
 def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
-    """What it says; an assertion with its messages if it failed."""
+    """Run a program and return its output; an assertion with its messages if it failed."""
     done = ended(*command, timeout_s=timeout_s)
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}{done.stdout[-2000:]}"
     return done.stdout
@@ -52,7 +52,7 @@ def ioh_ended(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def ioh_command(*arguments: str) -> list[str]:
-    """As the launcher starts it: isolated, with the environment's own path to ioh."""
+    """The command as the launcher starts it: isolated; the environment's ioh.pth finds ioh."""
     return [sys.executable, "-I", "-m", "ioh", *arguments]
 
 
@@ -61,7 +61,7 @@ def ioh_environment() -> dict[str, str]:
 
 
 class Ioh(Running):
-    """`ioh json` as it runs: every interval since its start, and the sums over them."""
+    """A running `ioh json`: every interval since its start, and sums over them."""
 
     def __init__(self, *arguments: str, cycle_s: float = CYCLE_S) -> None:
         command = ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)
@@ -73,7 +73,7 @@ class Ioh(Running):
         self.output.wait_for(count, timeout_s)
 
     def settle(self) -> None:
-        """Wait until an interval is out that began after this call: all before it is in, too."""
+        """Wait for an interval that began after this call: all that happened before is in then."""
         self.wait_for_lines(len(self.output.lines) + 2, 2 * self.cycle_s + 10)
 
     @property
@@ -87,7 +87,7 @@ class Ioh(Running):
         return self._parsed
 
     def intervals_of(self, layer: str) -> Iterator[dict[str, Any]]:
-        """Those in which it was measured: under emulation its probe can be late."""
+        """The intervals in which the layer was measured: under emulation its probe can be late."""
         return (interval for interval in self.intervals if layer in interval["layers"])
 
     def ops(self, layer: str, op: str) -> Iterator[dict[str, Any]]:
@@ -100,7 +100,7 @@ class Ioh(Running):
         return sum(numbers[field] or 0 for numbers in self.ops(layer, op))
 
     def counts(self, layer: str) -> dict[str, int]:
-        """Operations of each op that saw any; groups, which only add up, left out."""
+        """Each op's count that is not 0, without the groups read and write, which are sums."""
         sums: dict[str, int] = defaultdict(int)
         for interval in self.intervals:
             for op, numbers in interval["layers"].get(layer, {}).get("ops", {}).items():
@@ -160,10 +160,10 @@ class Ioh(Running):
 
     @property
     def unseen(self) -> int:
-        """Completions that the kernel counted and for which it ran no BPF program.
+        """Completions that the kernel counted but ran no BPF program for.
 
-        Where no witness is asked how many those are, they have to be few: a probe that misses
-        more does not measure.  A busy machine has been seen to hide 2.2 % of 8,000, and 4 of 10.
+        For tests that do not ask a witness how many those are: they must be few, since a probe that
+        misses more does not measure.  On a busy machine 2.2 % of 8,000 were hidden, and 4 of 10.
         """
         unseen = self.lost("block").get("unseen", 0)
         seen = sum(self.counts("block").values())
@@ -171,16 +171,16 @@ class Ioh(Running):
         return unseen
 
     def assert_block_agrees(self, disk: DiskStats) -> None:
-        """Each class of request exactly as in /proc/diskstats, but for what ioh says it lost.
+        """Each class of request equals /proc/diskstats, except for what ioh reports as lost.
 
-        No more may be missing than the witness knows to have been hidden from BPF; of reads and
-        writes ioh says how many (``unseen``), of flushes and discards it cannot.
+        No more may be missing than the witness knows to be hidden from BPF.  ioh reports how many
+        reads and writes that is (``unseen``); for flushes and discards it cannot.
         """
         kernel = {"read": disk.reads, "write": disk.writes, "flush": disk.flushes}
         kernel["discard"] = disk.discards
         missing = {op: count - self.total("block", op) for op, count in kernel.items()}
         assert all(count >= 0 for count in missing.values()), missing
-        # However many the kernel hides of a busy machine: here the witness knows.
+        # No limit as in ``unseen``: the witness knows how many the kernel has hidden.
         assert missing["read"] + missing["write"] == self.lost("block").get("unseen", 0)
         assert sum(missing.values()) <= disk.hidden
         if not disk.hidden:
@@ -197,7 +197,7 @@ def recording(*arguments: str, cycle_s: float = CYCLE_S) -> Iterator[Ioh]:
     """Run `ioh json` around a workload: from its first interval to one after the workload."""
     with Ioh(*arguments, cycle_s=cycle_s) as ioh:
         ioh.wait_for_lines(1)
-        # Under emulation a probe can come late; until then /proc feeds its layer.
+        # Under emulation a probe can be late; until it is attached, its layer comes from /proc.
         while LATE in json.dumps(ioh.intervals[-1]):
             ioh.wait_for_lines(len(ioh.intervals) + 1)
         yield ioh
@@ -205,7 +205,7 @@ def recording(*arguments: str, cycle_s: float = CYCLE_S) -> Iterator[Ioh]:
 
 
 class Loop:
-    """A loop device over a file of its own."""
+    """A loop device with a backing file of its own."""
 
     def __init__(self, folder: Path, size: int = 512 * MIB) -> None:
         self.image = folder / "disk.img"
@@ -217,7 +217,7 @@ class Loop:
     def attach(self, *options: str) -> None:
         self.path = run("losetup", "--find", "--show", *options, self.image).strip()
         self.name = self.path.rpartition("/")[2]
-        # A file system without O_DIRECT refuses; the counts of this device are the same.
+        # Fails on a file system without O_DIRECT; the counts of this device are the same.
         subprocess.run(["losetup", "--direct-io=on", self.path], check=False, capture_output=True)
         settle_devices()
         major, _, minor = self.number.partition(":")
@@ -239,7 +239,7 @@ class Loop:
         return diskstats(self.name, self.witness.hidden)
 
     def set_queue(self, name: str, value: str) -> None:
-        """Change a setting until restore_queue(): a loop device's outlive its file."""
+        """Change a queue setting until restore_queue(): it would outlive the device's file."""
         setting = self.queue / name
         before = setting.read_text().strip()
         chosen = re.search(r"\[(.+)\]", before)
@@ -261,7 +261,7 @@ class Loop:
 
 
 class Volume:
-    """ext4 on a loop device, mounted; nobody else knows of it."""
+    """A mounted ext4 on a loop device; nothing else uses it."""
 
     def __init__(self, folder: Path, size: int = 512 * MIB) -> None:
         self.loop = Loop(folder, size)
@@ -269,7 +269,7 @@ class Volume:
         self.mount = folder / "mnt"
         self.mount.mkdir()
         try:
-            # Without the lazy initialisation, which would write behind the test's back.
+            # No lazy initialisation, which would write in the background during a test.
             options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
             run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, self.device)
             # ext4's thread would read bitmaps soon after; Linux 5.10 neither does nor knows this.
@@ -297,7 +297,7 @@ class Volume:
         self.sync()
 
     def file(self, name: str, size: int) -> Path:
-        """A file of that size, written and not in the cache; nothing is left to be written."""
+        """Make a file of that size, written to disk and not in the cache; no write-back is left."""
         path = self.mount / name
         with path.open("wb") as stream:
             for _ in range(size // MIB):
@@ -320,7 +320,7 @@ class Volume:
 
 
 def settle_devices() -> None:
-    """Let udev, where there is one, finish looking at a new device."""
+    """Wait until udev, if it runs, has finished with a new device."""
     if shutil.which("udevadm"):
         subprocess.run(["udevadm", "settle"], check=False, timeout=TIMEOUT_S)
 
@@ -331,7 +331,7 @@ def aligned(size: int) -> mmap.mmap:
 
 
 def about(total: int) -> Any:
-    """A total that JSON tells only as a rate of six decimals."""
+    """Equal to a total that JSON gives only as a rate with six decimals."""
     return pytest.approx(total, rel=1e-5)
 
 
@@ -345,12 +345,12 @@ def opened(path: Path | str, flags: int) -> Iterator[int]:
 
 
 def real_time_fio(directory: Path, **options: object) -> list[Mapping[str, Any]]:
-    """As fio(), before everything else that wants a CPU."""
+    """As fio(), as a real-time process: everything else that wants a CPU comes after it."""
     return fio(directory, "chrt", "--fifo", "50", **options)
 
 
 def fio(directory: Path, *before: str, **options: object) -> list[Mapping[str, Any]]:
-    """Run fio there, behind other words of a command; each job's part of its JSON."""
+    """Run fio in a directory, with ``before`` as command prefix; return its JSON of each job."""
     words = [*before, "fio", "--output-format=json", "--name=j", f"--directory={directory}"]
     text = run(*words, *(f"--{name}={value}" for name, value in options.items()))
     jobs: list[Mapping[str, Any]] = json.loads(text[text.index("{") :])["jobs"]

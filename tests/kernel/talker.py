@@ -1,4 +1,4 @@
-"""Programs that talk by lines, and how to wait for what one does."""
+"""Programs that exchange lines with a test, and waiting for what a program does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-# Against hanging only: an emulated machine beside others takes minutes.
+# Only guards against hanging: an emulated machine that shares its host takes minutes.
 TIMEOUT_S = 300 if os.environ.get("IOH_IN_VM") else 60
 _T = TypeVar("_T")
 _Talker = TypeVar("_Talker", bound="Talker")
@@ -25,7 +25,7 @@ def wait_until(
     pause_s: float = 0.02,
     why: Callable[[], object] = lambda: "it never came",
 ) -> _T:
-    """What is asked for, once it is there; an assertion that says ``why`` if it never is."""
+    """Wait until ``holds`` returns something true, and return that; fail with ``why`` otherwise."""
     deadline = time.monotonic() + timeout_s
     while not (found := holds()):
         assert time.monotonic() < deadline, why()
@@ -34,7 +34,7 @@ def wait_until(
 
 
 class Talker:
-    """A program with its input and output; a context manager, which waits for its end."""
+    """A program with pipes as input and output; a context manager, which waits for its end."""
 
     def __init__(self, *command: str | bytes | Path, **options: Any) -> None:
         pipe = subprocess.PIPE
@@ -53,7 +53,7 @@ class Talker:
         self.process.stdin.flush()
 
     def line(self) -> str:
-        """What it says next, without the end of the line."""
+        """The next line of its output, without the newline."""
         assert self.process.stdout is not None
         line: str = self.process.stdout.readline()
         return line.removesuffix("\n")
@@ -63,12 +63,12 @@ class Talker:
         return self.line()
 
     def close(self) -> None:
-        """End its input, and wait for it."""
+        """Close its input and wait until it ends."""
         self.process.communicate(timeout=TIMEOUT_S)
 
 
 class Reader(threading.Thread):
-    """Takes in what a pipe says, line by line, so that its writer never waits."""
+    """Reads a pipe line by line, so that its writer never blocks."""
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         super().__init__(daemon=True)
@@ -97,7 +97,7 @@ class Reader(threading.Thread):
 
 
 class Running:
-    """A program whose output and messages are taken in; a context manager, which ends it."""
+    """A program whose output and messages are read; a context manager, which ends it."""
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         pipe = subprocess.PIPE
@@ -111,7 +111,7 @@ class Running:
         self.end()
 
     def end(self, number: int = signal.SIGTERM, within_s: float = 10) -> None:
-        """Ask it to, and see to it."""
+        """Send a signal, wait for the end, and kill the program if it has not ended by then."""
         self.process.send_signal(number)
         try:
             self.process.wait(within_s)

@@ -44,7 +44,7 @@ def main() -> None:
             "in_bytes": sample.ops["in"].bytes_total,
             "out_bytes": sample.ops["out"].bytes_total,
             "metrics": dict(sample.metrics),
-            # What the sockets say; the metric of this name is the kernel's own counter.
+            # The sum over the sockets; the metric of this name is the kernel's own counter.
             "socket_retrans_segs": layer._ledger.totals.retrans_segs,
             "tables": {
                 name: [[*key, *row] for key, row in table.items()]

@@ -1,8 +1,9 @@
-"""Known TCP traffic in this process' network namespace; says what its own calls moved.
+"""Known TCP traffic in this process' network namespace; prints what its own calls moved.
 
 Options (JSON): role "both", "server" or "client"; host; port; short, the number of short
 connections; bulk_bytes, what each of four long connections carries one way (a third comes
-back); hold, whether these stay open, idle, until a second line comes.
+back); hold, whether these stay open, idle, until a second line comes; anew, how many connections
+one socket makes in turn.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ RESET = struct.pack("ii", 1, 0)
 AF_UNSPEC_ADDRESS = bytes(16)
 LONG = 4
 MOST_BYTES = 1009  # of a short connection, less than this each way
-LIMIT_S = 300  # against hanging only: an emulated machine takes minutes
+LIMIT_S = 300  # only guards against hanging: an emulated machine takes minutes
 
 
 class Sums:
-    """Bytes that send() took and recv() gave, over all threads."""
+    """Bytes that send() accepted and recv() returned, over all threads."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -79,7 +80,7 @@ def handle(sock: socket.socket, sums: Sums) -> None:
 
 
 def read_to_end_or_reset(sock: socket.socket) -> None:
-    """Nobody sends a lost reset again: then stop waiting for it.  A lost FIN is sent again."""
+    """Read to the end, for 2 s at most: a lost reset is never sent again.  A lost FIN is."""
     sock.settimeout(2)
     with contextlib.suppress(ConnectionResetError, TimeoutError):
         assert read_to_end(sock) == 0
@@ -97,7 +98,7 @@ def serve(listener: socket.socket, connections: int, sums: Sums) -> None:
 
 
 def nothing() -> None:
-    """What most connections wait for before they close."""
+    """The default ``wait`` of a connection before it closes: none."""
 
 
 def call(
@@ -135,7 +136,7 @@ def call(
 
 
 def wait_until_acknowledged(sock: socket.socket) -> None:
-    """A reset throws away what the other side has not got."""
+    """Wait until all is acknowledged: a reset discards what the other side has not received."""
     queued = ctypes.c_int(1)
     libc = ctypes.CDLL(None)
     while True:

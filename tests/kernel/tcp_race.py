@@ -1,8 +1,8 @@
-"""Opens connections by hand-made packets whose last one comes twice at the same instant.
+"""Opens connections with hand-made packets, the last of which arrives twice at the same instant.
 
 Options (JSON): interface; source, destination: address and MAC of the made-up client and of the
-server; port; connections.  Two processes on two CPUs then send the packet that ends the
-handshake, which no client's kernel would do: it sends one after the other.
+server; port; connections.  Two processes on two CPUs each send the packet that ends the handshake.
+No client's kernel would do that: it sends one packet after the other.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Client:
         return self.ethernet + ip + tcp + data
 
     def answers(self, ports: range, times: int) -> dict[int, int]:
-        """Wait for that many SYN-ACKs to each port; the server's first sequence numbers."""
+        """Wait for that many SYN-ACKs to each port; return the server's first sequence numbers."""
         seen = dict.fromkeys(ports, 0)
         sequences = {}
         deadline = time.monotonic() + LIMIT_S

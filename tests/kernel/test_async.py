@@ -1,4 +1,4 @@
-"""Requests of libaio and io_uring in every way in which programs hand them over."""
+"""Requests of libaio and io_uring, submitted in every way that programs use."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def inflight(ioh: Ioh) -> dict[str, int]:
     return {op: numbers["inflight"] for op, numbers in ops.items() if numbers["inflight"]}
 
 
-def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
-    """A ring that is full takes a part of the batch; the program hands over the rest again."""
+def test_requests_that_libaio_does_not_take_at_once_count_once(watched: WatchedVolume) -> None:
+    """A full ring takes a part of the batch; the program submits the rest again."""
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(8)) as context:
         left = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(997)]
@@ -55,8 +55,8 @@ def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
     assert inflight(ioh) == {}
 
 
-def test_reads_that_fail_are_no_reads_and_no_cache(watched: WatchedVolume) -> None:
-    """An address that is not the program's, and RWF_NOWAIT of what is not in memory."""
+def test_failed_reads_count_neither_as_reads_nor_as_hits(watched: WatchedVolume) -> None:
+    """An address that is not the program's, and RWF_NOWAIT of data that is not in memory."""
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, os.O_RDONLY) as fd, closing(Uring(16)) as ring:
         watched.volume.drop_caches()
@@ -68,13 +68,13 @@ def test_reads_that_fail_are_no_reads_and_no_cache(watched: WatchedVolume) -> No
             ring.queue(uring.READ, fd, offset=i * mmap.PAGESIZE, rw_flags=RWF_NOWAIT)
             assert ring.submit(1) > 0
         results = Counter(completion.result for completion in ring.reap())
-        # More than have failed: what fails in a later interval is taken back from those then.
+        # More than have failed: a failure in a later interval is subtracted from its reads.
         for _ in range(5):
             for _ in range(5):
                 ring.queue(uring.READ, fd)
             assert ring.submit(5) == 5
             assert [completion.result for completion in ring.reap()] == [SIZE] * 5
-    # A fast disk answers a page that such a read itself has asked for.
+    # A fast disk may deliver the page that an RWF_NOWAIT read has itself requested.
     answered = results.pop(SIZE, 0) + 25
     assert set(results) == {-EFAULT, -EAGAIN}
     assert ioh.counts("syscall") == {"read_buffered": answered}
@@ -83,7 +83,7 @@ def test_reads_that_fail_are_no_reads_and_no_cache(watched: WatchedVolume) -> No
     assert inflight(ioh) == {}
 
 
-def test_what_a_process_that_ends_leaves_behind_is_not_under_way(watched: WatchedVolume) -> None:
+def test_requests_of_a_process_that_has_ended_are_not_in_flight(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     script = (
         "import os, sys; from tests.kernel import aio; context = aio.Aio(8)\n"
@@ -98,8 +98,8 @@ def test_what_a_process_that_ends_leaves_behind_is_not_under_way(watched: Watche
     assert ioh.lost("syscall") == {"aio_unseen": 7}
 
 
-def test_what_is_under_way_when_its_context_is_destroyed_is_lost(watched: WatchedVolume) -> None:
-    """The kernel waits for it, and nobody is told; the next context has the same address."""
+def test_requests_in_flight_when_a_context_is_destroyed_are_lost(watched: WatchedVolume) -> None:
+    """The kernel waits for them, but reports no result; the next context has the same address."""
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, DIRECT) as fd:
         before = watched.volume.loop.stats()
@@ -115,8 +115,8 @@ def test_what_is_under_way_when_its_context_is_destroyed_is_lost(watched: Watche
     assert inflight(ioh) == {}
 
 
-def test_requests_at_the_addresses_of_those_that_were_lost_count(watched: WatchedVolume) -> None:
-    """A program goes on with the same iocbs while ioh looks for what it left under way."""
+def test_requests_that_reuse_the_iocbs_of_lost_ones_are_counted(watched: WatchedVolume) -> None:
+    """A program reuses its iocbs while ioh looks for the requests that it left in flight."""
     path, depth, reaped, rounds = watched.volume.file("data", 4 * MIB), 512, 300, 0
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(1)) as first:
         reads = [first.prepare(fd, aio.PREAD, SIZE, i * SIZE) for i in range(depth)]
@@ -132,7 +132,7 @@ def test_requests_at_the_addresses_of_those_that_were_lost_count(watched: Watche
     assert inflight(ioh) == {}
 
 
-def test_what_is_under_way_when_its_ring_is_closed_is_counted(watched: WatchedVolume) -> None:
+def test_requests_in_flight_when_a_ring_is_closed_are_counted(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(Uring(64)) as ring:
         for i in range(64):
@@ -143,8 +143,8 @@ def test_what_is_under_way_when_its_ring_is_closed_is_counted(watched: WatchedVo
     assert inflight(ioh) == {}
 
 
-def test_reads_of_libaio_that_fail_after_they_fetched(watched: WatchedVolume) -> None:
-    """They are none of those that were in memory, where the reads of a batch can be told apart."""
+def test_libaio_reads_that_fail_after_fetching_do_not_count(watched: WatchedVolume) -> None:
+    """Nor do they count as reads from memory, where the reads of a batch can be told apart."""
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, os.O_RDONLY) as fd, closing(aio.Aio(8)) as context:
         watched.volume.drop_caches()
@@ -168,8 +168,8 @@ def test_reads_of_libaio_that_fail_after_they_fetched(watched: WatchedVolume) ->
     assert inflight(ioh) == {}
 
 
-def test_requests_at_more_addresses_than_places_are_kept_for(watched: WatchedVolume) -> None:
-    """The probe keeps the entries of 16,384 addresses; then the same ones come once more."""
+def test_requests_at_more_addresses_than_the_probe_has_room_for(watched: WatchedVolume) -> None:
+    """The probe has room for 16,384 addresses; the first and last ones are then used once more."""
     path, batch, rounds = watched.volume.file("data", MIB), 509, 34
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(1024)) as context:
         requests = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(batch)]
@@ -185,7 +185,7 @@ def test_requests_at_more_addresses_than_places_are_kept_for(watched: WatchedVol
     assert inflight(ioh) == {}
 
 
-def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(watched: WatchedVolume) -> None:
+def test_the_rest_of_a_libaio_batch_that_is_too_large_is_lost(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(1024)) as context:
         batch = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(700)]
@@ -199,8 +199,8 @@ def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(watched: Watched
     assert inflight(ioh) == {}
 
 
-def test_what_had_completed_before_the_program_asked_for_it(watched: WatchedVolume) -> None:
-    """A call of io_getevents that did not sleep, as the kernel counts it for the thread."""
+def test_requests_that_completed_before_the_program_asked_are_late(watched: WatchedVolume) -> None:
+    """io_getevents then did not sleep, by the kernel's own count for the thread."""
 
     def sleeps() -> int:
         return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
@@ -223,7 +223,7 @@ def test_what_had_completed_before_the_program_asked_for_it(watched: WatchedVolu
 
     with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(64)) as context:
         for opcode, count in ((aio.PREAD, 1), (aio.PWRITE, 3)):
-            # A busy machine may be so late itself that nothing needs to be waited for.
+            # A busy machine may itself be so slow that no call has to wait.
             while done[opcode] < 40 or late[opcode] == done[opcode]:
                 batch(context, fd, opcode, count)
                 assert done[opcode] < 10_000
@@ -238,7 +238,7 @@ def test_what_had_completed_before_the_program_asked_for_it(watched: WatchedVolu
     assert 20 <= late[aio.PWRITE] < writes
 
 
-def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:
+def test_every_read_write_and_fsync_of_io_uring_is_counted(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     with (
         watched.part() as ioh,
@@ -288,10 +288,10 @@ def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:
     assert inflight(ioh) == {}
 
 
-def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
-    """Unwanted ones, and those for which the ring has no room: lost, and not under way for ever.
+def test_io_uring_completions_that_are_never_delivered_are_lost(volume: Volume) -> None:
+    """Unwanted ones, and those without room in the ring: lost, but not in flight for ever.
 
-    An ioh of its own: what is not used again stays under way.
+    Needs an ioh of its own: a request that the kernel does not reuse stays in flight.
     """
     path = volume.file("data", MIB)
     with (
@@ -306,7 +306,7 @@ def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
         skipped = (ioh.counts("syscall"), ioh.lost("syscall"), inflight(ioh))
         done = 0
         with closing(Uring(8)) as ring:
-            # Which requests the kernel uses again is its own choice.
+            # The kernel chooses which requests it reuses.
             while done < 1000:
                 read_more_than_fit(ring, fd)
                 done += 50
@@ -321,7 +321,7 @@ def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
 
 
 def read_more_than_fit(ring: Uring, fd: int) -> None:
-    """50 reads, 40 of them before the program takes a completion."""
+    """Submit 50 reads, 40 of them before the program takes a completion."""
     reaped = 0
     for _ in range(5):
         for _ in range(8):
@@ -336,8 +336,8 @@ def read_more_than_fit(ring: Uring, fd: int) -> None:
         assert len(ring.reap()) == 1
 
 
-def test_what_a_worker_does_is_no_hit_of_the_cache(watched: WatchedVolume) -> None:
-    """Who else submits what a request becomes is not seen, so that nothing is said of it."""
+def test_reads_by_an_io_uring_worker_are_no_cache_hits(watched: WatchedVolume) -> None:
+    """ioh does not see what another task submits for a request, so it does not judge such reads."""
     path = watched.volume.file("data", MIB)
     watched.volume.drop_caches()
     with (

@@ -40,20 +40,20 @@ def ioh(command: Sequence[str], cwd: Path = ROOT, **environment: str) -> Done:
 
 
 def ioh_with(folder: Path, module: str, text: str, *words: str) -> Done:
-    """ioh that finds such a module first; not isolated, unlike a user's: there is no other way."""
+    """Run an ioh that finds this module first; for that it cannot be isolated, unlike a user's."""
     (folder / f"{module}.py").write_text(text)
     return ioh([sys.executable, "-m", "ioh", *words], PYTHONPATH=f"{folder}:{ROOT}")
 
 
 def layers(done: Done) -> dict[str, dict[str, Any]]:
-    """The last interval's, of an ioh that had nothing to say beside."""
+    """Layers of the last interval; ioh must have succeeded without a message."""
     assert (done.stderr, done.returncode) == ("", 0)
     told: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])["layers"]
     return told
 
 
 def assert_proc_because(done: Done, reason: str) -> None:
-    """All comes from /proc, and it is said why."""
+    """Every layer comes from /proc, and a note gives the reason."""
     found = layers(done).values()
     assert {layer["source"] for layer in found} == {"proc"}
     assert reason in " ".join(note for layer in found for note in layer["notes"])
@@ -61,13 +61,13 @@ def assert_proc_because(done: Done, reason: str) -> None:
 
 @pytest.fixture
 def copy(folder: Path) -> Path:
-    """ioh where anybody may read it: a checkout below /root is not.  /proc needs psutil alone."""
+    """ioh where everybody can read it, unlike a checkout below /root; /proc needs only psutil."""
     shutil.copytree(ROOT / "ioh", folder / "ioh")
     shutil.copytree(Path(psutil.__file__).parent, folder / "psutil")
     return folder
 
 
-def test_not_root(copy: Path) -> None:
+def test_without_root_layers_come_from_proc(copy: Path) -> None:
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
     done = ioh([*nobody, "/usr/bin/python3", "-m", "ioh", *JSON], copy)
     assert_proc_because(done, "BPF needs root: start with sudo")
@@ -85,7 +85,7 @@ def test_not_root(copy: Path) -> None:
     ],
     ids=["none", "another"],
 )
-def test_no_bcc(tmp_path: Path, module: str, reason: str) -> None:
+def test_without_bcc_layers_come_from_proc(tmp_path: Path, module: str, reason: str) -> None:
     assert_proc_because(ioh_with(tmp_path, "bcc", module, *JSON), reason)
     if module:
         doctor = ioh_with(tmp_path, "bcc", module, "doctor")
@@ -105,7 +105,7 @@ def test_no_bcc(tmp_path: Path, module: str, reason: str) -> None:
         pytest.param(["setpriv", *CAPABILITIES], "BPF needs root", id="no capabilities"),
     ],
 )
-def test_no_bpf(wrap: list[str], reason: str) -> None:
+def test_without_bpf_layers_come_from_proc(wrap: list[str], reason: str) -> None:
     assert_proc_because(ioh([*wrap, *ioh_command(*JSON)]), reason)
 
 
@@ -115,7 +115,7 @@ def test_tracefs_is_not_needed() -> None:
     assert {layer["source"] for layer in found} == {"bpf"}
 
 
-def test_a_missing_library_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported_in_one_line(tmp_path: Path) -> None:
     text = "raise ImportError('No module named psutil')\n"
     done = ioh_with(tmp_path, "psutil", text, "json", "-t", "1")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)

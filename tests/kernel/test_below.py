@@ -1,4 +1,4 @@
-"""What each call became below: served from cache or not, into how many requests, or holes."""
+"""What each call becomes below: served from cache or not, how many requests, or holes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = 8 * MIB // CHUNK
 
 
 def read_through(watched: WatchedVolume, path: Path, flags: int) -> Part:
-    """Read a file once from begin to end, and record it."""
+    """Read a file once from start to end, and return what ioh counted."""
     with (
         watched.part() as ioh,
         opened(path, os.O_RDONLY | flags) as fd,
@@ -35,7 +35,7 @@ def read_through(watched: WatchedVolume, path: Path, flags: int) -> Part:
 
 
 def kept(fd: int, size: int) -> mmap.mmap:
-    """A file in memory: while it is mapped, the kernel reclaims nothing of it."""
+    """Map a file and read it: while it is mapped, the kernel reclaims none of its memory."""
     mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ)
     assert len(mapped[:]) == size
     return mapped
@@ -53,9 +53,9 @@ def test_the_second_pass_is_served_from_cache(watched: WatchedVolume) -> None:
     with opened(path, os.O_RDONLY) as fd, kept(fd, 8 * MIB):
         again = read_through(watched, path, 0)
     assert first["read_calls"] == CALLS  # not the last one, which finds the end
-    # Read-ahead fetches up to 32 chunks at a time for the call that runs into its edge.
+    # Read-ahead fetches up to 32 chunks at a time, for the call that reaches its end.
     assert 1 <= CALLS - first["read_calls_cached"] < CALLS / 4
-    assert first["read_lower_bytes"] == pytest.approx(8 * MIB, abs=CHUNK)  # and the file's map
+    assert first["read_lower_bytes"] == pytest.approx(8 * MIB, abs=CHUNK)  # and its block map
     second = read_metrics(again)
     assert second["read_calls"] == second["read_calls_cached"] == CALLS
     assert second["read_lower_ops"] == second["read_lower_bytes"] == 0
@@ -63,8 +63,8 @@ def test_the_second_pass_is_served_from_cache(watched: WatchedVolume) -> None:
     assert {share for share in shares if share is not None} == {100.0}
 
 
-def test_small_files_that_are_not_in_the_cache(watched: WatchedVolume) -> None:
-    """As by cat or grep: one read gets all there is, another one finds the end."""
+def test_reads_of_small_files_outside_the_cache_are_no_hits(watched: WatchedVolume) -> None:
+    """As cat and grep read them: one read gets all there is, another one finds the end."""
     paths = [watched.volume.file(f"{i}", 3000) for i in range(23)]
     watched.volume.drop_caches()
     with watched.part() as ioh:
@@ -84,10 +84,10 @@ def test_direct_reads_are_never_served_from_cache(watched: WatchedVolume) -> Non
 
 
 @pytest.mark.parametrize(("size", "parts"), [(MIB, 16), (192 << 10, 3), (64 << 10, 1)])
-def test_large_reads_are_cut_to_the_devices_limit(
+def test_large_reads_are_split_at_the_devices_limit(
     watched: WatchedVolume, size: int, parts: int
 ) -> None:
-    """The limit of 64 KiB is the queue's own, as in a device's max_sectors_kb."""
+    """The limit of 64 KiB is the queue's own: its max_sectors_kb."""
     calls, loop = 23, watched.volume.loop
     path = watched.volume.file("data", calls * size)
     loop.set_queue("max_sectors_kb", "64")
@@ -109,7 +109,7 @@ def test_large_reads_are_cut_to_the_devices_limit(
     assert {ratio for ratio in ratios if ratio is not None} == {float(parts)}
 
 
-def test_synchronous_writes_are_charged(watched: WatchedVolume) -> None:
+def test_synchronous_writes_are_charged_with_their_requests(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh:
         write_directly(path, 23, CHUNK)
@@ -119,8 +119,10 @@ def test_synchronous_writes_are_charged(watched: WatchedVolume) -> None:
 
 
 @pytest.mark.parametrize(("shift", "reads"), [(0, 0), (512, 2)])
-def test_reads_that_writes_wait_for(watched: WatchedVolume, shift: int, reads: int) -> None:
-    """A page at each end of each write; fsyncs and what others read are no such reads."""
+def test_reads_that_writes_wait_for_are_counted(
+    watched: WatchedVolume, shift: int, reads: int
+) -> None:
+    """A page at each end of an unaligned write; fsyncs and reads of others do not count."""
     path, beside = (watched.volume.file(name, 8 * MIB) for name in ("data", "beside"))
     watched.volume.drop_caches()
     with (
@@ -128,7 +130,7 @@ def test_reads_that_writes_wait_for(watched: WatchedVolume, shift: int, reads: i
         opened(beside, os.O_RDONLY | os.O_DIRECT) as other,
         aligned(CHUNK) as buffer,
     ):
-        os.pwrite(fd, b"x" * 4096, 7 * MIB)  # fetches where the file's blocks are
+        os.pwrite(fd, b"x" * 4096, 7 * MIB)  # reads the file's block map
         with watched.part() as ioh:
             for i in range(23):
                 assert os.pwrite(fd, b"x" * 4096, i * 4 * CHUNK + shift) == 4096
@@ -138,10 +140,10 @@ def test_reads_that_writes_wait_for(watched: WatchedVolume, shift: int, reads: i
     assert ioh.metric("syscall", "write_reads") == reads * 23
 
 
-def test_reads_that_a_file_systems_own_server_answers(
+def test_reads_answered_by_a_file_systems_server_are_in_no_share(
     own: Ioh, watched: WatchedVolume, tmp_path: Path
 ) -> None:
-    """FUSE, CIFS, Ceph …: whether one was served from cache is not known, so it is in no share."""
+    """FUSE, CIFS, Ceph …: whether such a read was served from cache is not known."""
     local = watched.volume.file("data", CHUNK)
     folder = tmp_path / "fuse"
     folder.mkdir()
@@ -184,8 +186,8 @@ def metrics(ioh: Ioh) -> dict[str, int]:
     return {name: ioh.metric("syscall", name) for name in names}
 
 
-def test_reads_that_a_control_groups_limit_delays(watched: WatchedVolume) -> None:
-    """A kernel thread submits them when it is time."""
+def test_reads_delayed_by_a_control_groups_limit_are_charged(watched: WatchedVolume) -> None:
+    """A kernel thread submits their requests later."""
     size, calls = 256 << 10, 32
     path = watched.volume.file("data", calls * size)
     watched.volume.drop_caches()
@@ -201,8 +203,8 @@ def test_reads_that_a_control_groups_limit_delays(watched: WatchedVolume) -> Non
     assert ioh.metric("syscall", "read_lower_bytes") == about(calls * size)
 
 
-def test_a_call_of_which_a_limit_delays_a_part(watched: WatchedVolume) -> None:
-    """A file in pieces: the first ones are read at once, the others when it is their time."""
+def test_a_call_that_a_limit_delays_in_part_is_charged_in_full(watched: WatchedVolume) -> None:
+    """The file is fragmented: its first pieces are read at once, the others later."""
     calls, piece, volume = 12, 64 << 10, watched.volume
     path = volume.mount / "data"
     flags = os.O_WRONLY | os.O_CREAT | os.O_DIRECT
@@ -223,13 +225,15 @@ def test_a_call_of_which_a_limit_delays_a_part(watched: WatchedVolume) -> None:
 
 
 def locked(fd: int, begin: int, end: int) -> mmap.mmap:
-    """A part of a file that stays in memory, whatever the kernel reclaims (DAMON does, unasked)."""
+    """Lock a part of a file in memory, whatever the kernel reclaims (DAMON does, unasked)."""
     flags = mmap.MAP_SHARED | MAP_LOCKED
     return mmap.mmap(fd, end - begin, flags, mmap.PROT_READ, offset=begin)
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-def test_buffered_reads_of_libaio_that_a_limit_delays(watched: WatchedVolume, batch: int) -> None:
+def test_buffered_libaio_reads_delayed_by_a_limit_are_charged(
+    watched: WatchedVolume, batch: int
+) -> None:
     size, calls, volume = 64 << 10, 128, watched.volume
     path = volume.file("data", 2 * calls * size)
     places = [2 * i * size for i in reversed(range(calls))]  # nothing is read ahead
@@ -254,7 +258,7 @@ def test_buffered_reads_of_libaio_that_a_limit_delays(watched: WatchedVolume, ba
     assert ioh.metric("syscall", "read_lower_bytes") == about(calls * (size - PAGE))
 
 
-def test_reads_of_io_uring_that_a_limit_delays(watched: WatchedVolume) -> None:
+def test_io_uring_reads_delayed_by_a_limit_are_charged(watched: WatchedVolume) -> None:
     size, calls, volume = 64 << 10, 64, watched.volume
     path = volume.file("data", 2 * calls * size)
     volume.drop_caches()
@@ -284,7 +288,9 @@ def check_ends(ioh: Part, *, found: int, cached: int, at_end: int, below: int) -
 
 
 @pytest.mark.parametrize("flags", [0, os.O_DIRECT])
-def test_reads_of_libaio_at_the_end_of_a_file(watched: WatchedVolume, flags: int) -> None:
+def test_libaio_reads_at_the_end_of_a_file_are_counted_apart(
+    watched: WatchedVolume, flags: int
+) -> None:
     size = 40 * PAGE
     path = watched.volume.file("data", size)
     with opened(path, os.O_RDONLY) as warm:
@@ -306,7 +312,9 @@ def test_reads_of_libaio_at_the_end_of_a_file(watched: WatchedVolume, flags: int
 
 
 @pytest.mark.parametrize("flags", [0, os.O_DIRECT])
-def test_reads_of_io_uring_at_the_end_of_a_file(watched: WatchedVolume, flags: int) -> None:
+def test_io_uring_reads_at_the_end_of_a_file_are_counted_apart(
+    watched: WatchedVolume, flags: int
+) -> None:
     size = 40 * PAGE
     path = watched.volume.file("data", size)
     with opened(path, os.O_RDONLY) as warm:
@@ -323,8 +331,8 @@ def test_reads_of_io_uring_at_the_end_of_a_file(watched: WatchedVolume, flags: i
     check_ends(ioh, found=2, cached=2 - below, at_end=1 + 3 + 2, below=below)
 
 
-def test_what_a_write_reads_is_no_reads(watched: WatchedVolume) -> None:
-    """A part of a page that is not in the cache: the rest of it is fetched first."""
+def test_what_a_write_reads_does_not_count_as_reads(watched: WatchedVolume) -> None:
+    """A write of a part of a page that is not in the cache first fetches the rest of the page."""
     path = watched.volume.file("data", 64 * PAGE)
     watched.volume.drop_caches()
     with watched.part() as ioh, opened(path, os.O_RDWR) as fd, closing(Aio(8)) as aio:
@@ -336,7 +344,7 @@ def test_what_a_write_reads_is_no_reads(watched: WatchedVolume) -> None:
 
 
 def looked_at(ioh: Ioh, path: Path) -> tuple[int, int]:
-    """Bytes whose file was looked at while it was read twice, and of these bytes of holes."""
+    """Read a file twice; return the bytes that were checked for holes, and those from holes."""
     with part_of(ioh) as part, opened(path, os.O_RDONLY) as fd:
         for _ in range(2):
             os.lseek(fd, 0, os.SEEK_SET)
@@ -347,7 +355,9 @@ def looked_at(ioh: Ioh, path: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
-def test_holes_by_file_system(loop: Loop, tmp_path: Path, fstype: str) -> None:
+def test_reads_of_holes_are_found_on_each_file_system(
+    loop: Loop, tmp_path: Path, fstype: str
+) -> None:
     run(f"mkfs.{fstype}", "-q", loop.path)
     with mounted(loop.path, tmp_path / "mnt") as mount:
         whole, sparse = mount / "whole", mount / "sparse"

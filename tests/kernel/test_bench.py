@@ -44,13 +44,13 @@ class Bench:
         )  # fmt: skip
 
     def end(self, *arguments: str | Path) -> tuple[int, str]:
-        """Run to its end; the status and what it says to people."""
+        """Run to the end; return the status and the messages on stderr."""
         process = self.start(*arguments)
         _, stderr = process.communicate(timeout=LIMIT_S)
         return process.returncode, stderr.decode()
 
     def run(self, *arguments: str | Path) -> Run:
-        """What the only test of a run was like."""
+        """Run a plan or job with one test, and return its results."""
         status, stderr = self.end(*arguments, "-o", self.out)
         assert status == 0, stderr
         (test,) = load(str(self.out)).tests
@@ -81,7 +81,7 @@ def of_layer(found: Run, layer: str, op: str, part: str = "") -> Figures:
 
 
 def children_named_fio(folder: Path) -> list[int]:
-    """fio processes whose work is below a folder."""
+    """fio processes whose working directory is in a folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ def test_the_layers_count_what_fio_counts(bench: Bench, volume: Volume, test: st
     assert (calls.ops, calls.bytes) == (fio.ops, fio.bytes)
     requests = of_layer(found, "block", op, volume.loop.name)
     missing = fio.ops - (requests.ops or 0)
-    # What the kernel hid from BPF is missing; a journal's own writes are there besides.
+    # What the kernel hid from BPF is missing; the journal's own writes come on top.
     assert missing <= volume.loop.witness.hidden
     assert missing >= (0 if op == "read" else -50)
     assert sum(fio.hist) == fio.ops
@@ -156,7 +156,7 @@ def test_a_rival_on_the_same_disk_is_named(bench: Bench, volume: Volume) -> None
 
 
 def test_a_limit_of_the_control_group_is_named(bench: Bench, volume: Volume) -> None:
-    with throttled(volume, 4_000_000):  # of reads: the file is laid out as fast as ever
+    with throttled(volume, 4_000_000):  # of reads only: the file is laid out as fast as ever
         found = bench.run(volume.mount, "--plan", bench.plan(RANDOM_READS))
     assert found.verdict.rule == "io_limit", found.verdict
     assert "4,000,000 read bytes a second" in found.verdict.sentence
@@ -185,7 +185,7 @@ def test_compressible_data_is_named(
     assert found.verdict.rule in ({""} if is_ok else {"compression", "bytes"})
 
 
-def test_kill_9_leaves_no_fio_and_resume_ends_with_the_same_table(
+def test_kill_9_leaves_no_fio_and_resume_completes_the_results(
     bench: Bench, volume: Volume
 ) -> None:
     tests = '[[test]]\nkind = "randread"\nblock = "8k"\nusers = [1, 2, 3, 4, 5]\n'
@@ -214,7 +214,7 @@ def test_kill_9_leaves_no_fio_and_resume_ends_with_the_same_table(
     assert list(volume.mount.glob("ioh-bench*")) == []
 
 
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(bench: Bench, volume: Volume) -> None:
+def test_ctrl_c_keeps_finished_tests_and_says_how_to_continue(bench: Bench, volume: Volume) -> None:
     users = '[[test]]\nkind = "randread"\nblock = "8k"\nusers = [1, 2]\n'
     plan = bench.plan(users, PLAN.replace("run_s = 7", "run_s = 3"))
     process = bench.start(volume.mount, "--plan", plan, "-o", bench.out)
@@ -237,7 +237,7 @@ def test_a_device_in_use_is_never_written_to(bench: Bench, volume: Volume) -> No
     assert "it is mounted, or a volume, array or swap uses it" in stderr
 
 
-def test_a_device_with_a_signature_takes_its_name(bench: Bench, loop: Loop) -> None:
+def test_a_device_with_a_file_system_must_be_named_with_it(bench: Bench, loop: Loop) -> None:
     run("mkfs.ext4", "-q", "-F", loop.path)
     arguments = ["-r", loop.path, "-t", "write", "-l", "8", "-u", "1", "-s", "1", "-m", "64"]
     for token, said in (

@@ -28,7 +28,7 @@ def row(ioh: Ioh, loop: Loop) -> dict[str, int]:
 
 
 def assert_agrees(ioh: Ioh, disk: DiskStats, loop: Loop) -> None:
-    """Every count and every byte of the device, as the kernel has them."""
+    """Every count and every byte of the device equals the kernel's."""
     ioh.assert_block_agrees(disk)
     told = row(ioh, loop)
     assert told["flushes"] == disk.flushes
@@ -37,7 +37,7 @@ def assert_agrees(ioh: Ioh, disk: DiskStats, loop: Loop) -> None:
     assert told["write_merges"] == disk.write_merges
 
 
-def test_discards_and_flushes(loop: Loop) -> None:
+def test_discards_and_flushes_equal_diskstats(loop: Loop) -> None:
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         for i in range(7):
@@ -58,8 +58,8 @@ def test_write_zeroes_are_a_class_of_their_own(loop: Loop) -> None:
     assert ioh.total("block", "discard") == 0
 
 
-def test_merges_of_many_small_writes(watched: WatchedVolume) -> None:
-    """Adjacent small direct writes in one batch: the queue joins them before issue."""
+def test_merges_of_many_small_writes_are_counted(watched: WatchedVolume) -> None:
+    """Adjacent small direct writes in one batch: the queue merges them before it issues them."""
     volume = watched.volume
     volume.loop.set_queue("scheduler", "mq-deadline")
     path = volume.file("data", 8 * MIB)
@@ -78,15 +78,15 @@ def test_merges_of_many_small_writes(watched: WatchedVolume) -> None:
     assert ioh.metric("block", "write_merges") == disk.write_merges
 
 
-def test_each_row_is_of_its_interval(loop: Loop) -> None:
-    """Also that of the first interval, of a device that is busy when ioh begins."""
+def test_each_device_row_covers_exactly_its_interval(loop: Loop) -> None:
+    """The first interval's, too, of a device that is busy when ioh starts."""
     is_over = threading.Event()
 
     def read_on() -> None:
         with opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
             while not is_over.is_set():
                 os.preadv(fd, [buffer], 0)
-                is_over.wait(0.005)  # so that mostly none is under way
+                is_over.wait(0.005)  # so that mostly none is in flight
 
     reader = threading.Thread(target=read_on)
     reader.start()
@@ -107,7 +107,9 @@ def test_each_row_is_of_its_interval(loop: Loop) -> None:
 
 
 @pytest.mark.parametrize(("order", "low", "high"), [("sequential", 99, 100), ("random", 0, 2)])
-def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> None:
+def test_the_order_of_reads_decides_the_sequential_share(
+    loop: Loop, order: str, low: float, high: float
+) -> None:
     places = list(range(1009))
     if order == "random":
         # Every fourth block only, so that no two are neighbours, shuffled.
@@ -123,10 +125,10 @@ def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> No
     judged = ioh.metric("block", "positioned")
     assert 1008 - ioh.unseen <= judged <= 1009
     share = 100 * ioh.metric("block", "sequential") / judged
-    assert low - 100 * ioh.unseen / judged <= share <= high  # who follows an unseen one does not
+    assert low - 100 * ioh.unseen / judged <= share <= high  # after an unseen one: not sequential
 
 
-def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
+def test_busy_time_and_requests_in_flight_equal_diskstats(loop: Loop) -> None:
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         fio(
@@ -139,21 +141,21 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
         for block in (interval["layers"]["block"] for interval in ioh.intervals_of("block"))
         for line in block["top"]["device"]
     ]
-    # diskstats counts whole ms, and ticks of 4 ms where the kernel only looks at its clock.
+    # diskstats counts whole ms, or ticks of 4 ms where the kernel reads only its tick clock.
     busy_ms = sum(seconds * line["busy_pct"] * 10 for seconds, line in rows)
     assert busy_ms == pytest.approx(disk.busy_ms, rel=1e-3, abs=8)
     weighted_ms = sum(seconds * line["avg_inflight"] * 1e3 for seconds, line in rows)
     assert weighted_ms == pytest.approx(disk.weighted_ms, rel=1e-3, abs=8)
     told = row(ioh, loop)
-    # Two ways to one number: the time that a request took, as the probe adds it up.  The kernel's
-    # ends after the request's owner has been told, 3 to 7 µs later: with 32 in flight each
-    # takes more than a millisecond.
+    # Two ways to one number: the time that requests took, as the probe adds it up.  The kernel's
+    # ends after the request's owner has been notified, 3 to 7 µs later: with 32 in flight each
+    # request takes more than a millisecond.
     mean_us = told["read_ns"] / 1e3 / told["reads"]
     assert mean_us == pytest.approx(disk.weighted_ms * 1e3 / disk.reads, rel=0.02)
     ioh.assert_block_agrees(disk)
 
 
-def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
+def test_the_device_and_the_submitter_have_rows(volume: Volume) -> None:
     path = volume.file("data", 23 * 8192)
     volume.loop.set_queue("max_sectors_kb", "256")
     with recording("--device", volume.device, "--layers", "block") as ioh:
@@ -175,7 +177,7 @@ def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
     assert submitters[str(os.getpid()), comm]["read_bytes"] == about(23 * 8192)
 
 
-def test_a_thread_with_a_name_of_its_own_stands_with_its_process(watched: WatchedVolume) -> None:
+def test_a_thread_with_its_own_name_counts_for_its_process(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", 23 * 8192)
     comm = Path("/proc/self/comm").read_text().strip()
 
@@ -192,7 +194,7 @@ def test_a_thread_with_a_name_of_its_own_stands_with_its_process(watched: Watche
 
 
 def test_the_processes_bytes_add_up_to_the_devices(loop: Loop) -> None:
-    """Also where most of what is submitted joins an earlier request, in the plug list."""
+    """Also where most bios are merged into an earlier request, in the plug list."""
     batches = {"iodepth": 32, "iodepth_batch": 32, "iodepth_batch_complete": 32}
     with recording("--device", loop.name, "--layers", "block") as ioh:
         before = loop.stats()
@@ -206,7 +208,7 @@ def test_the_processes_bytes_add_up_to_the_devices(loop: Loop) -> None:
     assert sum(row["write_bytes"] for row in rows) == about(disk.write_bytes)
 
 
-def test_proc_counts_the_same(volume: Volume) -> None:
+def test_proc_and_the_probe_count_the_same(volume: Volume) -> None:
     """Both sources at once over one load: the probe's counts are those of /proc."""
     fio(volume.mount, rw="randrw", bs="16k", size="32m", create_only=1)
     volume.drop_caches()
@@ -239,7 +241,7 @@ SPARE = 77
 
 
 def on_disks() -> int:
-    """Reads and writes of every device with requests that lies on no other one."""
+    """Reads and writes of all devices with a request queue but loops; none lies on another one."""
     count = 0
     for line in Path("/proc/diskstats").read_text().splitlines():
         words = line.split()
@@ -257,7 +259,7 @@ def control_loops(request: int) -> None:
 
 @contextlib.contextmanager
 def spare_loop(image: Path) -> Iterator[str]:
-    """A loop device that was not there before, and is not afterwards."""
+    """A loop device that exists only as long as the block lasts."""
     control_loops(LOOP_CTL_ADD)
     path = f"/dev/loop{SPARE}"
     try:
@@ -268,16 +270,16 @@ def spare_loop(image: Path) -> Iterator[str]:
             run("losetup", "--detach", path)
     finally:
         for _ in range(50):
-            with contextlib.suppress(OSError):  # busy until its last opener has let go of it
+            with contextlib.suppress(OSError):  # busy until its last opener has closed it
                 control_loops(LOOP_CTL_REMOVE)
                 break
             time.sleep(0.1)
 
 
-def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
-    """It is that of the disks below: no request of a loop device over a file is in it, ever.
+def test_the_sum_leaves_out_loop_devices_that_come_and_go(tmp_path: Path) -> None:
+    """It is of the disks below: no request of a loop device over a file is ever in it.
 
-    All that is read are holes, of which nothing reaches the disk.
+    All reads are of holes, so that nothing reaches the disk.
     """
     image = tmp_path / "holes.img"
     with image.open("wb") as stream:
@@ -287,7 +289,7 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
         begun = on_disks()
         path = run("losetup", "--find", "--show", image).strip()
         try:
-            read_directly(path, 1009)  # an unused node of before gets a file
+            read_directly(path, 1009)  # an unused device node gets a file
             ioh.settle()
             read_directly(path, 2003)  # and loses it
         finally:
@@ -295,13 +297,13 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
         with spare_loop(image) as path:
             read_directly(path, 4001)
             ioh.settle()
-            read_directly(path, 307)  # a node of its own goes away
+            read_directly(path, 307)  # a new device node goes away
         ioh.settle()
         with spare_loop(image) as path:
             read_directly(path, 23)  # and comes back
             ioh.settle()
         ended = on_disks()
-        # One device's facts are read again in a tick: until all of them have been.
+        # In each tick ioh reads one device's facts again: wait until it has read all.
         ioh.wait_for_lines(len(ioh.intervals) + len(list(Path("/sys/block").iterdir())) + 8)
     after = on_disks()
     told = sum(ioh.total("block", op) for op in ("read", "write", "write_zeroes", "zone_append"))
@@ -313,13 +315,13 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
     assert not [part for part in parts if ":" in part]
     name, others = f"loop{SPARE}", 64  # udev looks at a new disk, too
     assert 4331 - ioh.unseen <= parts[name] <= 4331 + others
-    # The last that it did before it went away has no row any more.
+    # Its last reads before it went away have no row any more.
     row_reads = ioh.table("block", "device", "device")[name,]["reads"]
     assert 4024 - ioh.unseen <= row_reads <= 4331 + others
 
 
-def test_a_queue_that_does_not_stamp_what_it_issues(loop: Loop) -> None:
-    """Without write-back throttling there is nobody who wants the stamps; ioh makes its own."""
+def test_a_queue_that_does_not_timestamp_requests_has_queue_times(loop: Loop) -> None:
+    """Without write-back throttling nothing needs the kernel's timestamps; ioh takes its own."""
     loop.set_queue("wbt_lat_usec", "0")
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()

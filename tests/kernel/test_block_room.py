@@ -1,4 +1,4 @@
-"""On a host of many CPUs the probe has room for few devices; here it has for one of their ops."""
+"""On a host with many CPUs the probe has room for few devices; here, for one op of one device."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, "ioh_command", lambda *words: [sys.executable, "-c", program, *words])
 
 
-def test_devices_without_room_in_the_probe(loop: Loop) -> None:
-    """All requests count there, too."""
+def test_devices_without_room_in_the_probe_count_as_others(loop: Loop) -> None:
+    """All their requests are counted."""
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         read_directly(loop.path, 23)
@@ -42,18 +42,18 @@ def test_devices_without_room_in_the_probe(loop: Loop) -> None:
         for op, count in (("read", 23), ("write", disk.writes), ("flush", 11))
     }
     assert min(missing.values()) >= 0
-    assert sum(missing.values()) <= disk.hidden  # which devices' nobody can tell here
+    assert sum(missing.values()) <= disk.hidden  # nobody can tell of which device
     parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
     assert {name for part in parts for name in part} == {loop.name, OTHERS}
 
 
-def test_what_lies_on_another_device_is_not_in_the_sum(loop: Loop, tmp_path: Path) -> None:
-    """What is read of the loop device are holes, of which nothing reaches the disk."""
+def test_a_device_on_top_of_another_is_not_in_the_sum(loop: Loop, tmp_path: Path) -> None:
+    """The loop device's reads are of holes, so that nothing reaches the disk."""
     path = tmp_path / "data"
     path.write_bytes(os.urandom(MIB))
     with recording("--layers", "block") as ioh:
         ioh.wait_for_lines(3)
-        read_directly(path, 64)  # now there is no room any more
+        read_directly(path, 64)  # takes the only room
         ioh.settle()
         before = loop.stats()
         read_directly(loop.path, READS)

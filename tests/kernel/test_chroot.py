@@ -1,4 +1,4 @@
-"""tests/chroot/enter.sh: its mounts are nobody else's, so that what it leaves can be removed."""
+"""tests/chroot/enter.sh: its mounts are private, so that its directory can be removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# This machine's programs in the place of a distribution's.
+# This machine's programs instead of a distribution's.
 ENTER = 'mount --bind /usr "$1/usr" && exec "$0" "$@"'
 
 
 class Chroot:
-    """As tests/chroot/make.sh leaves one, without a system of its own."""
+    """A directory as tests/chroot/make.sh leaves it, but without a system in it."""
 
     def __init__(self, where: Path) -> None:
         self.root = where / "chroot"
@@ -37,7 +37,7 @@ class Chroot:
 
     @property
     def mounts(self) -> list[str]:
-        """What this process sees of it."""
+        """Mounts in the chroot that this process sees."""
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
         return [line for line in mounts if str(self.root) in line]
 
@@ -59,7 +59,7 @@ def test_a_command_runs_inside(chroot: Chroot) -> None:
     assert "OF_THE_HOST" not in said
 
 
-def test_its_status_is_the_commands(chroot: Chroot) -> None:
+def test_the_status_is_that_of_the_command(chroot: Chroot) -> None:
     with chroot.enter("sh", "-c", "exit 42") as inside:
         inside.communicate(timeout=30)
     assert inside.returncode == 42
@@ -71,7 +71,7 @@ def test_nothing_is_mounted_for_others(chroot: Chroot) -> None:
         assert inside.stdout.readline() == "begun\n"
         assert chroot.mounts == []
         assert list((chroot.root / "dev").iterdir()) == []
-        inside.send_signal(signal.SIGKILL)  # no trap of the script's own runs
+        inside.send_signal(signal.SIGKILL)  # so that no trap of the script runs
         inside.wait(timeout=30)
     shutil.rmtree(chroot.root)
     assert Path("/dev/null").is_char_device()

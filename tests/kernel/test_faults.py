@@ -1,4 +1,4 @@
-"""What programs read through mapped memory, exec and swap-in: counted as the block layer does."""
+"""Reads through mapped memory, exec and swap-in: their counts equal the block layer's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = mmap.PAGESIZE
 
 
 def warm(path: Path) -> None:
-    """Read its inode and the map of all its blocks, and leave none of its pages."""
+    """Bring a file's inode and its whole block map into memory, but none of its pages."""
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(MIB) as buffer:
         while os.readv(fd, [buffer]):
             pass
@@ -34,7 +34,7 @@ def faults() -> int:
 
 
 def resident_bytes(path: Path) -> int:
-    """By mincore(2)."""
+    """How much of a file is in memory, by mincore(2)."""
     size = path.stat().st_size
     vector = (ctypes.c_ubyte * -(-size // PAGE))()
     with path.open("r+b") as stream, mmap.mmap(stream.fileno(), size) as mapped:
@@ -46,18 +46,18 @@ def resident_bytes(path: Path) -> int:
 
 
 def fault_row(ioh: Ioh, table: str, *keys: str) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Reads and bytes by row."""
+    """Faults and their bytes, by row."""
     rows = ioh.table("syscall", table, *keys)
     return {key: (row["faults"], row["fault_bytes"]) for key, row in rows.items() if row["faults"]}
 
 
 def most_hidden(disk: DiskStats) -> int:
-    """How many faults' ends can have been hidden: a request ends those that it was merged of."""
+    """How many ends of faults can have been hidden: a request ends all that it was merged from."""
     return disk.hidden + disk.read_merges if disk.hidden else 0
 
 
 def assert_ended(ioh: Ioh, begun: int, disk: DiskStats) -> None:
-    """All that began has ended but that whose end was hidden from BPF, until its memory is used."""
+    """All faults have ended, except those whose end was hidden, until their memory is reused."""
     op = "fault_read"
     under_way = [numbers["inflight"] for numbers in ioh.ops("syscall", op)][-1]
     assert under_way <= most_hidden(disk)
@@ -65,10 +65,10 @@ def assert_ended(ioh: Ioh, begun: int, disk: DiskStats) -> None:
 
 
 def assert_requests(ioh: Ioh, disk: DiskStats, by_calls: int = 0) -> None:
-    """What faults and calls became.
+    """Requests of faults and of calls are the disk's reads.
 
-    A read whose end was hidden from BPF stays known by its bio's address: what is read by a bio
-    that gets the same one is taken for a fault's, too.
+    A read whose end was hidden from BPF stays known by its bio's address: a later read by a bio at
+    the same address is then taken for a fault's, too.
     """
     told = ioh.metric("syscall", "fault_requests") + by_calls
     assert 0 <= told - disk.reads <= most_hidden(disk)
@@ -80,7 +80,7 @@ def touch(mapped: mmap.mmap, pages: list[int]) -> None:
 
 
 @pytest.mark.parametrize("advice", [mmap.MADV_RANDOM, mmap.MADV_NORMAL, mmap.MADV_SEQUENTIAL])
-def test_a_mapped_file(watched: WatchedVolume, advice: int) -> None:
+def test_faults_in_a_mapped_file_equal_the_disks_reads(watched: WatchedVolume, advice: int) -> None:
     """At random each fault is one read of one page; in order read-ahead makes larger ones."""
     path = watched.volume.file("data", 8 * MIB)
     watched.volume.drop_caches()
@@ -136,7 +136,7 @@ def _exec(folder: Path) -> tuple[list[str], str]:
 
 
 def _script(folder: Path) -> tuple[list[str], str]:
-    """The kernel reads its first line."""
+    """A script: the kernel reads its first line."""
     script = folder / "script"
     script.write_text("#!/bin/sh\n" + "# is read by its interpreter\n" * 9999)
     script.chmod(0o755)
@@ -150,8 +150,10 @@ def _sqlite(folder: Path) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("prepare", [_exec, _script, _sqlite])
-def test_programs(watched: WatchedVolume, prepare: Callable[[Path], tuple[list[str], str]]) -> None:
-    """What they read by calls and what by faults is together what the disk was asked for."""
+def test_calls_and_faults_of_programs_equal_the_disks_reads(
+    watched: WatchedVolume, prepare: Callable[[Path], tuple[list[str], str]]
+) -> None:
+    """What programs read by calls and by faults is together what the disk was asked for."""
     command, name = prepare(watched.volume.mount)
     path = watched.volume.mount / name
     watched.volume.drop_caches()
@@ -169,8 +171,8 @@ def test_programs(watched: WatchedVolume, prepare: Callable[[Path], tuple[list[s
     ioh.assert_block_agrees(disk)
 
 
-def test_pages_that_come_back_from_swap(loop: Loop) -> None:
-    """Told by the process, and by no file; what is written to swap is not told here."""
+def test_reads_from_swap_are_counted_as_faults(loop: Loop) -> None:
+    """They show in the process, and in no file; what is written to swap is not counted here."""
     script = "import mmap; pages = mmap.mmap(-1, 64 << 20)\n"
     script += "for page in 2 * list(range(16384)): pages[page * 4096] = 1"
     run("mkswap", loop.path)
@@ -195,8 +197,8 @@ def test_pages_that_come_back_from_swap(loop: Loop) -> None:
     assert list(fault_row(ioh, "process", "pid").values()) == [seen]
 
 
-def test_what_is_no_fault(watched: WatchedVolume) -> None:
-    """Write-back of a mapping, metadata, and what a file that is in memory is read of."""
+def test_other_reads_and_writes_are_not_faults(watched: WatchedVolume) -> None:
+    """Reads by calls, write-back of a mapping that is in memory, and metadata."""
     path = watched.volume.file("data", 8 * MIB)
     with watched.part() as ioh:
         with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as mapped:

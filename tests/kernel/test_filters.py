@@ -1,4 +1,4 @@
-"""Filters that the probes apply, and what is said about a device that does not exist."""
+"""Filters that the probes apply, and the message about a device that does not exist."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def only_rows(ioh: Ioh) -> dict[tuple[str, ...], int]:
     }
 
 
-def test_by_process(volume: Volume) -> None:
+def test_filter_by_process(volume: Volume) -> None:
     path = volume.file("data", 1000)
     with readers(path, "one", "two") as (one, two):
         with recording("--pid", str(one.pid), "--layers", "syscall") as ioh:
@@ -53,9 +53,9 @@ def test_by_process(volume: Volume) -> None:
         assert only_rows(ioh) == {(str(one.pid), "one"): 23}
 
 
-def test_by_name(volume: Volume) -> None:
+def test_filter_by_name(volume: Volume) -> None:
     path = volume.file("data", 1000)
-    # 15 bytes are all of a name that the kernel keeps; the third one only begins like it.
+    # The kernel keeps 15 bytes of a name; the third name is only a prefix of it.
     comms = ("ioh-test-reader", "ioh-test-reade", "ioh-test")
     with readers(path, *comms) as (wanted, *others):
         with recording("--comm", "ioh-test-reader-and-more", "--layers", "syscall") as ioh:
@@ -69,7 +69,7 @@ def test_by_name(volume: Volume) -> None:
         assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
 
 
-def test_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
+def test_filter_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
     with readers(volume.file("data", 1000), "Größe-日本語テスト", "Größe-日本") as (wanted, other):
         with recording("--comm", "Größe-日本語テスト", "--layers", "syscall") as ioh:
             wanted.read(23)
@@ -78,8 +78,8 @@ def test_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
         assert only_rows(ioh) == {(str(wanted.pid), "Größe-日本\\xe8"): 23}
 
 
-def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
-    """As ps -o comm, /proc and the tables have it: mysqld, java and qemu name their threads."""
+def test_filter_by_name_takes_the_name_of_the_process(volume: Volume) -> None:
+    """As ps -o comm, /proc and the tables: mysqld, java and qemu give their threads other names."""
     with NamedReader(volume.file("data", 1000), "ioh-process", "ioh-thread") as reader:
         row = (str(reader.pid), "ioh-process")
         with recording("--comm", "ioh-process", "--layers", "syscall") as ioh:
@@ -91,8 +91,8 @@ def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
     assert only_rows(thread) == {}
 
 
-def test_by_process_in_a_container() -> None:
-    """There a process has another id than the one that the kernel's probes see."""
+def test_filter_by_process_in_a_container_falls_back_to_proc() -> None:
+    """There a process has another id than the one that the probes see."""
     ioh = ioh_command("json", "-t", "0.1", "--layers", "syscall", "--pid", "1")
     command = ("unshare", "--pid", "--fork", "--mount-proc", *ioh)
     done = ended(*command, env=ioh_environment())
@@ -123,10 +123,10 @@ def cgroup() -> Iterator[Path]:
         each.rmdir()
 
 
-def test_by_control_group(volume: Volume, cgroup: Path) -> None:
+def test_filter_by_control_group(volume: Volume, cgroup: Path) -> None:
     path = volume.file("data", 1000)
     with readers(path, "inside", "outside") as (inside, outside):
-        # In a group below: such a one as has others in it has no processes of its own.
+        # In a group below it: a group that holds groups has no processes of its own.
         below = cgroup / "service"
         below.mkdir()
         (below / "cgroup.procs").write_text(str(inside.pid))
@@ -138,7 +138,7 @@ def test_by_control_group(volume: Volume, cgroup: Path) -> None:
 
 
 def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
-    """Both layers: I/O of the device's files is seen, that of files beside it is not."""
+    """In both layers, I/O on the device's files is counted and I/O on files elsewhere is not."""
     beside = tmp_path / "beside"
     beside.write_bytes(bytes(8192))
     inside = volume.file("data", 8192)
@@ -152,14 +152,14 @@ def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
             os.fsync(fd)
         with mmap.mmap(other, 4096) as mapped:
             mapped[0] = 1
-            mapped.flush()  # msync: which file it is for is not known
+            mapped.flush()  # msync: its file is not known
     assert ioh.counts("syscall") == {"read_direct": 23, "fsync": 1}
     assert ioh.total("block", "read") + ioh.unseen == 23
     assert any("msync" in note for note in ioh.intervals[-1]["layers"]["syscall"]["notes"])
 
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])
-def test_what_requests_to_another_device_become(
+def test_requests_to_another_device_are_not_counted_as_splits(
     watched: WatchedVolume, loop: Loop, engine: str
 ) -> None:
     loop.set_queue("max_sectors_kb", "64")
@@ -176,7 +176,7 @@ def test_what_requests_to_another_device_become(
 def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
     loop.detach()
     loop.attach("--partscan")
-    # Told to the kernel, not written on the disk: no partition table's format is needed.
+    # Only the kernel knows of it, not the disk: no partition table's format is needed.
     run("addpart", loop.path, "1", "2048", str(64 * MIB // 512))
     partition = f"{loop.path}p1"
     run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", partition)
@@ -194,8 +194,8 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
         assert loop.name.encode() in note
 
 
-def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
-    """Their superblock names no disk (an anonymous device number stands there)."""
+def test_filter_by_disk_finds_the_files_of_btrfs(loop: Loop, tmp_path: Path) -> None:
+    """Their superblock names no disk: it has an anonymous device number instead."""
     beside = tmp_path / "beside"
     beside.write_bytes(bytes(8192))
     run("mkfs.btrfs", "-q", loop.path)
@@ -215,7 +215,7 @@ def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "/dev/nothing", "250:250", "/etc/passwd", "a\x1b[2Jb"])
-def test_an_unknown_device_is_one_line(name: str) -> None:
+def test_an_unknown_device_is_refused_with_a_short_message(name: str) -> None:
     done = ioh_ended("json", "--device", name)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") <= 2

@@ -1,7 +1,7 @@
-"""What is wrong is told while it happens, within 10 s; what is healthy, not at all.
+"""Findings of a running ``ioh``: a fault is reported within 10 s, a healthy load is not.
 
-The whole way: probes, derivation, rules, JSON of a running ``ioh``.  The full collection of
-scenarios is in ``tests/scenarios``; these are three of them.
+All steps take part: probes, derivation, rules, JSON.  The full collection of scenarios is in
+``tests/scenarios``; these are three of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def said(ioh: Ioh) -> list[dict[str, Any]]:
 
 
 def seconds_until(ioh: Ioh, rule: str) -> float:
-    """How long it takes until a rule speaks, from now; an interval later it is too late."""
+    """Seconds from now until a rule reports; ends one second after the limit in any case."""
     begun = time.time()
     while ioh.intervals[-1]["time_unix_s"] < begun + WITHIN_S + 1:
         ioh.wait_for_lines(len(ioh.intervals) + 1)
@@ -41,7 +41,7 @@ def seconds_until(ioh: Ioh, rule: str) -> float:
     return float(ioh.intervals[-1]["time_unix_s"] - begun)
 
 
-def test_reads_cut_by_max_sectors_kb(stage: Stage) -> None:
+def test_reads_cut_by_max_sectors_kb_are_reported(stage: Stage) -> None:
     disk = stage.disk()
     disk.set_queue("max_sectors_kb", "128")
     with recording("--device", disk.name, cycle_s=1.0) as ioh:
@@ -53,7 +53,7 @@ def test_reads_cut_by_max_sectors_kb(stage: Stage) -> None:
     assert found[0]["command"] == f"echo 1024 > {disk.queue}/max_sectors_kb"
 
 
-def test_reads_of_a_sparse_file(stage: Stage) -> None:
+def test_reads_of_a_sparse_file_are_reported(stage: Stage) -> None:
     volume = stage.volume()
     path = volume.mount / "f"
     run("truncate", "-s", "2G", path)
@@ -64,8 +64,8 @@ def test_reads_of_a_sparse_file(stage: Stage) -> None:
     assert found[0]["cause"].startswith("At least 100 % of the bytes read with O_DIRECT")
 
 
-def test_whole_requests_are_healthy(stage: Stage) -> None:
-    """Of 512 KB: the most that fits into ``max_segments`` (128) when memory is in single pages."""
+def test_requests_that_are_not_cut_are_not_reported(stage: Stage) -> None:
+    """They are of 512 KB: the most for ``max_segments`` (128) when memory is in single pages."""
     disk = stage.disk()
     disk.set_queue("max_sectors_kb", "512")
     with recording("--device", disk.name, cycle_s=1.0) as ioh:

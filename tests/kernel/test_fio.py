@@ -7,7 +7,7 @@ import pytest
 from tests.kernel.fio_truth import Load
 from tests.kernel.part import WatchedVolume
 
-# engine, direct, pattern, block size, jobs, depth, bytes for each job
+# engine, direct, pattern, block size, jobs, depth, MiB for each job
 LOADS = [
     Load("psync", 1, "read", "4k", 1, 1, 16),
     Load("psync", 1, "randread", "12k", 4, 1, 6),
@@ -38,7 +38,7 @@ LOADS = [
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)
-def test_counts_and_bytes(watched: WatchedVolume, load: Load) -> None:
+def test_counts_and_bytes_equal_fios(watched: WatchedVolume, load: Load) -> None:
     load.lay_out(watched.volume)
     with watched.part() as ioh:
         compare = load.run(watched.volume)

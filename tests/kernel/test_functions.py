@@ -1,4 +1,4 @@
-"""Any function of any program as an operation of layer ``db``: counted from outside, exactly."""
+"""Any function of any program as an operation of layer ``db``: each call is counted exactly."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.kernel.rig import START_S, Ioh, recording
 from tests.kernel.talker import Talker, wait_until
 from tests.kernel.test_lifecycle import PROG_GET_NEXT_ID, Traces, ids
 
-# The interpreter exports it, never calls it itself, and it looks at no argument.
+# The interpreter exports it, but never calls it; it ignores its arguments.
 FUNCTION = "PyFloat_GetMax"
-# Begins with a push, as most functions do, which the kernel need not step over after the trap: that
-# takes many times as long in a virtual machine.  Each interpreter calls it as it begins.
+# Begins with a push, as most functions do.  The kernel need not single-step a push after the trap;
+# stepping takes many times as long in a virtual machine.  Each interpreter calls it as it begins.
 QUICK = "Py_GetVersion"
-# Each line on its input, "COUNT BYTES", is so many calls; it answers with the time they took.
+# Each input line, "COUNT BYTES", asks for so many calls; the answer is the time they took.
 CALLER = """\
 import ctypes, sys, time
 call = ctypes.pythonapi[sys.argv[1]]
@@ -33,7 +33,7 @@ for line in sys.stdin:
         call(ctypes.c_long(size))
     print(time.monotonic() - began, flush=True)
 """
-# Begins operations, of which a second thread ends each; it answers with how many bytes they had.
+# Begins operations that a second thread ends; the answer is how many bytes they had.
 HANDED_ON = """\
 import ctypes, sys, threading
 begin, end = ctypes.pythonapi.PyFloat_GetMax, ctypes.pythonapi.PyFloat_GetMin
@@ -56,7 +56,7 @@ PYTHON = str(Path(sys.executable).resolve())
 
 
 class Caller(Talker):
-    """A program that calls the function as often as it is told to."""
+    """A program that calls the function as often as asked."""
 
     def __init__(self, *prefix: str, program: str = PYTHON, function: str = FUNCTION) -> None:
         super().__init__(*prefix, program, "-I", "-S", "-c", CALLER, function)
@@ -73,14 +73,14 @@ def caller() -> Iterator[Caller]:
 
 
 def servers_of(ioh: Ioh, name: str) -> set[str]:
-    """Those that have been counted, with a name that begins so."""
+    """Names of the servers counted so far, if they begin with ``name``."""
     layers = (interval["layers"]["db"] for interval in ioh.intervals_of("db"))
     names = {each for layer in layers for each in layer["parts"].get("server", ())}
     return {each for each in names if each.startswith(name)}
 
 
 def wait_for_servers(ioh: Ioh, count: int) -> None:
-    """Until it has attached to what so many processes run, or to what it was given by path."""
+    """Wait until ioh is attached: to so many servers, or (0) to a program given by path."""
     ioh.wait_for_lines(1)
 
     def is_attached() -> bool:
@@ -109,7 +109,7 @@ def test_each_call_counts_once(caller: Caller) -> None:
     assert not ioh.lost("db")
 
 
-def test_sizes_are_an_arguments(caller: Caller, tmp_path: Path) -> None:
+def test_an_argument_gives_the_sizes(caller: Caller, tmp_path: Path) -> None:
     probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\nbytes = 1\nscale = 512\n'
     path = functions_file(tmp_path, PYTHON, f'{probe}bytes_at = "start"\n')
     with recording("--layers", "db", "--functions", str(path)) as ioh:
@@ -121,8 +121,8 @@ def test_sizes_are_an_arguments(caller: Caller, tmp_path: Path) -> None:
     assert ioh.sizes("db", "look") == {4096: 100, 131072: 11}
 
 
-def test_what_one_thread_begins_another_ends(tmp_path: Path) -> None:
-    """Each by the address it is given, as asynchronous I/O; what only waits is not counted."""
+def test_an_operation_may_begin_and_end_in_different_threads(tmp_path: Path) -> None:
+    """Start and end share an address, as in asynchronous I/O; calls that only wait do not count."""
     path = functions_file(
         tmp_path,
         PYTHON,
@@ -150,8 +150,8 @@ def test_what_one_thread_begins_another_ends(tmp_path: Path) -> None:
     assert ioh.total("db", "look", "bytes") == moved
 
 
-def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None:
-    """As in a container: the path means nothing outside."""
+def test_a_program_in_a_mount_namespace_of_its_own_is_counted(tmp_path: Path) -> None:
+    """As in a container: the path does not exist outside."""
     hidden, name = tmp_path / "hidden", f"iohc{os.getpid()}"  # no other test's program
     hidden.mkdir()
     script = f'mount -t tmpfs none {hidden} && cp "$0" {hidden}/{name} && exec "$@"'
@@ -173,7 +173,7 @@ def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None
     assert len(servers_of(ioh, name)) == 2
 
 
-def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
+def test_a_killed_ioh_leaves_nothing_attached(caller: Caller) -> None:
     with Ioh("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}") as ioh:
         wait_for_servers(ioh, 0)
         traced_s = caller.call(20_000)
@@ -185,7 +185,7 @@ def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
     assert caller.call(20_000) < traced_s / 2  # no trap any more
 
 
-# How many events a second are too many where the test runs, which traps may take much time of.
+# More events a second than this are too many in this test: where it runs, a trap may take long.
 FEW_EVENTS = 2000
 WITH_FEW = (
     "import sys; from ioh.layers import event_rate; "
@@ -193,10 +193,10 @@ WITH_FEW = (
 )
 
 
-def test_a_function_that_is_called_too_often_is_let_go_of(
+def test_a_function_that_is_called_too_often_is_detached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More events than are bearable for three intervals in a row; the others stay."""
+    """After three readings in a row with too many events; the other functions stay attached."""
     monkeypatch.setattr(
         rig, "ioh_command", lambda *words: [sys.executable, "-I", "-c", WITH_FEW, *words]
     )

@@ -33,7 +33,7 @@ def write_one(path: str, place: int) -> None:
         assert os.pwritev(fd, [buffer], place * MIB) == 4096
 
 
-def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
+def test_writes_to_a_device_that_has_stopped_stay_in_flight(volume: Volume) -> None:
     """A loop device over a file of the volume stops when the volume's file system is frozen."""
     with contextlib.closing(Loop(volume.mount, 64 * MIB)) as upper:
         options = ("--device", upper.path, "--layers", "syscall,block")
@@ -74,8 +74,8 @@ while True:
 """
 
 
-def test_calls_under_way_while_attaching(volume: Volume) -> None:
-    """Whatever was half seen while one program was there and its partner not is not under way."""
+def test_calls_half_seen_while_attaching_are_not_in_flight(volume: Volume) -> None:
+    """ioh sees half of a call if one program is attached and its partner is not yet."""
     path = volume.file("data", MIB)
     readers = [subprocess.Popen([sys.executable, "-c", READ_ON, path]) for _ in range(4)]
     try:

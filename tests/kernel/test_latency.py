@@ -1,4 +1,4 @@
-"""Latencies against fio's own: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %; the path."""
+"""Latencies against fio's: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %; and the path."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from tests.kernel.rig import MIB, Ioh, Volume, fio, opened, real_time_fio, recor
 
 RUN_S = 2.2
 
-# Between the probe at the end of a call and fio's look at the clock the scheduler may let others
-# run, which is no time of the call's: nobody comes before fio.  Those who woke it (the loop
-# device's workers, as nice as that) do, unless it is a real-time process.  That is for calls that
-# sleep: the kernel stops a real-time process that does not for a twentieth of each second.
+# Between the probe at the end of a call and fio's reading of the clock, the scheduler may let
+# others run, which is not the call's time: so fio has the best nice value.  The tasks that wake it
+# (the loop device's workers, with the same value) still come first, unless fio is a real-time
+# process.  That is for calls that sleep: the kernel stops a real-time process that does not for a
+# twentieth of each second.
 LOAD: dict[str, object] = {
     "size": 64 * MIB,
     "direct": 1,
@@ -35,12 +36,12 @@ LOAD: dict[str, object] = {
 def rounds_of(
     volume: Volume, op: str, run_fio: Callable[..., list[Mapping[str, Any]]], /, **load: object
 ) -> Iterator[Callable[[], tuple[OpStats, Mapping[str, Any]]]]:
-    """A function that runs a job once: what ioh and what fio say of its operations.
+    """A function that runs a job once and returns ioh's and fio's numbers of its operations.
 
-    Each run is one interval: percentiles of several cannot be joined.
+    Each run is one interval, since percentiles of several intervals cannot be combined.
     """
     path = volume.file("data", 64 * MIB)
-    volume.drop_caches()  # once: for a while afterwards all that runs reads its files again
+    volume.drop_caches()  # only once: for a while afterwards every program reads its files again
     if load.get("invalidate") == 0:
         path.read_bytes()  # into the cache
 
@@ -56,10 +57,10 @@ def rounds_of(
 
 
 def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
-    """All of at most five rounds but one deviate from fio by what is allowed.
+    """Four rounds must deviate from fio by no more than is allowed; one more round may fail.
 
-    A machine that others share steals time between the two clocks, and that shows in a round: it
-    is printed, and never more than one of them is forgiven.
+    On a shared machine time can be stolen between the two readings of the clock, which shows in a
+    round: each round is printed, and one failure is forgiven.
     """
     rounds: list[tuple[float, ...]] = []
     while sum(max(values) <= 1 for values in rounds) < 4:
@@ -79,13 +80,15 @@ def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
     ],
     ids=lambda load: "-".join(str(value) for value in load.values()),
 )
-def test_synchronous(volume: Volume, load: dict[str, object]) -> None:
-    """fio's clat of psync is the system call with fio's own two looks at the clock.
+def test_synchronous_calls_take_as_long_as_fio_says(
+    volume: Volume, load: dict[str, object]
+) -> None:
+    """fio's clat of psync is the system call plus fio's own two readings of the clock.
 
-    Where the call sleeps, fio's way to its second look is one through cold caches, 3 to 10 µs
-    where 512k to 2m went through them, which is no time of the call's: such loads are of large
-    blocks, so that 1 % of the mean is twice that.  Of a call answered by the cache the ways in and
-    out are 0.7 to 1 µs, which is more than 7 % of the p99 where that is 64k's 13 µs.
+    After a call that sleeps, fio reaches its second reading through cold caches: 3 to 10 µs after
+    512k to 2m went through them, which is not the call's time.  Such loads use large blocks, so
+    that 1 % of the mean is twice that.  For a call answered by the page cache, entry and exit take
+    0.7 to 1 µs: more than 7 % of 64k's p99, which is 13 µs, so that load is of larger blocks, too.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
     run_fio = real_time_fio if load.get("direct", 1) else fio
@@ -114,14 +117,15 @@ def test_synchronous(volume: Volume, load: dict[str, object]) -> None:
         ("io_uring", "clat_ns", {"rw": "randwrite", "bs": "64k", "iodepth": 4}),
     ],
 )
-def test_asynchronous(volume: Volume, engine: str, clock: str, load: dict[str, object]) -> None:
+def test_asynchronous_requests_take_as_long_as_fio_says(
+    volume: Volume, engine: str, clock: str, load: dict[str, object]
+) -> None:
     """From submission to reaping for libaio, to completion for io_uring.
 
-    ioh measures io_uring until the completion is posted.  fio's clat goes on until fio looks
-    at the ring: with a depth of 32 and fio short of CPU, completions wait there for fio to
-    come, which is no time of the storage's.  The depths here leave fio idle in between.  Its
-    clat begins when the submitting call has returned, ioh's time when the kernel begins with
-    the request.
+    ioh measures io_uring until the completion is posted, fio's clat until fio looks at the ring.
+    With a depth of 32 and fio short of CPU, completions wait there for fio, which is not the
+    storage's time; the depths here leave fio idle in between.  fio's clat begins when the
+    submitting call has returned, ioh's time when the kernel begins with the request.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
 
@@ -141,8 +145,8 @@ def block_time_us(ioh: Ioh, op: str, what: str) -> float:
     return float(sum((n[what] or 0.0) * n["count"] for n in ioh.ops("block", op)))
 
 
-def test_a_flush_before_a_write_is_no_queue(watched: WatchedVolume) -> None:
-    """ext4's commit block asks for one, so that what it commits is there first."""
+def test_a_flush_before_a_write_is_not_queue_time(watched: WatchedVolume) -> None:
+    """ext4's commit block asks for a flush, so that what it commits is on the disk first."""
     volume = watched.volume
     volume.loop.set_queue("scheduler", "none")
     assert (volume.loop.queue / "fua").read_text() == "0\n"  # as SATA and virtio disks
@@ -160,7 +164,7 @@ def test_a_flush_before_a_write_is_no_queue(watched: WatchedVolume) -> None:
     assert all(n["max_bytes"] >= 4096 for n in ioh.ops("block", "write") if n["count"])
 
 
-def test_service_is_known_where_flushes_are_asked_for(watched: WatchedVolume) -> None:
+def test_writes_have_a_service_time_where_flushes_are_requested(watched: WatchedVolume) -> None:
     """An fdatasync that finds no metadata to write is a flush alone, a write without bytes."""
     path = watched.volume.file("data", MIB)
     with watched.part() as ioh:
@@ -192,7 +196,7 @@ def spent_us(ioh: Ioh, direction: str) -> dict[str, float]:
 
 
 def block_us(ioh: Ioh, op: str) -> dict[str, float]:
-    """Microseconds of the requests, waiting and in the device, as the block layer has them."""
+    """Microseconds that requests waited and were in the device, by the block layer's numbers."""
     found = {"block_queue": 0.0, "device": 0.0}
     for interval in ioh.intervals:
         stats = interval["layers"]["block"]["ops"][op]
@@ -203,9 +207,7 @@ def block_us(ioh: Ioh, op: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_direct_calls_are_the_file_system_the_queue_and_the_device(
-    volume: Volume, direction: str
-) -> None:
+def test_direct_calls_are_split_by_layer(volume: Volume, direction: str) -> None:
     volume.file("j.0.0", COUNT * 4096)
     with recording("--device", volume.device, "--comm", "fio", cycle_s=PATH_CYCLE_S) as ioh:
         (job,) = fio(
@@ -223,8 +225,8 @@ def test_direct_calls_are_the_file_system_the_queue_and_the_device(
 def test_reads_from_the_cache_never_reach_the_disk(volume: Volume) -> None:
     path = volume.file("j.0.0", COUNT * 4096)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        # Only what is mapped stays: the kernel has been seen to drop single pages that are not,
-        # soon after they were read, with most of the memory free.
+        # Mapped, so that it stays in memory: the kernel has been seen to drop single pages that are
+        # not, soon after they were read, with most of the memory free.
         assert len(mapped[:]) == COUNT * 4096
         with recording("--device", volume.device, "--comm", "fio", cycle_s=PATH_CYCLE_S) as ioh:
             fio(volume.mount, rw="randread", bs="4k", size=COUNT * 4096, filename="j.0.0",

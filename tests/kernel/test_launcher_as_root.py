@@ -1,4 +1,4 @@
-"""What root's use of ioh.sh leaves behind, and where it puts things that it may not put here."""
+"""ioh.sh run by root: what it leaves behind, and where else it writes if not into the checkout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWNER = 12345  # any user but root; needs no entry in /etc/passwd
 def machine(folder: Path) -> Machine:
     folder.chmod(0o777)
     machine = Machine(folder)
-    (machine.fakes / "setpriv").unlink()  # the real ones
+    (machine.fakes / "setpriv").unlink()  # both are the real ones
     (machine.fakes / "id").write_text('#!/bin/sh\nexec /usr/bin/id "$@"\n')
     machine.log.touch()
     machine.log.chmod(0o666)
@@ -27,7 +27,7 @@ def machine(folder: Path) -> Machine:
 
 
 def give_away(machine: Machine) -> None:
-    """The whole checkout is a user's."""
+    """Make OWNER the owner of the whole checkout."""
     for path in [machine.checkout, *machine.checkout.rglob("*")]:
         os.chown(path, OWNER, OWNER)
 
@@ -43,7 +43,7 @@ def test_a_checkout_that_cannot_be_written_is_left_alone(machine: Machine) -> No
 
 
 def everything(folder: Path) -> dict[Path, object]:
-    """All that is below a folder: what links lead to, and the contents of files."""
+    """Everything below a folder: targets of links, contents of files."""
 
     def content(path: Path) -> object:
         if path.is_symlink():
@@ -55,7 +55,7 @@ def everything(folder: Path) -> dict[Path, object]:
 
 @pytest.fixture
 def system(machine: Machine) -> Iterator[Path]:
-    """Where --install may put things; others may not write there."""
+    """Directories that --install may write to and other users may not."""
     system = Path(tempfile.mkdtemp())
     for made in ("opt", "usr/local/bin", "usr/local/share/man"):
         (system / made).mkdir(parents=True)
@@ -78,7 +78,7 @@ def system(machine: Machine) -> Iterator[Path]:
     shutil.rmtree(system)
 
 
-def test_what_is_installed_is_roots_and_is_removed_to_the_last_file(
+def test_installed_files_belong_to_root_and_are_removed_to_the_last(
     machine: Machine, system: Path
 ) -> None:
     give_away(machine)
@@ -129,7 +129,7 @@ def test_a_unit_of_another_ioh_stays(machine: Machine, system: Path) -> None:
     assert everything(system) == before
 
 
-def test_an_install_that_fails_leaves_what_was_there(machine: Machine, system: Path) -> None:
+def test_a_failed_install_changes_nothing(machine: Machine, system: Path) -> None:
     before = everything(system)
     prefix = system / "opt/ioh"
     status, _ = machine.run("--install", str(prefix), PIP_ERROR="no route to host")
@@ -145,7 +145,7 @@ def test_an_install_that_fails_leaves_what_was_there(machine: Machine, system: P
     assert "numpy>=9" not in (prefix / "pyproject.toml").read_text()
 
 
-def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
+def test_files_that_ioh_did_not_install_are_left_alone(machine: Machine, system: Path) -> None:
     before = everything(system)
     writable = system / "writable"
     writable.mkdir()
@@ -171,7 +171,7 @@ def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
     assert everything(system) == before
 
 
-def test_what_a_user_can_change_is_made_by_the_user_and_said(machine: Machine) -> None:
+def test_a_users_checkout_is_set_up_as_that_user_and_ioh_warns(machine: Machine) -> None:
     """The real setpriv: pip and the rest of the set-up run as the owner, and only ioh as root."""
     give_away(machine)
     python = machine.fakes / "python3"
@@ -194,7 +194,7 @@ def test_what_a_user_can_change_is_made_by_the_user_and_said(machine: Machine) -
 
 
 def test_root_writes_nothing_into_a_users_checkout(machine: Machine) -> None:
-    """A link in the way of what is made leads nowhere that only root may write."""
+    """A link in the place of .venv must not lead root to where only root may write."""
     give_away(machine)
     roots = machine.checkout.parent / "roots"
     roots.mkdir(mode=0o755)

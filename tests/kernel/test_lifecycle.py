@@ -79,7 +79,7 @@ class Traces:
 
 
 def traces_of_a_whole(pid: int) -> Traces:
-    """Of one that has attached syscall, tcp and block."""
+    """The traces of an ioh that has attached syscall, tcp and block."""
     traces = Traces(pid)
     assert len(traces.programs) >= 10
     assert traces.programs <= ids(PROG_GET_NEXT_ID)
@@ -95,7 +95,7 @@ def running(*arguments: str) -> Iterator[Ioh]:
         yield ioh
 
 
-def test_ten_kills_in_a_row() -> None:
+def test_ten_kills_in_a_row_leave_nothing_in_the_kernel() -> None:
     for _ in range(10):
         with running() as ioh:
             traces = traces_of_a_whole(ioh.process.pid)
@@ -105,8 +105,8 @@ def test_ten_kills_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
-def test_killed_while_it_starts(delay_ms: int) -> None:
-    """Whatever the loader and its compiling children are at in that moment."""
+def test_a_kill_during_startup_leaves_nothing_in_the_kernel(delay_ms: int) -> None:
+    """Whatever the loader and its compiling children are doing at that moment."""
     with Ioh() as ioh:
         time.sleep(delay_ms / 1e3)
         traces = Traces(ioh.process.pid)
@@ -118,7 +118,7 @@ def test_killed_while_it_starts(delay_ms: int) -> None:
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
 )
-def test_signals_that_ask(number: int, status: int) -> None:
+def test_signals_end_ioh_and_leave_nothing_in_the_kernel(number: int, status: int) -> None:
     with running() as ioh:
         traces = traces_of_a_whole(ioh.process.pid)
         os.kill(ioh.process.pid, number)
@@ -128,7 +128,7 @@ def test_signals_that_ask(number: int, status: int) -> None:
         assert ioh.messages.lines == []
 
 
-def test_without_its_loader_it_goes_on_measuring(volume: Volume) -> None:
+def test_ioh_goes_on_measuring_without_its_loader(volume: Volume) -> None:
     """The loader holds nothing: what is attached stays with ioh itself."""
     with recording("--device", volume.device) as ioh:
         traces = traces_of_a_whole(ioh.process.pid)

@@ -26,7 +26,7 @@ from ioh.model.filters import Filters
 from tests.kernel.rig import START_S, ended, ioh_command
 from tests.kernel.talker import Running, wait_until
 
-# In bcc's interface of Python's own.
+# Issued by bcc's Python interface.
 pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning")
 
 WAIT_S = 120.0
@@ -66,13 +66,13 @@ def reason(patch: pytest.MonkeyPatch, source: str) -> str:
     return str(answer["reason"])
 
 
-def test_a_probe_with_a_syntax_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_syntax_error_in_a_probe_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     found = reason(monkeypatch, REAL_SOURCE("block") + "\nint on_error(void) { return amiss; }\n")
     assert "error: use of undeclared identifier 'amiss'" in found
 
 
-def test_a_probe_that_needs_too_much_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LLVM ends the process for it: nobody is left to answer."""
+def test_a_probe_that_needs_too_much_stack_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM then ends the process, so that nobody is left to answer."""
     source = REAL_SOURCE("block").replace("on_complete(", "was_on_complete(") + TOO_LARGE
     found = reason(monkeypatch, source)
     assert found.startswith("the compiler ended with status 1: ")
@@ -81,8 +81,10 @@ def test_a_probe_that_needs_too_much_stack(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("megabytes", [80, 120, 160, 200, 250])
-def test_a_compiler_without_memory(monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
-    """At whichever of its many places it fails, ioh hears of it."""
+def test_a_compiler_without_memory_is_reported(
+    monkeypatch: pytest.MonkeyPatch, megabytes: int
+) -> None:
+    """Wherever the compiler fails, ioh learns of it."""
 
     def attach_in_little(layer: Any, *arguments: Any) -> Outcome:
         limit = megabytes << 20
@@ -94,7 +96,7 @@ def test_a_compiler_without_memory(monkeypatch: pytest.MonkeyPatch, megabytes: i
     assert re.search(MEMORY_IS_OUT, found)
 
 
-def test_a_compiler_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_is_killed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         program, "probe_source", lambda _: REAL_SOURCE("block") + f"/*{time.time_ns()}*/"
     )
@@ -108,8 +110,8 @@ def test_a_compiler_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert got[0]["reason"] == "the compiler was killed by SIGKILL (out of memory?)"
 
 
-def test_sixty_requests_make_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And another one once the first is gone."""
+def test_sixty_requests_attach_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request after the first copy has gone attaches another one."""
     monkeypatch.setattr(loader_module, "_GONE_TIMEOUT_S", WAIT_S)
     with started() as loader:
         for _ in range(60):
@@ -134,14 +136,14 @@ def links(loader: Loader, layer: str) -> int:
     return len(fds) - len(answer["maps"]) - int(answer["programs"])
 
 
-def test_what_another_layer_hands_on_is_not_attached_to() -> None:
+def test_events_that_another_layer_hands_on_need_no_attachment() -> None:
     with started() as loader:
         alone = links(loader, "syscall")
     with started() as loader:
         _, block = attach(loader, "block")
         assert links(loader, "syscall") == alone - 2
         close_all(block)
-    with started() as loader:  # it was there, and is gone
+    with started() as loader:  # block was attached, and is gone
         links(loader, "block")
         assert links(loader, "syscall") == alone
 
@@ -152,7 +154,7 @@ def may_look(pid: int, uid: int) -> bool:
     return done.returncode == 0
 
 
-def test_nobody_of_the_callers_user_takes_maps_or_the_channel() -> None:
+def test_the_callers_processes_cannot_reach_maps_or_the_channel() -> None:
     environment = {**os.environ, "SUDO_UID": "65534", "SUDO_GID": "65534"}
     with Running(ioh_command("json", "-c", "0.3"), env=environment) as ioh:
         ioh.output.wait_for(1, START_S)

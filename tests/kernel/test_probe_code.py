@@ -1,4 +1,4 @@
-"""What clang makes of the probes: no new instructions, no deep stacks, no maps beyond bounds."""
+"""The compiled probes: no instructions that are too new, no deep stacks, no oversized maps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object")  # bcc's, o
 
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_atomics_only_add(layer: str) -> None:
-    """Linux 5.12 (commit 91c960b00566) brought the others; before, the program is refused."""
+    """Linux 5.12 (commit 91c960b00566) added the others; older kernels refuse such a program."""
     for form in forms_of(find_layer(layer), HostFacts(Btf(), cast=1)):
         compiled = compile_layer(layer, form, Filters())
         for name, code in compiled.functions.items():
@@ -39,8 +39,8 @@ def test_atomics_only_add(layer: str) -> None:
             assert kinds <= {BEFORE_5_12}, name
 
 
-def test_programs_at_uprobes_have_no_stack_of_the_cpu() -> None:
-    """Since Linux 6.13 one would be written over by the next task there, but for a tail call."""
+def test_programs_at_uprobes_have_no_per_cpu_stack() -> None:
+    """Linux 6.13 and newer give one, which the next task overwrites, but not with a tail call."""
     for form in forms_of(find_layer("db"), HostFacts(Btf(), cast=1)):
         for name, code in compile_layer("db", form, Filters()).functions.items():
             calls = {n for op, _, _, n in struct.iter_unpack("=BBhi", code) if op == CALL}
@@ -50,8 +50,8 @@ def test_programs_at_uprobes_have_no_stack_of_the_cpu() -> None:
 @pytest.mark.parametrize("preempted", [False, True])
 @pytest.mark.parametrize("filters", [Filters(), ALL_FILTERS], ids=["all", "filtered"])
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
-def test_room_on_the_stack(layer: str, filters: Filters, preempted: bool) -> None:
-    """What needs more than there is makes LLVM end the process that compiles."""
+def test_programs_fit_on_the_stack(layer: str, filters: Filters, preempted: bool) -> None:
+    """A program that needs more stack than there is makes LLVM end the compiling process."""
     btf = Btf(welcome=find_layer(layer).welcome_modules)
     host = HostFacts(btf, cast=1, alone=True, preempted=preempted, trace_events=preempted)
     for form in forms_of(find_layer(layer), host):
@@ -61,8 +61,8 @@ def test_room_on_the_stack(layer: str, filters: Filters, preempted: bool) -> Non
 @pytest.mark.parametrize("preempted", [False, True])
 @pytest.mark.parametrize("kernel", ["6.1", "6.18"])
 @pytest.mark.parametrize("layer", ["nfs_client", "nfs_server"])
-def test_room_on_the_stack_of_nfs(layer: str, kernel: str, preempted: bool) -> None:
-    """Kernels without the modules have no offsets for them; any will do to compile."""
+def test_nfs_programs_fit_on_the_stack(layer: str, kernel: str, preempted: bool) -> None:
+    """Kernels without the modules have no offsets for them; to compile, any offsets will do."""
     host = KERNELS[kernel]().host(preempted=preempted)
     _assert_room(compile_layer(layer, host, Filters()))
 
@@ -73,7 +73,7 @@ def _assert_room(compiled: Compiled) -> None:
     assert any(needed.values())
 
 
-def test_a_deep_stack_is_seen() -> None:
+def test_a_deep_stack_is_measured() -> None:
     source = """
         int deep(struct bpf_raw_tracepoint_args *ctx)
         {
@@ -115,14 +115,14 @@ def test_maps_stay_within_bounds(layer: str, cpu_count: int) -> None:
 
 
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
-def test_the_kernel_takes_them(layer: str) -> None:
+def test_the_kernel_accepts_the_programs(layer: str) -> None:
     attached = attach_program(find_layer(layer), host_of(layer, 256), Filters(), {})
     assert not isinstance(attached, Unavailable), attached
     close_all(attached[1])
 
 
-def test_the_kernel_takes_them_at_trace_events() -> None:
-    """All are loaded before the first one is attached, which needs tracefs."""
+def test_the_kernel_accepts_the_programs_at_trace_events() -> None:
+    """All programs are loaded before the first one is attached, which needs tracefs."""
     layer = find_layer("syscall")
     host = replace(find_facts(Btf(welcome=layer.welcome_modules)), trace_events=True)
     attached = attach_program(layer, host, Filters(), {})

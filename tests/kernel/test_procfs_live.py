@@ -33,14 +33,14 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
         yield made
 
 
-def test_direct_reads_of_a_loop_device(loop: Loop) -> None:
+def test_direct_reads_of_a_loop_device_are_counted(loop: Loop) -> None:
     chosen = resolve_device(loop.path)
     device = read_block_device(chosen.dev)
     mounts = MountTable()
     mount = mounts.mount_of_path(str(loop.image))
     mounts.close()
     assert device is not None
-    # In a chroot the file's own file system is mounted nowhere that can be seen.
+    # In a chroot, no visible mount is that of the file's own file system.
     on = "" if mount is None else " on "
     assert device.stack.startswith(f"file {loop.image}{on}")
     assert device.is_stacked == (mount is None or mount.fstype != "tmpfs")
@@ -78,7 +78,7 @@ READ_SHAPERS = (
 
 
 @pytest.mark.parametrize(("asked", "bits_per_s"), [("80mbit", 80e6), ("50gbit", 50e9)])
-def test_the_rate_of_a_tbf(
+def test_the_rate_of_a_tbf_is_read(
     pair: tuple[Namespace, Namespace], asked: str, bits_per_s: float
 ) -> None:
     one, _ = pair

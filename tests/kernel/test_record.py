@@ -1,4 +1,4 @@
-"""Recording real I/O: past kill -9 at any moment, a full disk, and down a pipe."""
+"""Recordings of real I/O: after kill -9 at any moment, on a full disk, and through a pipe."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CYCLE_S = 0.1
 
 @contextlib.contextmanager
 def full_disk(process: subprocess.Popen[bytes], volume: Volume) -> Iterator[None]:
-    """Where something is recorded, which says so, there is no room for a while."""
+    """Fill the disk of a recording for a while; ioh must report when it pauses and goes on."""
     ballast = volume.mount / "ballast"
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -49,7 +49,7 @@ def full_disk(process: subprocess.Popen[bytes], volume: Volume) -> Iterator[None
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Volume]:
-    """A volume that is soon full."""
+    """A volume of 16 MiB, which is soon full."""
     folder = tmp_path / "small"
     folder.mkdir()
     with contextlib.closing(Volume(folder, 16 * MIB)) as made:
@@ -58,7 +58,7 @@ def small(tmp_path: Path) -> Iterator[Volume]:
 
 @contextlib.contextmanager
 def load(volume: Volume) -> Iterator[None]:
-    """Direct writes and fsyncs until the end."""
+    """Buffered writes, each with an fsync, for as long as the block lasts."""
     over = threading.Event()
 
     def work() -> None:
@@ -99,7 +99,7 @@ def test_what_is_recorded_is_what_happened(volume: Volume, tmp_path: Path) -> No
 
 
 def await_ticks(path: Path, count: int) -> None:
-    """Until so many more ticks are in the file."""
+    """Wait until so many more ticks are in the file."""
     with Session(str(path)) as session:
         wanted = len(session) + count
         wait_until(lambda: session.refresh() >= wanted)
@@ -119,7 +119,9 @@ def test_kill_9_at_any_moment_loses_at_most_the_tick_under_way(
         kill_many(tmp_path, QUICK_KILLS, kill_one)
 
 
-def test_kill_9_while_the_probes_count(volume: Volume, tmp_path: Path) -> None:
+def test_kill_9_with_probes_loses_at_most_the_tick_under_way(
+    volume: Volume, tmp_path: Path
+) -> None:
     def kill_one(path: Path, after_s: float) -> None:
         arguments = ["record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block"]
         process = subprocess.Popen(
@@ -136,7 +138,7 @@ def test_kill_9_while_the_probes_count(volume: Volume, tmp_path: Path) -> None:
 
 
 def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None]) -> None:
-    """Begin recordings, eight at a time, and end each at its moment, 0 to 1."""
+    """Start recordings, eight at a time, kill each at its moment, 0 to 1, and check them."""
     moments = random.Random(1)
     paths = [folder / f"{number}.ioh" for number in range(count)]
     with ThreadPoolExecutor(8) as pool:
@@ -147,7 +149,7 @@ def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None])
 
 @contextlib.contextmanager
 def quick_recorders() -> Iterator[Callable[[Path], int]]:
-    """A function that begins a recording without probes within hundredths of a second."""
+    """A function that starts a recording without probes within hundredths of a second."""
     command = (sys.executable, "-m", "tests.kernel.witnessed")
     with Talker(*command, cwd=ROOT, stderr=subprocess.DEVNULL) as agent:
         one_by_one = threading.Lock()
@@ -160,13 +162,13 @@ def quick_recorders() -> Iterator[Callable[[Path], int]]:
 
 
 def await_second_write(path: Path) -> None:
-    """The first one can be cut, too: then there is no sample that could be held."""
+    """A kill can cut off the first write, too: then there is no sample that could be held."""
     first = wait_until(lambda: path.exists() and path.stat().st_size, pause_s=0.005)
     wait_until(lambda: path.stat().st_size > first, pause_s=0.005)
 
 
 def assert_holds_all_but_one(path: Path) -> None:
-    """Every sample that was taken is there, but for the one under way."""
+    """Every sample that was taken is in the file, except perhaps the one under way."""
     with Session(str(path)) as session:
         items = list(session.items())
         assert not session.is_ended
@@ -180,7 +182,7 @@ def assert_holds_all_but_one(path: Path) -> None:
     assert held in (taken, taken[:-1])
 
 
-def test_a_full_disk_costs_the_gap_and_no_more(small: Volume) -> None:
+def test_a_full_disk_loses_the_gap_and_no_more(small: Volume) -> None:
     path = small.mount / "a.ioh"
     options = ("-c", str(CYCLE_S), "--layers", "block,tcp")
     with recording_into(path, *options) as process:
@@ -197,14 +199,14 @@ def test_a_full_disk_costs_the_gap_and_no_more(small: Volume) -> None:
     assert found.ticks >= told + 5
 
 
-def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(
+def test_an_endless_recording_on_a_full_disk_loses_only_the_gap(
     volume: Volume, small: Volume
 ) -> None:
     options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
     with recording_into(small.mount / "a.ioh", *options) as process:
-        with load(volume):  # a quiet machine takes minutes for a part
+        with load(volume):  # a quiet machine takes minutes to fill a part
             await_bytes(small.mount / "a-0001.ioh", 62_000, process)
-        with full_disk(process, small):  # near the size of a part: the next one may find it
+        with full_disk(process, small):  # the part is nearly full: the next one may meet it
             pass
         with load(volume):
             await_bytes(small.mount / "a-0002.ioh", 6000, process)

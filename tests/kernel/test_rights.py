@@ -1,4 +1,4 @@
-"""Started as root: whose rights ioh acts with, what it becomes, and what it can do then."""
+"""ioh started as root: whose rights it uses, which user it becomes, and what it can do then."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("who", [SUDO, {"PKEXEC_UID": str(CALLER)}, {"DOAS_USER": "daemon"}])
 @pytest.mark.parametrize("more", [[], ["--max-size", "64k", "--keep", "1"]])
-def test_no_file_comes_where_the_caller_may_make_none(
+def test_no_file_is_made_where_the_caller_may_not_write(
     folder: Path, who: dict[str, str], more: list[str]
 ) -> None:
     done = run("record", "-o", str(folder / "x.sh"), *PROC, *more, env=who)
@@ -69,7 +69,7 @@ def test_no_file_comes_where_the_caller_may_make_none(
     assert done.stderr.count("\n") == 1
 
 
-def test_the_callers_file_is_the_callers(callers: Path) -> None:
+def test_a_file_in_the_callers_directory_belongs_to_the_caller(callers: Path) -> None:
     done = run("record", *PROC, cwd=callers)
     assert done.returncode == 0, done.stderr
     (made,) = callers.iterdir()
@@ -78,8 +78,8 @@ def test_the_callers_file_is_the_callers(callers: Path) -> None:
     assert check(str(made)).is_ended
 
 
-def test_parts_that_are_not_the_callers_stay(callers: Path) -> None:
-    """The directory is the caller's, sticky: what root put there is root's."""
+def test_parts_that_the_caller_may_not_remove_stay(callers: Path) -> None:
+    """The directory is root's and sticky: the caller may write there, not remove root's files."""
     callers.chmod(0o1777)
     os.chown(callers, 0, 0)
     for number in (1, 2):
@@ -94,7 +94,7 @@ def test_parts_that_are_not_the_callers_stay(callers: Path) -> None:
     ["replay {} --no-tui", "text {}", "json {}", "report {}", "verify {}", "export {}",
      "compare {} {}"],
 )  # fmt: skip
-def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: str) -> None:
+def test_roots_recordings_stay_closed_to_the_caller(secret: Path, arguments: str) -> None:
     command = arguments.replace("{}", str(secret)).split()
     done = run(*command)
     assert done.returncode != 0
@@ -105,7 +105,7 @@ def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: s
 @pytest.mark.parametrize(
     "arguments", [["report", "sample", "--html"], ["export", "sample", "--format", "parquet"]]
 )
-def test_a_file_made_of_a_recording_is_the_callers(
+def test_a_file_made_from_a_recording_belongs_to_the_caller(
     callers: Path, folder: Path, arguments: list[str]
 ) -> None:
     done = run(*arguments, "-o", "made", cwd=callers)
@@ -117,7 +117,7 @@ def test_a_file_made_of_a_recording_is_the_callers(
     assert names(folder) == ["callers"]
 
 
-def test_roots_configuration_is_not_told_to_the_caller(secret: Path) -> None:
+def test_roots_configuration_is_not_shown_to_the_caller(secret: Path) -> None:
     secret.write_text("[hidden_password]\n")
     done = run("text", *PROC, "--findings-config", str(secret))
     assert (done.returncode, "hidden_password" in done.stderr) == (2, False)
@@ -137,7 +137,7 @@ def status_of(pid: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
 @pytest.mark.parametrize("source", ["bpf", "proc"])
-def test_who_measures_for_hours(who: dict[str, str], source: str) -> None:
+def test_ioh_is_no_longer_root_while_it_measures(who: dict[str, str], source: str) -> None:
     command = [*IOH, "json", "-c", "0.2", "--layers", "block", *["--proc"] * (source == "proc")]
     with Running(command, env={**CLEAN, **who}) as ioh:
         ioh.output.wait_for(1, START_S)
@@ -151,8 +151,8 @@ def test_who_measures_for_hours(who: dict[str, str], source: str) -> None:
     assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
 
 
-def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
-    """Who records is nobody, in a directory that only root may write; a part may go, no other."""
+def test_each_part_of_roots_recording_belongs_to_root(folder: Path) -> None:
+    """The recorder runs as the service user in a directory of root's: only parts may be removed."""
     folder.chmod(0o700)
     (folder / "a-0001.ioh").write_bytes(recorded(fakes.first(3)))
     (folder / "a-0002.txt").touch()
@@ -180,7 +180,7 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
     ("uid", "who", "is_heard"),
     [(0, {}, True), (0, SUDO, True), (CALLER, {}, False), (service_user().uid, {}, False)],
 )
-def test_roots_recording_takes_marks_of_root_alone(
+def test_roots_recording_takes_marks_from_root_only(
     folder: Path, uid: int, who: dict[str, str], is_heard: bool
 ) -> None:
     path = str(folder / "a.ioh")
@@ -191,7 +191,7 @@ def test_roots_recording_takes_marks_of_root_alone(
 
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
-def test_keys_of_the_screen_write_beside_whoever_started_it(
+def test_files_that_keys_write_belong_to_who_started_the_screen(
     folder: Path, callers: Path, who: dict[str, str]
 ) -> None:
     here = callers if who else folder / "roots"
@@ -211,15 +211,15 @@ def test_keys_of_the_screen_write_beside_whoever_started_it(
 
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
-def test_doctor_says_what_holds(who: dict[str, str]) -> None:
+def test_doctor_shows_the_user_and_the_rights(who: dict[str, str]) -> None:
     said = run("doctor", env=who).stdout
     line = next(line for line in said.splitlines() if "ioh runs as" in line)
     assert f"({CALLER if who else service_user().uid}), no capability, no_new_privs" in line
     assert "seccomp filter" in line
 
 
-def test_no_library_of_others_is_loaded(folder: Path) -> None:
-    """Found first, it would be an error here, and could be a program elsewhere."""
+def test_no_library_from_the_environment_is_loaded(folder: Path) -> None:
+    """Nor from the current directory.  Here it would fail to load; elsewhere its code might run."""
     for name in ("libbpf.so.1", "libbpf.so.0", "libbcc.so.0"):
         (folder / name).write_text("no library")
     for name in ("bcc", "json", "msgspec", "numpy", "sitecustomize"):
@@ -231,8 +231,8 @@ def test_no_library_of_others_is_loaded(folder: Path) -> None:
     assert not (folder / "mark").exists()
 
 
-def test_no_program_of_others_is_taken_for_python(folder: Path) -> None:
-    """Python 3.11 heeds these variables although it is isolated; who starts it again must not."""
+def test_the_environment_cannot_replace_the_python_program(folder: Path) -> None:
+    """Python 3.11 obeys these variables even if isolated; ioh, which starts it again, must not."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from ioh.rights import user; "
         "user.forget_foreign_libraries(); print(sys.executable)"
@@ -243,7 +243,7 @@ def test_no_program_of_others_is_taken_for_python(folder: Path) -> None:
         assert Path(done.stdout.strip()).resolve() == Path(sys.executable).resolve()
 
 
-# As the launcher starts it, but for the checkout's place, which the environment's own path names.
+# As the launcher starts it, but with the checkout's path as argument; else ioh.pth names it.
 START = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
 START += "runpy.run_module('ioh', run_name='__main__', alter_sys=True)"
 NOBODY = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
@@ -269,7 +269,9 @@ def elsewhere(folder: Path) -> Path:
     return folder
 
 
-def test_the_screen_of_a_checkout_of_roots(checkout: Path, elsewhere: Path) -> None:
+def test_the_screen_runs_from_a_checkout_that_only_root_may_read(
+    checkout: Path, elsewhere: Path
+) -> None:
     env = {**NOBODY, "TMPDIR": str(elsewhere)}
     with PtyScreen(ioh_of(checkout), checkout, env=env) as shown:
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
@@ -285,7 +287,7 @@ def test_the_screen_of_a_checkout_of_roots(checkout: Path, elsewhere: Path) -> N
         assert "Error" not in shown.text
 
 
-def test_a_recording_of_it_on_a_terminal(checkout: Path, elsewhere: Path) -> None:
+def test_record_runs_from_such_a_checkout_on_a_terminal(checkout: Path, elsewhere: Path) -> None:
     command = [*ioh_of(checkout), "record", "-o", str(elsewhere / "a.ioh"), "-t", "2"]
     command += ["--layers", "block"]
     with PtyScreen(command, checkout, env=NOBODY) as shown:
@@ -296,7 +298,9 @@ def test_a_recording_of_it_on_a_terminal(checkout: Path, elsewhere: Path) -> Non
 
 
 @pytest.mark.parametrize("arguments", ["text -d all", "json --db-all"])
-def test_what_scrolls_of_it(checkout: Path, elsewhere: Path, arguments: str) -> None:
+def test_text_and_json_run_from_such_a_checkout(
+    checkout: Path, elsewhere: Path, arguments: str
+) -> None:
     env = {**os.environ, **NOBODY, "TMPDIR": str(elsewhere)}
     done = ended(*ioh_of(checkout), *arguments.split(), "-t", "2", cwd=checkout, env=env)
     assert (done.stderr, done.returncode) == ("", 0)

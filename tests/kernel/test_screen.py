@@ -1,4 +1,4 @@
-"""The screen over real probes: it comes before they do, tells ioh json's numbers, goes."""
+"""The screen with real probes: it appears before they do, shows ioh json's numbers, and ends."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ ENDINGS: dict[str, Callable[[PtyScreen], None]] = {
 
 
 @pytest.mark.parametrize("ending", list(ENDINGS))
-def test_nothing_is_left_however_it_ends(tmp_path: Path, ending: str) -> None:
+def test_nothing_is_left_behind_however_the_screen_ends(tmp_path: Path, ending: str) -> None:
     with PtyScreen(IOH, tmp_path) as shown:
-        # Painted before the probes are there, which may be so soon that no line tells of compiling.
+        # The screen appears before the probes are attached, perhaps before it can report compiling.
         shown.wait_for(STARTING)
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
         traces = traces_of_a_whole(shown.pid)
@@ -47,17 +47,17 @@ def test_nothing_is_left_however_it_ends(tmp_path: Path, ending: str) -> None:
 
 
 def attached(shown: PtyScreen) -> int:
-    """How many programs ioh itself holds."""
+    """How many BPF programs ioh itself holds."""
     return len(held({shown.pid}, "prog_id"))
 
 
 @pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.5, 1.0])
-def test_ended_while_it_starts(tmp_path: Path, delay_s: float) -> None:
+def test_sigterm_during_startup_ends_it_without_a_traceback(tmp_path: Path, delay_s: float) -> None:
     with PtyScreen(IOH, tmp_path) as shown:
         shown.read(delay_s)
         os.kill(shown.pid, signal.SIGTERM)
         status = shown.wait()
-        # Before Python has begun to listen, the signal has its usual effect.
+        # Until Python handles the signal, it has its default effect.
         assert status in {0, -signal.SIGTERM}
         assert "Traceback" not in shown.text
 
@@ -67,7 +67,7 @@ ENOUGH = 5
 
 
 def fio(volume: Volume) -> subprocess.Popen[bytes]:
-    """Reads and writes of two sizes for longer than the test looks."""
+    """Reads and writes of two sizes, for longer than the test runs."""
     load = ["--rw=randrw", "--bs=8k,16k", "--size=64m", "--direct=1", "--rate_iops=200"]
     where = f"--directory={volume.mount}"
     command = ["fio", "--name=load", where, *load, "--time_based", "--runtime=120"]
@@ -75,7 +75,7 @@ def fio(volume: Volume) -> subprocess.Popen[bytes]:
 
 
 def recorded(folder: Path) -> int:
-    """How many samples of both layers the recording holds by now: a probe may come late."""
+    """How many recorded samples have both layers from BPF so far: a probe may be late."""
     for path in folder.glob("ioh-*.ioh"):
         if path.stat().st_size:
             with Session(str(path)) as session:
@@ -89,7 +89,7 @@ def is_measured(layer: object) -> bool:
 
 
 def interval_of(session: Path, stamp: str) -> dict[str, Any]:
-    """The interval that ``date: … interval … s`` tells of."""
+    """The interval that a line ``date: … interval … s`` belongs to."""
     _, time_unix_s, *_, interval_s, _ = stamp.split()
     shown = ioh_ended("json", str(session)).stdout
     found: list[dict[str, Any]] = [
@@ -103,7 +103,7 @@ def interval_of(session: Path, stamp: str) -> dict[str, Any]:
 
 
 def title_numbers(saved: str, panel: str) -> dict[str, list[str]]:
-    """What a panel's title says of reads and of writes: MB/s, a second, ms, p99."""
+    """The numbers in a panel's title, of reads and of writes: MB/s, ops/s, ms, p99."""
     lines = [line for line in saved.splitlines() if re.match(rf"\S+ \d {panel} ", line)]
     assert len(lines) == 1, saved
     found = re.findall(r" ([RW]) +(\S+) MB/s +(\S+)/s +(\S+) ms +p99 +(\S+) ", lines[0])

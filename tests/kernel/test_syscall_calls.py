@@ -31,7 +31,7 @@ TWO = [bytearray(300), bytearray(700)]
 @pytest.mark.parametrize(
     ("size", "row"), [(8192, 8192), (12 << 10, 16 << 10), (192 << 10, 256 << 10), (4096, 4096)]
 )
-def test_direct_reads_stand_in_the_row_of_their_size(
+def test_direct_reads_count_in_the_row_of_their_size(
     watched: WatchedVolume, size: int, row: int
 ) -> None:
     path = watched.volume.file("data", 23 * size)
@@ -49,7 +49,7 @@ def test_direct_reads_stand_in_the_row_of_their_size(
     assert ioh.sizes("block", "read") == {row: 23 - ioh.unseen}
 
 
-# What moves 1,000 bytes.
+# Each moves 1,000 bytes.
 CALLS: dict[str, tuple[Callable[[int], int], str]] = {
     "read": (lambda fd: len(os.read(fd, 1000)), "read_buffered"),
     "pread": (lambda fd: len(os.pread(fd, 1000, 5)), "read_buffered"),
@@ -66,7 +66,7 @@ CALLS: dict[str, tuple[Callable[[int], int], str]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_call(watched: WatchedVolume, name: str) -> None:
+def test_each_call_counts_once_in_its_class(watched: WatchedVolume, name: str) -> None:
     call, op = CALLS[name]
     path = watched.volume.file("data", SIZE)
     with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
@@ -86,7 +86,9 @@ def test_each_call(watched: WatchedVolume, name: str) -> None:
         (os.O_APPEND, "write_buffered"),
     ],
 )
-def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
+def test_the_flags_of_a_file_decide_the_class_of_a_write(
+    watched: WatchedVolume, flags: int, op: str
+) -> None:
     path = watched.volume.file("data", SIZE)
     with watched.part() as ioh, opened(path, os.O_WRONLY | flags) as fd, aligned(4096) as buffer:
         for _ in range(13):
@@ -96,8 +98,8 @@ def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
 
 
 @pytest.mark.parametrize("fstype", ["ext4", "xfs"])
-def test_class_of_a_write_by_its_mount(loop: Loop, tmp_path: Path, fstype: str) -> None:
-    """The kernel's IS_SYNC() asks the mount, too, whose option dirsync is for names alone."""
+def test_the_mount_decides_the_class_of_a_write(loop: Loop, tmp_path: Path, fstype: str) -> None:
+    """The kernel's IS_SYNC() checks the mount, too; its option dirsync is for names alone."""
     run(f"mkfs.{fstype}", "-q", loop.path)
     with (
         mounted(loop.path, tmp_path / "mnt", "-o", "dirsync") as mount,
@@ -117,7 +119,7 @@ def test_class_of_a_write_by_its_mount(loop: Loop, tmp_path: Path, fstype: str) 
             assert_calls(part, {op: times}, 1000)
 
 
-def test_fsync_family(watched: WatchedVolume) -> None:
+def test_fdatasync_and_sync_file_range_count_as_fsync(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", SIZE)
     with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
         for _ in range(7):
@@ -129,8 +131,8 @@ def test_fsync_family(watched: WatchedVolume) -> None:
     assert_calls(ioh, {"fsync": 31}, 0)
 
 
-def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
-    """It makes a file's creation or new name last; nothing else of a directory is I/O here."""
+def test_fsync_of_a_directory_is_counted(watched: WatchedVolume) -> None:
+    """It makes a file's creation or new name durable; nothing else of a directory is I/O here."""
     folder = watched.volume.mount
     with watched.part() as ioh, opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
         for n in range(5):
@@ -150,7 +152,7 @@ def await_state(pid: int, state: str) -> None:
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == state, pause_s=0.005)
 
 
-def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
+def test_a_call_that_the_kernel_restarts_counts_once(watched: WatchedVolume) -> None:
     """A splice that waits for a pipe and is stopped three times is one write, and no error."""
     path = watched.volume.file("data", SIZE)
     script = (
@@ -170,8 +172,8 @@ def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
 
 
 @pytest.mark.parametrize("of_file", [True, False])
-def test_msync(own: Ioh, tmp_path: Path, of_file: bool) -> None:
-    """msync names no file, so that no filter by device fits it: by process instead."""
+def test_msync_of_a_file_counts_as_fsync(own: Ioh, tmp_path: Path, of_file: bool) -> None:
+    """msync names no file, so that a filter by device cannot match it: this one is by process."""
     path = tmp_path / "data"
     path.write_bytes(bytes(SIZE))
     with (
@@ -187,7 +189,9 @@ def test_msync(own: Ioh, tmp_path: Path, of_file: bool) -> None:
 
 
 @pytest.mark.parametrize(("option", "every"), [("fsync", 7), ("fdatasync", 5)])
-def test_fio_syncs(watched: WatchedVolume, option: str, every: int) -> None:
+def test_fsyncs_and_fdatasyncs_of_fio_are_counted(
+    watched: WatchedVolume, option: str, every: int
+) -> None:
     load: dict[str, object] = {"rw": "write", "bs": "4k", "size": 2 * MIB, "overwrite": 1}
     fio(watched.volume.mount, **load, create_only=1)
     watched.volume.sync()
@@ -198,7 +202,7 @@ def test_fio_syncs(watched: WatchedVolume, option: str, every: int) -> None:
     assert_calls(ioh, {"write_buffered": 512, "fsync": 512 // every})
 
 
-def test_sendfile_splice_and_copies(watched: WatchedVolume) -> None:
+def test_sendfile_splice_and_copies_are_counted(watched: WatchedVolume) -> None:
     source, target = watched.volume.file("from", SIZE), watched.volume.file("to", SIZE)
     read_end, write_end = os.pipe()
     with (
@@ -223,7 +227,7 @@ def test_sendfile_splice_and_copies(watched: WatchedVolume) -> None:
     assert ioh.total("syscall", "copy", "bytes") == ioh.total("syscall", "copy") * 1000
 
 
-def test_reads_at_the_end_are_calls(watched: WatchedVolume) -> None:
+def test_reads_at_the_end_of_a_file_are_calls(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", 1000)
     with watched.part() as ioh, opened(path, os.O_RDONLY) as fd:
         for _ in range(19):
@@ -259,8 +263,8 @@ def test_failing_calls_count_as_errors_only(watched: WatchedVolume) -> None:
     assert_seen(ioh, {op: ioh.errors("syscall", op) for op in failed_calls}, failed_calls)
 
 
-def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> None:
-    """A web server's sendfile, whose socket is full, and reads of what is not in the cache."""
+def test_calls_that_would_block_are_no_errors(watched: WatchedVolume) -> None:
+    """A web server's sendfile to a full socket, and reads of what is not in the cache."""
     page, cold = (watched.volume.file(name, SIZE) for name in ("page", "cold"))
     watched.volume.drop_caches()
     left, right = socket.socketpair()
@@ -272,7 +276,7 @@ def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> 
         for _ in range(23):
             with pytest.raises(BlockingIOError):
                 os.sendfile(left.fileno(), fd, 0, 1000)
-        # The first one is refused, and can have the kernel fetch what another one then gets.
+        # The first read is refused, and can make the kernel fetch what a second one then gets.
         with opened(cold, os.O_RDONLY) as other, pytest.raises(BlockingIOError):
             os.preadv(other, [bytearray(1000)], 0, RWF_NOWAIT)
     assert_calls(ioh, {})
@@ -280,8 +284,8 @@ def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> 
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["read"]["inflight"] == 0
 
 
-def test_what_is_no_file_is_not_counted(own: Ioh, tmp_path: Path) -> None:
-    """Sockets, pipes, terminals and pseudo file systems."""
+def test_reads_and_writes_of_what_is_no_file_are_not_counted(own: Ioh, tmp_path: Path) -> None:
+    """Sockets, pipes, character devices and pseudo file systems."""
     a, b = socket.socketpair()
     read_end, write_end = os.pipe()
     with (
@@ -305,8 +309,8 @@ def test_what_is_no_file_is_not_counted(own: Ioh, tmp_path: Path) -> None:
     assert ioh.counts("syscall") == {}
 
 
-def test_direct_reads_of_memory_are_reads_of_memory(own: Ioh) -> None:
-    """tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same."""
+def test_direct_reads_of_tmpfs_count_as_served_from_cache(own: Ioh) -> None:
+    """tmpfs accepts O_DIRECT since Linux 6.6, and copies from its pages all the same."""
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
         part_of(own) as ioh,

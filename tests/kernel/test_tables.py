@@ -46,7 +46,7 @@ def hostile_file(volume: Volume) -> bytes:
     return path
 
 
-def test_processes_files_and_mounts(watched: WatchedVolume) -> None:
+def test_processes_files_and_mounts_have_rows(watched: WatchedVolume) -> None:
     volume = watched.volume
     a, b = volume.file("a", SIZE), volume.file("b", SIZE)
     with watched.part() as ioh:
@@ -78,8 +78,8 @@ def test_processes_files_and_mounts(watched: WatchedVolume) -> None:
     assert (row["reads"], row["writes"], row["read_bytes"]) == (42, 13, 42_000)
 
 
-def test_a_process_that_becomes_another_program(watched: WatchedVolume) -> None:
-    """A shell that has read its script executes what does the work."""
+def test_a_process_has_a_row_for_each_program_that_it_executes(watched: WatchedVolume) -> None:
+    """A shell reads its script, then executes the program that does the work."""
     script, data = (watched.volume.file(name, SIZE) for name in ("script", "data"))
     wait = f"exec 3<{script}; read -ru3 -N5 x; read -r y"
     work = f"exec dd if={data} of=/dev/null bs=512 count=29 status=none"
@@ -95,10 +95,10 @@ def test_a_process_that_becomes_another_program(watched: WatchedVolume) -> None:
     assert rows[str(process.pid), "dd"]["reads"] == 29
 
 
-def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
+def test_a_file_with_the_inode_of_a_deleted_one_has_its_own_name(
     watched: WatchedVolume,
 ) -> None:
-    """As temporary files and logs do: ext4 gives the number away again at once."""
+    """As with temporary files and logs: ext4 reuses an inode number at once."""
     numbers = set()
     with watched.part() as ioh:
         for name, writes in (("first", 11), ("second", 13), ("third", 17)):
@@ -107,7 +107,7 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
                 numbers.add(os.fstat(fd).st_ino)
                 for _ in range(writes):
                     os.write(fd, bytes(100))
-                if name == "first":  # the others are of one interval
+                if name == "first":  # the others fall into one interval
                     watched.ioh.settle()
             path.unlink()
     assert len(numbers) == 1
@@ -125,13 +125,13 @@ def in_one_tick(volume: Volume, work: Callable[[], object]) -> LayerSnapshot:
 
 
 def rows_of(layer: LayerSnapshot, table: str, column: str) -> dict[tuple[str, ...], int]:
-    """One column's counts."""
+    """Counts in one column, from its rates."""
     rows = layer.tables[table]
     return {row.key: round((row.values[f"{column}_per_s"] or 0) * layer.interval_s) for row in rows}
 
 
-def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) -> None:
-    """As compilers and mail servers make them: the busiest have rows, all are counted."""
+def test_new_files_beyond_the_probes_room_are_all_counted(volume: Volume) -> None:
+    """As compilers and mail servers make them: the busiest have rows, and all are counted."""
     count = 20000
 
     def work() -> None:
@@ -151,7 +151,7 @@ def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) ->
 
 
 def test_a_busy_file_among_thousands_of_new_ones_has_a_row(volume: Volume) -> None:
-    """They came before it in the same tick, and left no room for every newcomer."""
+    """The new ones come first in the same tick, and leave no room for all that follow."""
     small, written, pieces = 3000, 1 << 17, 64
 
     def work() -> None:
@@ -170,8 +170,8 @@ def test_a_busy_file_among_thousands_of_new_ones_has_a_row(volume: Volume) -> No
     assert files[f"{volume.mount}/busy",] > pieces / 2
 
 
-def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:
-    """As logs do that are rotated under a program that has them open."""
+def test_a_renamed_file_counts_under_its_new_name(watched: WatchedVolume) -> None:
+    """As with logs that are rotated while a program has them open."""
     log, old = watched.volume.mount / "log", watched.volume.mount / "log.1"
     with watched.part() as ioh, opened(log, os.O_WRONLY | os.O_CREAT) as fd:
         for _ in range(11):
@@ -187,7 +187,9 @@ def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> No
     assert written(ioh) == {str(log): 28, str(old): 13}
 
 
-def test_files_in_a_renamed_folder_go_on_under_their_new_paths(watched: WatchedVolume) -> None:
+def test_files_in_a_renamed_folder_count_under_their_new_paths(
+    watched: WatchedVolume,
+) -> None:
     old, new = watched.volume.mount / "old", watched.volume.mount / "new"
     old.mkdir()
     with watched.part() as ioh, opened(old / "data", os.O_WRONLY | os.O_CREAT) as fd:
@@ -208,7 +210,7 @@ def test_files_in_a_renamed_folder_go_on_under_their_new_paths(watched: WatchedV
     assert sum(written(ioh).values()) == 1 + 16 + 13
 
 
-def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
+def test_each_program_of_a_process_has_a_row_when_they_read_one_file(
     watched: WatchedVolume,
 ) -> None:
     path = watched.volume.file("data", SIZE)
@@ -232,7 +234,7 @@ def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
 
 
 def test_memory_files_have_their_own_names(own: Ioh) -> None:
-    """They lie in no folder, and each was called the root of a device that nobody knows."""
+    """They are in no folder, and each used to be called the root of an unknown device."""
     with part_of(own) as ioh:
         for name, writes in (("one", 11), ("two", 13)):
             fd = os.memfd_create(name)
@@ -242,7 +244,7 @@ def test_memory_files_have_their_own_names(own: Ioh) -> None:
     assert written(ioh) == {"memfd:one": 11, "memfd:two": 13}
 
 
-def test_a_process_between_two_ticks(volume: Volume) -> None:
+def test_a_process_that_lives_between_two_ticks_has_a_row(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:
         ioh.wait_for_lines(2)
@@ -256,7 +258,7 @@ def test_a_process_between_two_ticks(volume: Volume) -> None:
     assert rows[str(process.pid), "short-lived"]["read_bytes"] == 29_000
 
 
-def test_hostile_names_in_json(volume: Volume) -> None:
+def test_hostile_names_are_escaped_in_json(volume: Volume) -> None:
     path = hostile_file(volume)
     with recording("--device", volume.device) as ioh:
         with NamedReader(path, HOSTILE_COMM) as alive:
@@ -273,7 +275,7 @@ def test_hostile_names_in_json(volume: Volume) -> None:
     assert files[f"{volume.mount}/{SPELLED_FILE}",]["reads"] == 42
 
 
-def test_hostile_names_in_text(volume: Volume) -> None:
+def test_hostile_names_are_escaped_in_text(volume: Volume) -> None:
     path = hostile_file(volume)
     with subprocess.Popen(
         ioh_command("text", "-d", "all", "-c", "0.5", "-t", "3", "--device", volume.device),
@@ -291,7 +293,7 @@ def test_hostile_names_in_text(volume: Volume) -> None:
     assert "gnp.exe \\xff\\x1b[2J\\x9b" in text
 
 
-def test_a_file_twenty_directories_down(watched: WatchedVolume) -> None:
+def test_a_file_twenty_directories_down_is_named(watched: WatchedVolume) -> None:
     volume = watched.volume
     folders = [f"level-{n:02}" for n in range(20)]
     folder = volume.mount.joinpath(*folders)
@@ -300,13 +302,13 @@ def test_a_file_twenty_directories_down(watched: WatchedVolume) -> None:
     with watched.part() as ioh, opened(path, os.O_RDONLY) as fd:
         os.read(fd, 100)
     ((shown,),) = ioh.table("syscall", "file", "path").keys()
-    # The kernel side follows a bounded number of parents; what it left out is told.
+    # The probe follows a limited number of parents; "…" stands for what it left out.
     assert shown.startswith(str(volume.mount))
     assert shown.endswith("/".join([*folders[-12:], "data"]))
     assert shown == str(path) or "…" in shown
 
 
-def test_a_deleted_file_and_one_seen_through_a_bind_mount(watched: WatchedVolume) -> None:
+def test_deleted_files_and_files_in_a_bind_mount_are_named(watched: WatchedVolume) -> None:
     volume = watched.volume
     deleted, kept = volume.file("deleted", SIZE), volume.file("kept", SIZE)
     with (
@@ -325,7 +327,7 @@ def test_a_deleted_file_and_one_seen_through_a_bind_mount(watched: WatchedVolume
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECT])
-def test_the_device_node_itself(watched: WatchedVolume, flags: int) -> None:
+def test_reads_of_the_device_node_are_named(watched: WatchedVolume, flags: int) -> None:
     device = watched.volume.device
     with watched.part() as ioh, opened(device, flags) as fd, aligned(4096) as buffer:
         os.preadv(fd, [buffer], 0)
@@ -336,7 +338,7 @@ def test_the_device_node_itself(watched: WatchedVolume, flags: int) -> None:
 
 
 def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) -> None:
-    """A snapshot's files have the inode numbers and the device number of those it was made of."""
+    """A snapshot's files have the inode numbers and the device number of their originals."""
     run("mkfs.btrfs", "-q", loop.path)
     with mounted(loop.path, tmp_path / "mnt") as mount:
         run("btrfs", "subvolume", "create", mount / "live")

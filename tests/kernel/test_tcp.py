@@ -15,7 +15,7 @@ MSS_MOST = 1460  # of the link's 1,500 bytes
 
 
 def port_sum(reading: Reading, column: int) -> int:
-    """Over the rows of table ``port``; 2 in, 3 out, 4 and 5 repeated bytes and segments."""
+    """Sum over table ``port``; column 2 is in, 3 out, 4 and 5 retransmitted bytes and segments."""
     return sum(row[column] for row in reading["tables"]["port"])
 
 
@@ -79,7 +79,7 @@ def test_retransmits_equal_the_kernels(pair: tuple[Namespace, Namespace], host: 
         assert last[i]["metrics"]["retrans_bytes_total"] <= kernel * MSS_MOST
         assert last[i]["out_bytes"] == sums[i]["sent"]
         assert last[i]["in_bytes"] == sums[i]["received"]
-    # One end's may all be of SYNs and FINs, which carry nothing.
+    # At one end all may be of SYNs and FINs, which carry no data.
     assert sum(reading["metrics"]["retrans_bytes_total"] for reading in last) > 0
 
 
@@ -122,7 +122,7 @@ def test_a_connection_shows_what_ss_shows(pair: tuple[Namespace, Namespace]) -> 
 
 
 def counters_of(text: str) -> list[str]:
-    """What ss tells of connections, without what only time changes (lastsnd, lastrcv …)."""
+    """What ss shows of connections, without what only time changes (lastsnd, lastrcv …)."""
     return sorted(
         word
         for word in text.split()
@@ -130,8 +130,8 @@ def counters_of(text: str) -> list[str]:
     )
 
 
-def test_what_was_before_does_not_count(namespace: Namespace) -> None:
-    """Old connections' history, and sockets that are closed but not yet given back."""
+def test_bytes_from_before_the_start_do_not_count(namespace: Namespace) -> None:
+    """Bytes of old connections, and of a socket that is open although its connection has ended."""
     script = (
         "import socket,sys,time\n"
         "l=socket.create_server(('127.0.0.1',2049))\n"
@@ -156,7 +156,7 @@ def test_what_was_before_does_not_count(namespace: Namespace) -> None:
         assert (last["in_bytes"], last["out_bytes"]) == (23, 23)
 
 
-def test_a_socket_that_connects_anew_counts_each_time(namespace: Namespace) -> None:
+def test_each_connection_of_a_socket_that_reconnects_counts(namespace: Namespace) -> None:
     agent = Agent(namespace)
     load = Load(namespace, host="127.0.0.1", port=2049, anew=37)
     with agent:
@@ -169,7 +169,7 @@ def test_a_socket_that_connects_anew_counts_each_time(namespace: Namespace) -> N
     assert last["lost"]["no_close"] == 0
 
 
-def test_the_port_filter_and_the_namespace_keep_others_out(
+def test_other_ports_and_namespaces_are_left_out(
     pair: tuple[Namespace, Namespace],
 ) -> None:
     here, there = pair
@@ -192,10 +192,10 @@ def test_the_port_filter_and_the_namespace_keep_others_out(
 
 
 @pytest.mark.parametrize("port", [None, 2049])
-def test_connections_that_carry_nothing_open_and_end(
+def test_connections_without_data_count_as_opened_and_ended(
     namespace: Namespace, port: int | None
 ) -> None:
-    """Both ends of each, with --port those of that port only."""
+    """Both ends of each connection count; with --port, those of that port only."""
     agent = Agent(namespace, **({} if port is None else {"port": port}))
     script = (
         "import socket\n"
@@ -214,7 +214,7 @@ def test_connections_that_carry_nothing_open_and_end(
         assert after[name] - before[name] == ends
 
 
-def test_a_full_map_is_a_loss_that_is_told(namespace: Namespace) -> None:
+def test_a_full_map_is_reported_as_lost(namespace: Namespace) -> None:
     agent = Agent(namespace, max_closed=64)
     load = Load(namespace, host="127.0.0.1", port=2049, short=101)
     with agent:
@@ -222,10 +222,10 @@ def test_a_full_map_is_a_loss_that_is_told(namespace: Namespace) -> None:
         load.finish()
         time.sleep(0.3)
         lost = agent.read()["lost"]["map_full"]
-        assert lost >= 2 * 100 - 64  # the first of them carries a header only, but it counts
+        assert lost >= 2 * 100 - 64  # the first one carries a header only, but it counts
 
 
-def test_without_a_probe_the_same_from_proc(namespace: Namespace) -> None:
+def test_without_a_probe_proc_gives_the_same_bytes(namespace: Namespace) -> None:
     agent = Agent(namespace, proc=True)
     script = (
         "import socket,sys\n"
@@ -265,10 +265,12 @@ def mac(namespace: Namespace) -> str:
     return str(link["address"])
 
 
-def test_a_child_that_loses_the_race_is_no_connection(pair: tuple[Namespace, Namespace]) -> None:
-    """Two CPUs make a socket each of one half-open connection; one of the two goes at once.
+def test_a_child_that_loses_the_race_is_not_a_connection(
+    pair: tuple[Namespace, Namespace],
+) -> None:
+    """Two CPUs each make a socket of one half-open connection; one of them is dropped at once.
 
-    Both inherit the count of repeated SYN-ACKs, which the kernel has counted once.
+    Both inherit the count of retransmitted SYN-ACKs, which the kernel has counted once.
     """
     assert len(os.sched_getaffinity(0)) > 1, "one CPU cannot race itself"
     here, there = pair

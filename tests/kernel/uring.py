@@ -1,4 +1,4 @@
-"""An io_uring by its system calls and its two rings in memory; no library is needed."""
+"""io_uring by its system calls and its two rings in memory; needs no library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GETEVENTS = 1  # IORING_ENTER_
 
 
 class Completion(NamedTuple):
-    """What the kernel says of one request."""
+    """The kernel's answer to one request."""
 
     user_data: int
     result: int
@@ -72,14 +72,14 @@ class Uring:
         self._queued += 1
 
     def submit(self, wait: int = 0) -> int:
-        """Hand over what is queued and wait for so many completions; how many were taken."""
+        """Submit what is queued and wait for so many completions; return how many were taken."""
         count, self._queued = self._queued, 0
         flags = _GETEVENTS if wait else 0
         done: int = _LIBC.syscall(_ENTER, self.fd, count, wait, flags, None, 0)
         return done
 
     def reap(self) -> list[Completion]:
-        """Take out what has completed."""
+        """Take all completions out of their ring."""
         head, tail = self._word(self._cq, self._cq_at[0]), self._word(self._cq, self._cq_at[1])
         done = []
         while head != tail:

@@ -1,4 +1,4 @@
-"""What others count: /proc/diskstats, ftrace, and BPF programs of five lines."""
+"""Counts to compare with: /proc/diskstats, ftrace, and BPF programs of a few lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ioh.bpf.btf import Btf
 PROBES = Path(__file__).parents[2] / "probes"
 SECTOR_BYTES = 512
 EVENT = "block/block_rq_complete"
-BUFFER_KIB = 64  # what it cannot hold is counted all the same
+BUFFER_KIB = 64  # events that do not fit are counted all the same
 PROGRAM = """
 BPF_HASH(runs, u32, u64, 256);
 static inline void *at(void *base, int offset)
@@ -80,7 +80,7 @@ def diskstats(name: str, hidden: int) -> DiskStats:
 
 @cache
 def program() -> Any:
-    """Runs for as long as this process lives."""
+    """Count completions by device, as long as this process lives."""
     os.environ["BCC_KERNEL_SOURCE"] = str(PROBES)
     import bcc
 
@@ -97,7 +97,7 @@ def program() -> Any:
 
 
 class Fired:
-    """How often ftrace has seen an event of the kernel; exact while nothing happens."""
+    """How often ftrace has seen a kernel event; exact while none happens."""
 
     def __init__(self, event: str, which: str) -> None:
         self._mount = Path(tempfile.mkdtemp(prefix="ioh-tracefs-"))
@@ -128,7 +128,7 @@ class Fired:
 class Witness:
     """Completions of one device for which the kernel ran no BPF program.
 
-    Some kernels leave programs out on top of certain tasks, without counting a miss: a
+    Some kernels skip programs while certain tasks are interrupted, without counting a miss: a
     sandbox's 6.18 did so for every completion that interrupted a thread of the sandbox's own
     agent, and for no other.  ftrace sees those, too.
     """
@@ -140,7 +140,7 @@ class Witness:
 
     @property
     def hidden(self) -> int:
-        """Of all completions since the witness came; exact while the device is idle."""
+        """How many since the witness was made; exact while the device is idle."""
         ran: int = program()[b"runs"][self._dev].value
         return self._fired.count - ran
 
@@ -166,9 +166,9 @@ Result = TypeVar("Result")
 
 
 def nothing_hidden(run: Callable[[], Result]) -> Result:
-    """What a run returns during which BPF saw the end of each connection.
+    """Repeat a run until BPF saw each connection end, at most 8 times; return the last result.
 
-    How many it did not see in each run is printed, for where they are never none.
+    The number of ends that BPF did not see is printed for each run: some machines always hide some.
     """
     os.environ["BCC_KERNEL_SOURCE"] = str(PROBES)
     import bcc

@@ -1,11 +1,11 @@
-"""ioh, which notes apart each sample that it hands to its writer: `witnessed.py NOTES ARGUMENTS`.
+"""ioh that also notes each sample that it hands to its writer: `witnessed.py NOTES ARGUMENTS`.
 
-The notes outlive a kill, as they lie in the page cache: what they hold and a recording lacks was
-lost between the reading of the kernel and the file.
+The notes survive a kill, since they are in the page cache.  A sample that they hold and a
+recording lacks was lost between the reading of the kernel and the file.
 
-Without arguments it forks a recorder for each line on stdin, `FILE` to record into, and prints its
-process id.  Everything is imported beforehand, so that a recorder lives within hundredths of a
-second and a test can afford to kill hundreds of them.
+Without arguments it reads lines from stdin, each a `FILE`; for each it forks a recorder into that
+file and prints its process id.  Everything is imported beforehand, so that a recorder starts
+within hundredths of a second and a test can kill hundreds of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every program by name: what it does, which rules tell of it, which others may.
+"""Every program by name: what it does, which rules must report it, which others may.
 
-None of PROGRAMS is ill: no rule may warn, and what is said is information.  Of the databases some
-are, as tests/scenarios/catalogue.py has it of disks.
+Nothing is wrong with any of PROGRAMS: no rule may warn, and what is reported is information.
+Some of the databases have faults, as the disks of tests/scenarios/catalogue.py do.
 """
 
 from __future__ import annotations

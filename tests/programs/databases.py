@@ -26,7 +26,7 @@ def _postgresql(
     before: Callable[[PostgreSQL, Volume], object] = lambda server, volume: None,
     later: Callable[[PostgreSQL], object] | None = None,
 ) -> None:
-    """pgbench on a filled database; something ``before`` and something in the middle of it."""
+    """Run pgbench on a filled database, with ``before`` ahead of it and ``later`` in its middle."""
     volume = stage.volume(1536 * MIB)
     server = PostgreSQL(stage, volume, settings)
     server.fill(_SCALE)
@@ -60,7 +60,7 @@ def postgresql_mixed(stage: Stage) -> None:
 
 
 def postgresql_checkpoint(stage: Stage) -> None:
-    """A checkpoint at once, which writes all that is dirty, in the middle of the load."""
+    """An immediate checkpoint, which writes all that is dirty, in the middle of the load."""
     _postgresql(
         stage, settings="shared_buffers=512MB", later=lambda server: server.sql("CHECKPOINT")
     )
@@ -72,7 +72,7 @@ def postgresql_restart(stage: Stage) -> None:
 
 
 def postgresql_cold(stage: Stage) -> None:
-    """The same with nothing in memory at all."""
+    """The same with nothing in memory."""
     _postgresql(stage, "-S", settings="shared_buffers=1GB", before=_start_cold)
 
 
@@ -83,7 +83,7 @@ def postgresql_backup(stage: Stage) -> None:
 
 
 def _mariadb(load: str, stage: Stage) -> None:
-    """sysbench on tables larger than the buffer pool."""
+    """Run sysbench on tables larger than the buffer pool."""
     volume = stage.volume(1024 * MIB)
     server = MariaDB(stage, volume, "--innodb-buffer-pool-size=32M")
     server.fill(_ROWS)

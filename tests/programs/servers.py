@@ -1,4 +1,4 @@
-"""Database servers of one's own: data, socket and user apart from those of the system's service."""
+"""Database servers for tests; data and socket are not those of the system's service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers.postgres import Postgres
 
 
 def _home(stage: Stage, volume: Volume, user: str) -> Path:
-    """A directory of that user's on the volume, which others may reach."""
+    """Make a directory of that user's on the volume, which others may reach."""
     stage.folder.parent.chmod(0o711)
     home = volume.mount / user
     run("install", "-d", "-o", user, "-m", "755", home)
@@ -28,7 +28,7 @@ class PostgreSQL(Postgres):
         stage.at_end(self.stop, "immediate")
 
     def bench(self, *options: str) -> None:
-        """pgbench without an end, of four clients."""
+        """Run pgbench without an end, with four clients."""
         words = ("-n", "-c", "4", "-j", "2", "-T", "3600", *options, self.database)
         self._stage.load(*self.client("pgbench", *words))
 
@@ -39,16 +39,16 @@ class PostgreSQL(Postgres):
         self.bench("-f", str(script), *options)
 
     def enter(self, limit: Limit) -> None:
-        """Into a control group; sessions follow."""
+        """Move the server into a control group; new sessions follow."""
         for pid in self.pids:
             (limit.folder / "cgroup.procs").write_text(str(pid))
 
     def transactions(self, each: int) -> None:
-        """pgbench's own mix: so many of each of four clients, to their end."""
+        """Run pgbench's own mix to its end: so many transactions of each of four clients."""
         self.pgbench("-c", "4", "-j", "2", "-t", str(each))
 
     def back_up(self, name: str) -> None:
-        """pg_basebackup into a new directory, as a load."""
+        """Run pg_basebackup into a new directory, as a load."""
         where = ("-D", self.home / name, "-c", "fast", "-X", "none")
         self._stage.load(*self.client("pg_basebackup", *where))
 
@@ -65,6 +65,6 @@ class MariaDB(mariadb.MariaDB):
         run(*self.sysbench("oltp_read_write", "prepare", rows=rows))
 
     def bench(self, rows: int, load: str) -> None:
-        """sysbench without an end, of four clients."""
+        """Run sysbench without an end, with four clients."""
         options = ("--threads=4", "--time=0", "--events=0")
         self._stage.load(*self.sysbench(load, "run", *options, rows=rows))

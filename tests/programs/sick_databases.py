@@ -1,4 +1,4 @@
-"""What layer db's rules tell of, caused for real, and what looks like it and is well.
+"""Databases with the faults that layer db's rules report, and healthy look-alikes.
 
 Every ``time.sleep`` here is how long the program runs, or one of its parts.
 """
@@ -41,7 +41,7 @@ def _postgresql(stage: Stage, *settings: str) -> tuple[PostgreSQL, Volume]:
 
 
 def _slow_log(stage: Stage, *settings: str, is_healthy: bool = False) -> None:
-    """A volume of few writes a second."""
+    """Run PostgreSQL on a volume of few writes a second."""
     volume = stage.volume(1536 * MIB)
     limit = stage.limit(volume.loop.number)
     server = PostgreSQL(stage, volume, *_QUIET, *settings)
@@ -60,7 +60,7 @@ def slow_log(stage: Stage) -> None:
 
 
 def slow_log_not_awaited(stage: Stage) -> None:
-    """The same, and no commit waits for the log."""
+    """The same, but no commit waits for the log."""
     _slow_log(stage, "synchronous_commit=off", is_healthy=True)
 
 
@@ -82,7 +82,7 @@ def own_rows(stage: Stage) -> None:
 
 
 def _log_beside_a_copy(stage: Stage, *options: str, is_healthy: bool = False) -> None:
-    """Something that is written to the volume of log and data, after a while without."""
+    """After a while, write another file to the volume that has the log and the data."""
     server, volume = _postgresql(stage)
     copy = volume.file("copy", 256 * MIB)
     stage.record("--device", volume.loop.name, *LAYERS)
@@ -99,12 +99,12 @@ def log_beside_copy(stage: Stage) -> None:
 
 
 def log_beside_slow_copy(stage: Stage) -> None:
-    """Of 8 MB/s, beside which the disk serves the log as before."""
+    """A copy of 8 MB/s, beside which the disk serves the log as before."""
     _log_beside_a_copy(stage, "--iodepth=1", "--rate=8m", is_healthy=True)
 
 
 def _reads(stage: Stage, before: str, after: str, *, is_healthy: bool = False) -> None:
-    """Single rows of one range of the table, then of another one; the files are not in memory."""
+    """Read single rows of one range, drop the page cache, then read rows of another range."""
     server, volume = _postgresql(stage, "shared_buffers=64MB")
     stage.record("--device", volume.loop.name, *LAYERS)
     server.bench_script(_ONE_ACCOUNT.format(before), "-R", "300")
@@ -122,12 +122,12 @@ def cold_rows(stage: Stage) -> None:
 
 
 def warm_rows(stage: Stage) -> None:
-    """Another range that fits into the server's cache, a third of which it had."""
+    """The other range fits into the server's cache, which already had a third of it."""
     _reads(stage, "1, 10000", "5000, 20000", is_healthy=True)
 
 
 def _checkpoint(stage: Stage, *, is_healthy: bool = False) -> None:
-    """Changes of rows all over the table, and after a while the checkpoint that writes them."""
+    """Change rows all over the table, and after a while make the checkpoint that writes them."""
     volume = stage.volume(1536 * MIB)
     limit = stage.limit(volume.loop.number)
     server = PostgreSQL(stage, volume, *_QUIET, "shared_buffers=512MB")
@@ -145,10 +145,10 @@ def _checkpoint(stage: Stage, *, is_healthy: bool = False) -> None:
 
 
 def checkpoint_burst(stage: Stage) -> None:
-    """As fast as a volume of 300 writes a second lets it."""
+    """The checkpoint writes as fast as a volume of 300 writes a second lets it."""
     _checkpoint(stage)
 
 
 def checkpoint_unnoticed(stage: Stage) -> None:
-    """The same, and the disk serves the statements beside it."""
+    """The same, but the disk serves the statements beside it."""
     _checkpoint(stage, is_healthy=True)

@@ -30,7 +30,7 @@ def test_no_rule_warns_of_what_is_healthy(name: str, tmp_path: Path) -> None:
 
 
 def test_postgresql_and_the_disk_count_the_same() -> None:
-    """Its own count and time of commits' fsyncs; the kernel's of requests."""
+    """Against PostgreSQL's own count and time of commits' fsyncs, and the kernel's of requests."""
     with (
         tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder,
         stage(Path(folder) / "stage", Path(folder) / "unused.ioh") as made,
@@ -51,7 +51,7 @@ def test_postgresql_and_the_disk_count_the_same() -> None:
         with recording("--device", volume.loop.name, "--layers", "syscall,block") as ioh:
             before, (count, ms) = volume.loop.stats(), synced()
             server.transactions(100)
-            time.sleep(1.5)  # a backend tells its numbers within a second
+            time.sleep(1.5)  # a backend reports its numbers within a second
             more, more_ms = synced()
             volume.sync()
             disk = volume.loop.stats() - before
@@ -62,8 +62,8 @@ def test_postgresql_and_the_disk_count_the_same() -> None:
     ioh.assert_block_agrees(disk)
 
 
-def test_what_lmdb_maps_is_read_by_its_page_faults() -> None:
-    """mdb_dump makes no read call of the database: all of it comes by faults, as the disk says."""
+def test_what_lmdb_maps_is_counted_as_page_faults() -> None:
+    """mdb_dump never reads the database by a call: all comes by faults, as the disk confirms."""
     with (
         tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder,
         stage(Path(folder) / "stage", Path(folder) / "unused.ioh") as made,

@@ -19,7 +19,7 @@ _FILES = 1000
 
 
 def _again(stage: Stage, command: str) -> None:
-    """A command in a directory of the volume, again and again."""
+    """Run a command in a directory of the volume, again and again."""
     volume = stage.volume(2048 * MIB)
     stage.record("--device", volume.loop.name, *LAYERS)
     stage.load("sh", "-c", f"cd {volume.mount}; while :; do {command} || exit 1; done")
@@ -27,7 +27,7 @@ def _again(stage: Stage, command: str) -> None:
 
 
 def _dd(options: str, stage: Stage) -> None:
-    # Into a new file each time: ext4 writes back what is truncated and written anew.
+    # Into a new file each time: if a file is truncated and rewritten, ext4 writes it back.
     _again(stage, f"dd if=/dev/zero of=f {options}; rm f")
 
 
@@ -60,7 +60,7 @@ log_durable, log_plain = partial(_log, "durable"), partial(_log, "plain")
 
 
 def _tree(volume: Volume) -> Path:
-    """Sources, as it were: files of 300 bytes to 40 KB, half of which compresses."""
+    """Make files like sources: of 300 bytes to 40 KB, half of which compresses."""
     tree = volume.mount / "tree"
     for number in range(_FILES):
         path = tree / f"{number % 50}" / f"{number}.c"
@@ -72,7 +72,7 @@ def _tree(volume: Volume) -> Path:
 
 
 def _cold(stage: Stage, volume: Volume, *commands: tuple[str, ...]) -> None:
-    """These one after another, each with nothing of the volume in memory, for so many seconds."""
+    """Run the commands in turn, for SECONDS, each with nothing of the volume in memory."""
     stage.record("--device", volume.loop.name, *LAYERS)
     end_s = time.monotonic() + SECONDS
     while time.monotonic() < end_s:
@@ -85,7 +85,7 @@ def _cold(stage: Stage, volume: Volume, *commands: tuple[str, ...]) -> None:
 def tar(stage: Stage) -> None:
     volume = stage.volume(1024 * MIB)
     tree = _tree(volume)
-    # To a program: GNU tar does not read the files at all if it writes to /dev/null itself.
+    # Through a pipe: if GNU tar writes to /dev/null itself, it does not read the files at all.
     _cold(stage, volume, ("sh", "-c", f"tar -C {tree} -cf - . | cat >/dev/null"),
           ("tar", "-C", str(tree), "-cf", f"{volume.mount}/tree.tar", "."))  # fmt: skip
 
@@ -109,7 +109,7 @@ def git(stage: Stage) -> None:
 
 
 def dpkg(stage: Stage) -> None:
-    """A package is unpacked as dpkg does it: with an fsync of each file."""
+    """dpkg unpacks a package with an fsync of each file."""
     volume = stage.volume(1024 * MIB)
     tree, root = _tree(volume), volume.mount / "root"
     control = tree / "DEBIAN" / "control"
@@ -137,7 +137,7 @@ def gcc(stage: Stage) -> None:
 
 
 def mapped_database(volume: Volume) -> tuple[Path, Path]:
-    """Where LMDB's database of 130 MB will be, and what mdb_load makes it of."""
+    """Return the place for LMDB's database of 130 MB, and the text that mdb_load makes it from."""
     text = volume.mount / "text"
     lines = "".join(f" {n:08x}\n {os.urandom(250).hex()}\n" for n in range(200_000))
     text.write_text(f"VERSION=3\nformat=bytevalue\ntype=btree\nmapsize={512 * MIB}\n"
@@ -146,7 +146,7 @@ def mapped_database(volume: Volume) -> tuple[Path, Path]:
 
 
 def lmdb(stage: Stage) -> None:
-    """It is loaded, and read from end to end by mdb_dump and mdb_copy."""
+    """A database is loaded, and read from end to end by mdb_dump and mdb_copy."""
     volume = stage.volume(1024 * MIB)
     database, text = mapped_database(volume)
     copy = f"{volume.mount}/copy"

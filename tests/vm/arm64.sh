@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the directory of a Debian 12 for ARM64 with the last commit of this checkout, and its
-# environment, in /srv/ioh: tests/vm/boot.sh boots it.  It is made when it is not here, which takes
-# half an hour: its programs run by qemu-user.  Needs root.
+# environment, in /srv/ioh: tests/vm/boot.sh boots it.  Makes it if it is missing, which takes half
+# an hour, since its programs run by qemu-user.  Needs root.
 #
 #   tests/vm/arm64.sh KERNEL_DIR
 set -eu
@@ -12,7 +12,7 @@ made=${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/ioh/chroots/arm64
 formats=/proc/sys/fs/binfmt_misc
 if ! [ -e "$made/ready" ]; then
     [ -e $formats/register ] || mount -t binfmt_misc binfmt_misc $formats
-    # With its flag F the chroot does not need the program that runs its own.
+    # Its flag F makes the chroot work without the emulator in it.
     [ -e $formats/qemu-aarch64 ] || cat /usr/lib/binfmt.d/qemu-aarch64.conf >$formats/register
     rm -rf --one-file-system "$made"
     ARCHITECTURE=arm64 "$checkout/tests/chroot/make.sh" bookworm "$made" >&2

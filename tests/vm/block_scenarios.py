@@ -1,4 +1,4 @@
-"""Arrays, turning disks and a disk with few segments: what goes wrong there, and look-alikes.
+"""Arrays, rotational disks and a disk with few segments: faults, and healthy look-alikes.
 
 Every ``time.sleep`` here is how long the scenario lasts.
 """
@@ -12,7 +12,7 @@ from tests.vm.disks import FEW_SEGMENTS, NAMES
 from tests.vm.stage import VmStage
 
 SECONDS = 11
-# Not libaio: its completions would wait for the next turn of a fio that is held to a rate.
+# Not libaio: fio, held to a rate, would take completions only at its next turn.
 _CALM = (PSYNC, "--numjobs=3", "--rate_iops=15")
 
 

@@ -4,7 +4,7 @@
 #   tests/vm/boot.sh KERNEL_DIR COMMAND...
 #
 # The machine's root is this one's, copy-on-write, so the working tree, the Python and the tools
-# are the same; what the command writes is lost, but for the directory $VM_OUT.  The console goes
+# are the same; what the command writes is lost, except in the directory $VM_OUT.  The console goes
 # to $VM_OUT/console.log, the command's output to stdout.  Exit status: the command's; 124 when
 # it took longer than VM_TIMEOUT_S; 125 when the machine died before the command ended.
 # KERNEL_DIR comes from tests/vm/kernel.sh.  Emulated (TCG): works where KVM does not.

@@ -1,4 +1,4 @@
-"""Every scenario of the virtual machine by name, as tests/scenarios/catalogue.py has the host's."""
+"""Every scenario of the virtual machine by name; the host's: tests/scenarios/catalogue.py."""
 
 from __future__ import annotations
 

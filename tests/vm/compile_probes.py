@@ -2,8 +2,8 @@
 
     python -m tests.vm.compile_probes KERNEL_DIR...    as tests/vm/kernel.sh prints them
 
-Prints which program of each layer needs most of the stack; ends with 1 where that is too much, and
-otherwise than with 0 where a probe does not compile.  Needs root: bcc makes the maps meanwhile.
+Prints which program of each layer needs most stack.  The exit status is 1 if that is too much, and
+not 0 if a probe does not compile.  Needs root, since bcc makes the maps as it compiles.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREEMPTED_SINCE = 7
 def _is_small_enough(kernel_dir: Path) -> bool:
     version = (kernel_dir / "version").read_text().strip()
     preempted = int(version.split(".")[0]) >= PREEMPTED_SINCE
-    deepest, asked = 0, Filters(sample_calls=True)  # as with most code
+    deepest, asked = 0, Filters(sample_calls=True)  # this compiles most of the code
     for name in LAYERS:
         layer = find_layer(name)
         modules = layer.modules + layer.welcome_modules
@@ -45,7 +45,7 @@ def _is_small_enough(kernel_dir: Path) -> bool:
 
 
 def main(kernel_dirs: list[str]) -> int:
-    """Every kernel is looked at, whatever the ones before were like."""
+    """Check every kernel, even if one has failed; return the exit status."""
     warnings.filterwarnings("ignore", "not a bytes object")  # bcc's, of a str
     if not kernel_dirs:
         sys.exit(__doc__)

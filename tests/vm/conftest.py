@@ -20,7 +20,7 @@ def server() -> Server:
 def both_ends(server: Server) -> Iterator[Ioh]:
     """Starting ioh takes half a minute under emulation: one for all tests that need no other.
 
-    The mount keeps the client's module in use, and is not used.
+    The mount is not used: it keeps the client's module in use.
     """
     with (
         mounted("4.2", client=2, place="/mnt/idle"),
@@ -31,13 +31,13 @@ def both_ends(server: Server) -> Iterator[Ioh]:
 
 @pytest.fixture(params=["3", "4.2"])
 def version(request: pytest.FixtureRequest) -> str:
-    """Of NFS; tests that need others say which."""
+    """A version of NFS; tests that need others have their own."""
     asked: str = request.param
     return asked
 
 
 @pytest.fixture
 def ioh(both_ends: Ioh) -> Iterator[Part]:
-    """What both ends tell of one test."""
+    """What ioh prints on both ends during one test."""
     with part_of(both_ends) as part:
         yield part

@@ -1,4 +1,4 @@
-"""SCSI disks made of memory whose latency can be chosen, and arrays of them."""
+"""SCSI disks in memory (scsi_debug) with a latency that can be set, and arrays of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DRIVER = Path("/sys/bus/pseudo/drivers/scsi_debug")
 
 
 class Disks:
-    """Three disks of scsi_debug, which say that they turn: that is what their latency is for.
+    """Three disks of scsi_debug, marked as rotational: their latency stands for that.
 
     Each page of a request is a segment of its own there; ``max_segments`` is 2,048.
     """
@@ -48,7 +48,7 @@ class Disks:
     @staticmethod
     @contextlib.contextmanager
     def array(*options: str) -> Iterator[str]:
-        """An md array of the two free ones, by its name; ``options`` for mdadm --create."""
+        """Make an md array of the two free disks; yields its name.  ``options``: of mdadm."""
         members = [f"/dev/{name}" for name in NAMES]
         run("mdadm", "--create", "/dev/md9", "--run", "--quiet", "--metadata=1.2",
             "--raid-devices=2", *options, *members)  # fmt: skip

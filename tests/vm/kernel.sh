@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the directory of a stock Debian kernel for tests/vm/boot.sh, fetched when it is not here.
+# Prints the directory of a stock Debian kernel for tests/vm/boot.sh; fetches it if it is missing.
 #
-#   tests/vm/kernel.sh 5.10|6.1|6.12|newest     with -arm64 behind it: for ARM64
+#   tests/vm/kernel.sh 5.10|6.1|6.12|newest     with -arm64 appended: for ARM64
 #
 # The package is unpacked, not installed: this machine's own packages, kernels and apt sources
 # stay as they are.  In the directory: vmlinuz, lib/modules and version.
@@ -78,6 +78,6 @@ version=${1##*/}
 /sbin/depmod -b "$new" "$version"
 rm -rf "$new/root" "$new/apt"
 echo "$version" >"$new/version"
-# What another one has fetched meanwhile may be in use.
+# A directory that another run has made meanwhile may be in use: it stays.
 [ -s "$dir/version" ] || { rm -rf "$dir" && mv "$new" "$dir"; }
 echo "$dir"

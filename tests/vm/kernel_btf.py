@@ -1,4 +1,4 @@
-"""The types of a kernel that does not run here, taken out of what tests/vm/kernel.sh fetched."""
+"""The types (BTF) of a kernel that does not run here, from what tests/vm/kernel.sh fetched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import zstandard
 from ioh.bpf import btf
 from ioh.bpf.libbpf import libbpf
 
-# Where a compressed kernel says what it holds (Documentation/arch/x86/boot.rst).
+# Where a compressed kernel describes its contents (Documentation/arch/x86/boot.rst).
 _SETUP_SECTS_AT, _PAYLOAD_AT = 0x1F1, 0x248
 _SECTOR_BYTES = 512
 _XZ, _ZSTD = b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
@@ -23,7 +23,7 @@ _SECTION = struct.Struct("=IIQQQQIIQQ")
 
 
 def unpack_btf(kernel_dir: Path, modules: Sequence[str], directory: Path) -> None:
-    """Make a directory like /sys/kernel/btf: vmlinux and these modules, as far as there are any."""
+    """Make a directory like /sys/kernel/btf: vmlinux, and those of these modules that exist."""
     image = (kernel_dir / "vmlinuz").read_bytes()
     start, size = struct.unpack_from("=II", image, _PAYLOAD_AT)
     start += (image[_SETUP_SECTS_AT] + 1) * _SECTOR_BYTES
@@ -34,7 +34,7 @@ def unpack_btf(kernel_dir: Path, modules: Sequence[str], directory: Path) -> Non
 
 
 def open_btf(directory: Path, modules: Sequence[str]) -> btf.Btf:
-    """The types in such a directory, from now on in place of the running kernel's."""
+    """Open the types in such a directory; from now on they replace the running kernel's."""
     btf.BTF_DIR = directory
     lib = libbpf()
     lib.btf__parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)

@@ -1,7 +1,7 @@
 """Records a database on NFS, all layers: ``python -m tests.vm.make_db_session``.
 
 A virtual machine is database server, NFS client and NFS server at once.  Only PostgreSQL's system
-calls are recorded, so that no path of the machine that made it is in the file.
+calls are recorded, so that the file has no path of the machine that made it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PHASE_S = 20
 
 
 def record(name: str, out: Path) -> None:
-    """Inside: pgbench under ``ioh record``."""
+    """Inside the machine: run pgbench under ``ioh record``."""
     run("hostname", "db01")
     Server()
     with mounted("4.2", "rsize=131072", "wsize=131072") as place:

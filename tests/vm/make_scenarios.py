@@ -1,8 +1,8 @@
 """Plays the machine's scenarios and keeps their recordings.
 
-``python -m tests.vm.make_scenarios [NAME …]``: half a minute for each, and ends with 1 where a
-rule did not do as the catalogue says; then that recording is kept with ``.failed``.  Only fio's
-system calls are recorded, so that no path of the machine that made it is in the files.
+``python -m tests.vm.make_scenarios [NAME …]`` takes half a minute for each.  The exit status is 1
+if a rule did not do what the catalogue says; such a recording is kept with ``.failed``.  Only fio's
+system calls are recorded, so that the files have no path of the machine that made them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.vm.stage import VmStage, export_slow_disk
 
 
 def main(names: list[str]) -> int:
-    """Outside of the machine: start it, judge what it recorded; returns the exit status."""
+    """Outside the machine: start it and judge what it recorded; returns the exit status."""
     with tempfile.TemporaryDirectory() as out:
         boot(Path(out), 5400, "tests.vm.make_scenarios", *names)
         return keep(names, Path(out))
@@ -61,7 +61,7 @@ def recorder(folder: Path) -> Iterator[Recorder]:
 
 
 def play(scenario: Scenario, running: Recorder, output: Path) -> None:
-    """Play one and write what was recorded meanwhile."""
+    """Play a scenario, and write what was recorded meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="ioh-") as folder,
         VmStage(Path(folder), running) as stage,
@@ -71,7 +71,7 @@ def play(scenario: Scenario, running: Recorder, output: Path) -> None:
 
 
 def play_all(names: list[str], out: Path) -> None:
-    """Inside: play those, or all."""
+    """Inside the machine: play these scenarios, or all."""
     with tempfile.TemporaryDirectory(prefix="ioh-") as folder, recorder(Path(folder)) as running:
         for name in names or VM_SCENARIOS:
             print(name, flush=True)

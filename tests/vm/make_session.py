@@ -1,8 +1,9 @@
 """Records NFS sessions: ``python -m tests.vm.make_session [demo]``.
 
-Without an argument the one that other tests replay, else the one that ``ioh demo`` plays.  A
-virtual machine is NFS server and client at once.  Each phase has a mark at its start.  Only fio's
-system calls are recorded, so that no path of the machine that made it is in the file.
+Without an argument it makes the session that other tests replay, with ``demo`` the one that
+``ioh demo`` plays.  A virtual machine is NFS server and client at once.  Each phase begins with a
+mark.  Only fio's system calls are recorded, so that the file has no path of the machine that made
+it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ DEMO_PHASE_S = 24
 
 
 def main(session: Path, module: str = "tests.vm.make_session") -> None:
-    """Outside of the machine: keep what ``module`` recorded in it."""
+    """Outside the machine: keep what ``module`` recorded in it."""
     with tempfile.TemporaryDirectory() as out:
         boot(Path(out), 900, module, session.name)
         shutil.copyfile(Path(out) / session.name, session)
@@ -57,7 +58,7 @@ def main(session: Path, module: str = "tests.vm.make_session") -> None:
 
 
 def boot(out: Path, limit_s: int, module: str, *words: str) -> None:
-    """Run a module of the tests in a machine, with ``words`` and where its results go."""
+    """Run a module of the tests in a machine; the directory for its results follows ``words``."""
     kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
     inside = f"PYTHONDONTWRITEBYTECODE=1 {' '.join([sys.executable, '-m', module, *words])} {out}"
     environment = {**os.environ, "VM_OUT": str(out), "VM_TIMEOUT_S": str(limit_s)}
@@ -66,7 +67,7 @@ def boot(out: Path, limit_s: int, module: str, *words: str) -> None:
 
 
 def record(name: str, out: Path) -> None:
-    """Inside: the workload under ``ioh record``."""
+    """Inside the machine: run the workload under ``ioh record``."""
     is_demo = name == DEMO.name
     jobs, seconds = (DEMO_JOBS, DEMO_PHASE_S) if is_demo else (JOBS, PHASE_S)
     if is_demo:
@@ -80,7 +81,7 @@ def record(name: str, out: Path) -> None:
         for place in places.values():
             fio(place, {"rw": "write", "bs": "1m", "end_fsync": 1, "time_based": 0})
         server.drop_caches()
-        # On a local file system first: what is written to the outer one costs a tick.
+        # On a local file system first: writing to the outer one costs a tick.
         local = Path("/tmp") / name
         recorder = Recorder(local, ["--comm", "fio", "--note", NOTE])
         for phase, (version, options) in jobs.items():
@@ -93,7 +94,7 @@ def record(name: str, out: Path) -> None:
 
 
 def run_phase(server: Server, name: str, place: Path, options: dict[str, object]) -> None:
-    """One job for its time."""
+    """Run one job for its time, in phase BAD_LINK over a bad link."""
     if name != BAD_LINK:
         fio(place, options)
         return
@@ -102,7 +103,7 @@ def run_phase(server: Server, name: str, place: Path, options: dict[str, object]
 
 
 def fio(place: Path, options: dict[str, object]) -> None:
-    """fio in that directory, always on the same file."""
+    """Run fio in that directory, always on the same file."""
     words = {"time_based": 1, "runtime": PHASE_S, "size": "24m", "filename": "data", **options}
     given = [f"--{key}={value}" for key, value in words.items() if value != 0]
     run("fio", "--name=j", "--overwrite=1", f"--directory={place}", *given)

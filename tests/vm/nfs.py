@@ -37,7 +37,7 @@ def watching(*layers: str, cycle_s: float = 0.5, options: Sequence[str] = ()) ->
 
 
 def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:
-    """Wait until every one of these layers is fed so; None: until it is not shown."""
+    """Wait until all these layers have that source; None: until they are not shown."""
 
     def is_so() -> bool:
         ioh.wait_for_lines(len(ioh.output.lines) + 1, ATTACHED_S)
@@ -47,7 +47,7 @@ def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:
 
 
 def source_of(ioh: Ioh, layer: str) -> str | None:
-    """What fed a layer in the last interval; None where it was not shown."""
+    """A layer's source in the last interval; None if the layer was not shown."""
     if not ioh.output.lines:
         return None
     source: str | None = ioh.intervals[-1]["layers"].get(layer, {}).get("source")
@@ -139,8 +139,8 @@ def mounted(
 ) -> Iterator[Path]:
     """The export, or a folder of it, as one client sees it.
 
-    Since NFSv4.1 a client is known by its host name.  Two of one name are to the server one
-    machine that restarted: each takes the other's session away, at every renewal.
+    Since NFSv4.1 the server knows a client by its host name.  It takes two clients of one name for
+    one machine that restarted: each takes the other's session away, at every renewal.
     """
     where = Path(f"{place}-{client}")
     where.mkdir(exist_ok=True)
@@ -177,7 +177,7 @@ class ClientCounts:
     commit: ProcedureStats
     read_bytes: int
     write_bytes: int
-    transmissions: dict[str, int]  # more than one a call, by procedure
+    transmissions: dict[str, int]  # beyond one per call, by procedure
 
     @property
     def sent_again(self) -> dict[str, int]:
@@ -281,7 +281,7 @@ def busy_parts(ioh: Ioh) -> set[str]:
 
 
 def assert_each_once(ioh: Ioh, told: ClientCounts, *layers: str) -> None:
-    """Every operation: an attempt that failed is not yet one, which NFSv4 repeats."""
+    """Every operation counts once; a failed attempt, which NFSv4 repeats, does not count."""
     for layer in layers:
         assert ioh.lost(layer) == {}
         for op, stats in told.ops.items():

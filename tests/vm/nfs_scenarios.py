@@ -17,7 +17,7 @@ _SMALL = ("--rw=randread", "--bs=4k", DIRECT, AIO)
 
 
 def _mount(stage: VmStage, version: str, *options: str, disk_us: int) -> Path:
-    """A mount, and a disk behind the server that takes so long."""
+    """Mount the slow export; each request of the server's disk takes ``disk_us``."""
     stage.disks.answer_after(disk_us)
     return stage.mount(version, *options)
 
@@ -31,7 +31,7 @@ def _fio(stage: VmStage, mount: Path, *options: str, seconds: float = SECONDS) -
 def _loaded(
     stage: VmStage, version: str, disk_us: int, *fio: str, mount: tuple[str, ...] = ()
 ) -> None:
-    """fio on such a mount."""
+    """Record fio on such a mount."""
     place = _mount(stage, version, *mount, disk_us=disk_us)
     stage.record()
     _fio(stage, place, *fio)
@@ -127,7 +127,7 @@ def idle_mount(stage: VmStage) -> None:
 
 
 def killed_programs(stage: VmStage) -> None:
-    """They wait for a server that is gone and are killed; then it is back and nobody asks it."""
+    """They wait for a server that is gone and are killed; then it is back, and nobody uses it."""
     mount = _mount(stage, "3", "noac", "lookupcache=none", disk_us=2000)
     stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}",
               "--rw=randread", "--bs=4k", DIRECT, PSYNC)  # fmt: skip
@@ -136,7 +136,7 @@ def killed_programs(stage: VmStage) -> None:
     with stage.server.netem("srv1", "loss", "100%"):
         time.sleep(4)
         stage.end_loads()
-    time.sleep(8)  # until TCP has sent again what was lost
+    time.sleep(8)  # until TCP has retransmitted what was lost
     stage.record()
     stage.begins()
     time.sleep(SECONDS)

@@ -16,7 +16,7 @@ from tests.kernel.rig import ioh_environment
 from tests.scenarios.stage import BEGINS
 
 STARTED_S = 600
-# Probes that came late would make its first half minute one from /proc.
+# If probes were late, the first half minute would come from /proc.
 _PATIENT = """
 import ioh.commands, ioh.live.attaching
 ioh.live.attaching.ATTACH_TIMEOUT_S = {seconds}
@@ -44,7 +44,7 @@ class Recorder:
         assert self._process.wait(60) == 0
 
     def cut(self, output: Path, begin_s: float, mark_s: float | None, end_s: float) -> None:
-        """Write the part between two times as a recording of its own; it may still go on."""
+        """Write the part between two times as a recording of its own; this one may go on."""
         with Session(str(self.path)) as session:
             ticks = session.ticks(session.tick_at(begin_s) + 1)
             samples = [tick.sample for tick in ticks if tick.sample.time_unix_s <= end_s]

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # Runs tests in virtual machines, one for each kernel in $KERNEL; tests/run.sh sources it.
 
-# One run of pytest each: calls and TCP are told apart from NFS's own, the modules' tests need a
-# machine without an NFS mount, the played anomalies have an ioh of their own, and the others share
-# one, since starting it takes half a minute.  test_nfs_findings.py and test_nfs_hosts.py run by
-# name only.
+# One run of pytest for each: calls and TCP must not be mixed with NFS's own, the modules' tests
+# need a machine without an NFS mount, the played anomalies have an ioh of their own, and the others
+# share one, since starting it takes half a minute.  test_nfs_findings.py and test_nfs_hosts.py run
+# only by name.
 vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_requests.py"
 vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
@@ -14,8 +14,8 @@ vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
 vm_function_tests="tests/kernel/test_functions.py"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
-# All that is compared on the outer kernel, too: calls, TCP and requests.  One run each, which
-# tells its failures as soon as it ends: together they take an hour under emulation.
+# All that is compared on the outer kernel, too: calls, TCP and requests.  One run for each, which
+# reports its failures as soon as it ends: together they take an hour under emulation.
 vm_kernel_tests="test_block test_syscall_calls test_tcp test_fio"
 # Linux 5.10 has no BTF of modules (5.11, commit 36e68442d1af), and so no NFS through BPF.
 vm_tests_without_module_btf="tests/vm/test_nfs_proc.py"
@@ -82,7 +82,7 @@ tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's argu
     test_in_vm "$kernel_name" "$@"
 }
 
-# Several machines run beside each other, as many as there are CPUs: an emulated one uses one.
+# Several machines run at a time, as many as there are CPUs: an emulated one uses one.
 test_in_vms() {
     : "${KERNEL:=6.1}"
     case $KERNEL in

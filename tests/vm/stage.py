@@ -1,4 +1,4 @@
-"""Where scenarios play that need a kernel with all modules: slow disks, arrays, an NFS server."""
+"""The stage for scenarios that need all kernel modules: slow disks, arrays, an NFS server."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class VmStage(Stage):
         return self
 
     def record(self, *options: str, prefix: tuple[str, ...] = ()) -> None:
-        """The scenario is set up: what comes now belongs to it."""
+        """Begin the scenario's part of the recording: the scenario is set up."""
         assert not options
         assert not prefix
         self._begin_s = time.time()
         time.sleep(_SETTLED_S)
 
     def fio(self, *options: str, limit: Limit | None = None) -> None:
-        """fio without an end, which tells begins() that its first job starts."""
+        """Run fio without an end; it lets begins() know when its first job starts."""
         self._started = self.folder / "started"
         super().fio(*options, f"--exec_prerun=touch {self._started}", limit=limit)
 
     def begins(self) -> None:
-        """As of now, or as soon as fio has started: under emulation it takes seconds."""
+        """Mark the beginning: now, or once fio has started, which takes seconds under emulation."""
         wait_until(lambda: self._started is None or self._started.exists(), why=lambda: "no fio")
         self._mark_s = time.time()
 
@@ -61,28 +61,28 @@ class VmStage(Stage):
         """Write what was recorded of this scenario, once its last interval is in."""
         end_s = time.time()
         time.sleep(_SETTLED_S)
-        # fio takes up to 20 s to start: most of them tell nothing.
+        # fio takes up to 20 s to start, most of which shows nothing.
         begin_s = max(self._begin_s, (self._mark_s or 0.0) - _LEAD_S)
         self._recording.cut(output, begin_s, self._mark_s, end_s)
 
     def array(self, *options: str) -> str:
-        """An md array of both disks until the end: the path."""
+        """Make an md array of both disks, until the scenario ends; return its path."""
         return f"/dev/{self._stack.enter_context(self.disks.array(*options))}"
 
     def mount(self, version: str, *options: str, client: int = 1) -> Path:
-        """The slow disk, until the end, as a client sees it; nobody has its file in a cache."""
+        """Mount the slow disk for a client, until the scenario ends; its file is in no cache."""
         self.server.drop_caches()
         return self._stack.enter_context(_mounted(version, options, client))
 
     def setting(self, path: str, value: str) -> None:
-        """Write a setting of the kernel until the end."""
+        """Change a setting of the kernel until the scenario ends."""
         file = Path(path)
         self._stack.callback(file.write_text, file.read_text().strip())
         file.write_text(value)
 
     @staticmethod
     def read(path: Path) -> None:
-        """Have this machine's page cache hold a file."""
+        """Read a file into this machine's page cache."""
         path.read_bytes()
 
 

@@ -1,6 +1,6 @@
-"""Each scenario played on this machine's kernel, recorded by one ioh and judged; nothing is kept.
+"""Plays each scenario on this machine's kernel, recorded by one ioh, and judges its findings.
 
-Half a minute for each, and one for ioh to start: CI plays some of them.
+Nothing is kept.  A scenario takes half a minute, and ioh one minute to start: CI plays some.
 """
 
 from __future__ import annotations

@@ -46,7 +46,9 @@ def layers(volume: Volume) -> Iterator[Ioh]:
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)
-def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
+def test_calls_and_requests_equal_fio_and_diskstats(
+    volume: Volume, layers: Ioh, load: Load
+) -> None:
     load.lay_out(volume)
     with part_of(layers) as ioh:
         compare = load.run(volume)
@@ -54,12 +56,14 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
 
 
 @pytest.mark.parametrize("engine", ["psync", "libaio", "io_uring"])
-def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: str) -> None:
+def test_calls_of_tasks_on_one_cpu_are_seen_or_reported_as_lost(
+    volume: Volume, layers: Ioh, engine: str
+) -> None:
     """Linux 7 preempts programs at raw tracepoints: there 13 to 80 % of such calls went unseen.
 
-    At trace events it does not, but skips them while a task is preempted on that CPU that reads a
-    map.  If that happens to ioh, it waits for a time slice of 3 ms of each of the 8 tasks, and the
-    load takes seconds: 0.5 % of it, and hardly ever more than once.
+    At trace events it does not, but it skips them while a task that reads a map is preempted on
+    that CPU.  If that task is ioh, it waits for a time slice of 3 ms of each of the 8 tasks.  The
+    load takes seconds, so that is 0.5 % of it, and hardly ever happens more than once.
     """
     volume.empty()
     volume.file("small", MIB)
@@ -77,7 +81,7 @@ def test_calls_of_tasks_that_share_a_cpu(volume: Volume, layers: Ioh, engine: st
     assert unseen < done / 50
 
 
-def test_bytes_of_connections(layers: Ioh) -> None:
+def test_bytes_of_connections_equal_what_programs_moved(layers: Ioh) -> None:
     options = {"host": "127.0.0.1", "port": 2049, "short": 401, "bulk_bytes": 1_000_003}
     with part_of(layers) as ioh:
         done = subprocess.run(
@@ -90,7 +94,7 @@ def test_bytes_of_connections(layers: Ioh) -> None:
     for direction in ("in", "out"):
         seen = ioh.total("tcp", direction, "bytes")
         if are_probes_preempted() and lost:
-            # Connections that ended unseen: all of them are short ones.
+            # Connections whose end was not seen: all of them are short ones.
             told = lost["recursion"] * (tcp_load.MOST_BYTES + 9)
             assert moved["sent"] - told <= seen <= moved["sent"]
         else:

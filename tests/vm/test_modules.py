@@ -1,7 +1,7 @@
-"""Kernel modules: used while there is something to measure, and let go of then.
+"""Kernel modules: in use while there is something to measure, and released afterwards.
 
-Also what calls on NFS files became.  No other test may have an NFS mount meanwhile: run by
-themselves, before them.
+Also the requests of calls on NFS files.  No other test may have an NFS mount meanwhile, so these
+run by themselves, before the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def holders(module: str) -> int:
 
 
 def test_the_module_can_be_unloaded_once_the_last_mount_has_gone(server: Server) -> None:
-    """By an ioh that started before the first mount, and goes on after the last."""
+    """ioh starts before the first mount, and goes on after the last."""
     with Ioh("--layers", "nfs_client", cycle_s=0.5) as ioh:
         ioh.wait_for_lines(1)
         assert ioh.intervals[0]["unavailable"]["nfs_client"]["reason"].startswith("no NFS")
@@ -60,7 +60,7 @@ def read_through(path: Path) -> None:
 
 
 def wait_until_followed(ioh: Ioh, path: Path) -> None:
-    """What follows calls to the server is attached after the first mount."""
+    """Wait for the probes that follow calls to the server: attached after the first mount."""
 
     def is_followed() -> int:
         with part_of(ioh) as part:
@@ -79,7 +79,7 @@ def charged(part: Part) -> dict[str, int]:
 
 
 def test_each_call_is_charged_with_its_requests(server: Server) -> None:
-    """By an ioh that started before the first mount; afterwards the module can go."""
+    """ioh starts before the first mount; afterwards the module can be unloaded."""
     with Ioh("--layers", "syscall", "--pid", str(os.getpid()), cycle_s=0.5) as ioh:
         wait_for_source(ioh, "bpf", "syscall")
         with mounted("4.2", f"rsize={RSIZE}", f"wsize={RSIZE}") as place:

@@ -1,4 +1,4 @@
-"""A bench on an NFS mount: held against what the client asked its server for."""
+"""`ioh bench` on an NFS mount, compared with what the client asked its server for."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ KINDS_OF_WRITE = ("write_unstable", "write_data_sync", "write_file_sync")
 
 
 def assert_client_agrees(ioh: Ioh, told: ClientCounts) -> None:
-    """Every operation and every byte as mountstats has them, times within 1 %."""
+    """Every operation and every byte is as in mountstats, times within 1 %."""
     layer = "nfs_client"
     assert_each_once(ioh, told, layer)
     for op, stats in told.ops.items():
         assert ioh.metric(layer, f"rpc_{op}s") == stats.calls, (op, stats)
         for name, total_ms in (("rtt", stats.rtt_ms), ("execute", stats.execute_ms)):
             measured_ms = ioh.metric(layer, f"rpc_{op}_{name}_ns") / 1e6
-            # mountstats tells whole milliseconds of both readings.
+            # mountstats has both readings in whole milliseconds.
             assert measured_ms == pytest.approx(total_ms, rel=0.01, abs=2), (op, name)
     assert ioh.total(layer, "read", "bytes") == told.read_bytes
     assert ioh.total(layer, "write", "bytes") == told.write_bytes
@@ -47,7 +47,7 @@ def assert_client_agrees(ioh: Ioh, told: ClientCounts) -> None:
 
 
 def assert_server_agrees(ioh: Ioh, told: ClientCounts, served: ServerCounts) -> None:
-    """What the clients counted was served, each kind of WRITE as it was asked for."""
+    """The server served what the clients counted, each kind of WRITE as it was requested."""
     assert_each_once(ioh, told, "nfs_server")
     for op in KINDS_OF_WRITE:
         assert ioh.total("nfs_server", op) == ioh.total("nfs_client", op), op
@@ -77,12 +77,12 @@ def test_both_ends_equal_the_kernels_counts(both_ends: Ioh, version: str, size: 
     assert ioh.total("nfs_client", "write_unstable")
     granted = [ioh.metric("nfs_client", f"granted_{kind[6:]}") for kind in KINDS_OF_WRITE]
     assert sum(granted) == ioh.total("nfs_client", "write")
-    # What the server needs is a part of what the client waits for.
+    # The server's time is a part of the client's.
     for op in ("read", "write", "commit"):
         assert ioh.latency_us("nfs_server", op) < ioh.latency_us("nfs_client", op), op
 
 
-def test_a_prime_number_of_direct_reads(both_ends: Ioh) -> None:
+def test_each_direct_read_counts_once(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "prime"
         path.write_bytes(os.urandom(23 * 8192 + 5))
@@ -106,7 +106,7 @@ def test_a_prime_number_of_direct_reads(both_ends: Ioh) -> None:
     assert processes[str(os.getpid()), comm]["reads"] == 24
 
 
-def test_reads_of_the_clients_cache(both_ends: Ioh) -> None:
+def test_reads_of_the_clients_cache_are_counted_apart(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "twice"
         path.write_bytes(os.urandom(MIB))
@@ -129,7 +129,7 @@ def test_the_server_tells_cached_reads_from_those_of_the_disk(both_ends: Ioh, ve
             for _ in range(3):
                 read_directly(path, 31, 65536)
     assert ioh.total("nfs_server", "read") == 3 * 31
-    # The first pass reads the disk, in part ahead; the two others find all in memory.
+    # The first pass reads the disk, in part by read-ahead; the two others find all in memory.
     assert 1 <= ioh.total("nfs_server", "read_disk") <= 31
     assert ioh.total("nfs_server", "read_cached") >= 2 * 31
 
@@ -165,7 +165,7 @@ def test_each_client_and_file_is_named(both_ends: Ioh, version: str) -> None:
     assert {client.rpartition(":")[0] for (client,) in clients} == {"10.99.1.2", "10.99.2.2"}
 
 
-def test_a_quiet_server_is_idle(ioh: Part) -> None:
+def test_an_idle_server_has_no_busy_threads(ioh: Part) -> None:
     threads = Path("/proc/fs/nfsd/threads").read_text().strip()
     ioh.close()
     last = ioh.intervals[-1]["layers"]["nfs_server"]["metrics"]

@@ -31,10 +31,10 @@ def writes_at_both_ends(ioh: Ioh, place: Path) -> list[dict[str, int]]:
     ]
 
 
-def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
+def test_a_file_with_the_inode_of_a_deleted_one_has_its_own_name(
     both_ends: Ioh, version: str
 ) -> None:
-    """As temporary files do: ext4 gives the number away again as soon as nobody has it open."""
+    """As with temporary files: ext4 reuses an inode number once nobody has the old file open."""
     numbers, done = set(), {"first": 11, "second": 13, "third": 17}
     with mounted(version) as place, part_of(both_ends) as ioh:
         for name, count in done.items():
@@ -42,15 +42,15 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
             with opened(path, SYNC) as fd:
                 numbers.add(os.fstat(fd).st_ino)
                 write(fd, count)
-                if name == "first":  # the others are of one interval
+                if name == "first":  # the others fall into one interval
                     both_ends.settle()
             path.unlink()
     assert len(numbers) < len(done)
     assert writes_at_both_ends(ioh, place) == [done, done]
 
 
-def test_a_renamed_file_goes_on_under_its_new_name(both_ends: Ioh, version: str) -> None:
-    """As logs do that are rotated under a program that has them open."""
+def test_a_renamed_file_counts_under_its_new_name(both_ends: Ioh, version: str) -> None:
+    """As with logs that are rotated while a program has them open."""
     with mounted(version) as place, part_of(both_ends) as ioh:
         log, old = place / "log", place / "log.1"
         with opened(log, SYNC) as fd:
@@ -65,8 +65,8 @@ def test_a_renamed_file_goes_on_under_its_new_name(both_ends: Ioh, version: str)
     assert writes_at_both_ends(ioh, place) == [done, done]
 
 
-def test_folders_that_are_mounted_each_by_itself(both_ends: Ioh, version: str) -> None:
-    """As homes are: the kernel gives all of a server's file system one superblock."""
+def test_files_of_folders_mounted_separately_have_their_paths(both_ends: Ioh, version: str) -> None:
+    """As with home directories: all mounts of one file system of a server share a superblock."""
     for name in ("home-one", "home-two"):
         (EXPORT / name / "deep").mkdir(parents=True, exist_ok=True)
     with (

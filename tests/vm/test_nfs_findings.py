@@ -1,4 +1,4 @@
-"""Calls cut by wsize and joined by the client, as ioh's sentences tell them, beside mountstats."""
+"""Findings on calls cut by wsize or joined by the client: their numbers against mountstats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.vm.nfs import Server, client_counts, mounted, watching
 
 SECONDS = 20
 LIMIT = 32 << 10
-# An emulated machine is slow: what counts as load, and nothing else, is less there.
+# An emulated machine is slow: there, less counts as load.  Nothing else is changed.
 CONFIG = "[consolidation]\ncalls_min_per_s = 50\n"
 
 
@@ -50,7 +50,7 @@ def ratio(place: Path, part: Part, **options: Any) -> tuple[float, float]:
     ("kind", "options"),
     [("direct", {"direct": 1}), ("sync", {"sync": 1}), ("buffered", {"fsync": 4})],
 )
-def test_writes_cut_by_wsize(layers: Ioh, kind: str, options: dict[str, int]) -> None:
+def test_writes_cut_by_wsize_are_reported(layers: Ioh, kind: str, options: dict[str, int]) -> None:
     with mounted("4.2", f"rsize={LIMIT}", f"wsize={LIMIT}") as place, part_of(layers) as part:
         truth, _ = ratio(place, part, rw="write", bs="1m", **options)
     found = findings(part, "nfs_fragmentation")
@@ -66,13 +66,13 @@ def test_writes_cut_by_wsize(layers: Ioh, kind: str, options: dict[str, int]) ->
     assert ("inferred" in found[-1]["cause"]) is (kind == "buffered")
 
 
-def test_whole_writes_are_not_cut(layers: Ioh) -> None:
+def test_whole_writes_are_not_reported(layers: Ioh) -> None:
     with mounted("4.2", "rsize=1048576", "wsize=1048576") as place, part_of(layers) as part:
         ratio(place, part, rw="write", bs="64k", direct=1)
     assert findings(part, "nfs_fragmentation") == []
 
 
-def test_small_writes_are_joined(layers: Ioh) -> None:
+def test_small_writes_that_are_joined_are_reported(layers: Ioh) -> None:
     with mounted("4.2", "rsize=1048576", "wsize=1048576") as place, part_of(layers) as part:
         truth, conserved = ratio(place, part, rw="write", bs="4k", fsync=512, seconds=45)
     assert conserved == pytest.approx(1, rel=0.05)

@@ -1,4 +1,4 @@
-"""A client and its server as two hosts: how long the network took, the server, its disk.
+"""A client and its server as two hosts: the time of the network, of the server, of its disk.
 
 ``ssh`` is a program that enters the client's network namespace, or stays in the server's: two
 hosts with one kernel.  The server's clock is 3 s ahead.
@@ -47,7 +47,7 @@ ANSWER_MS = 20
 
 
 class Hosts(Running):
-    """`ioh json` of both, each second, as it runs."""
+    """A running `ioh json` of both hosts, with an interval of one second."""
 
     def __init__(self, folder: Path) -> None:
         ahead = folder / "ahead"
@@ -68,7 +68,7 @@ class Hosts(Running):
         return [json.loads(line) for line in self.output.lines[first:]]
 
     def seconds(self, count: int) -> list[dict[str, Any]]:
-        """What comes from now on, up to so many lines of both together."""
+        """The lines from now on, until so many are about both hosts together."""
         first = at = len(self.output.lines)
         while count:
             self.output.wait_for(at + 1, 60.0)
@@ -91,7 +91,7 @@ class Hosts(Running):
         wait_until(are_measured, ATTACHED_S)
 
     def cut(self) -> None:
-        """The client's connection ends, and all that runs at its other end."""
+        """Kill the client's connection, and all that runs at its other end."""
         for process in psutil.Process(self.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
                 if not Path(f"/proc/{process.pid}/ns/net").samefile("/proc/self/ns/net"):
@@ -112,7 +112,7 @@ def made(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
 
 @pytest.fixture
 def hosts(made: Hosts) -> Hosts:
-    """Both measured, and no finding left of the test before."""
+    """Both hosts are measured, and no finding of the test before is left."""
     made.wait_for_probes()
     while rules_of(made.seconds(2)):
         pass
@@ -166,7 +166,7 @@ def matched_of(lines: list[dict[str, Any]]) -> dict[float, int]:
 
 
 def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, Any]], float]:
-    """What is told of so many reads, and the mean round trip by the kernel's own count, in us."""
+    """Do so many reads; return what ioh printed and the kernel's own mean round trip, in us."""
     first, before = len(hosts.lines()), client_counts(path.parent).read
     for _ in range(count // READS):
         read_directly(path, READS)
@@ -190,7 +190,7 @@ def test_the_networks_time_is_exact(server: Server, hosts: Hosts, version: str) 
     print(version, plain_us, plain, late_us, late)
     assert (plain["client"], late["client"]) == (READS, 5 * READS)
     assert (plain["served"], late["served"]) == (plain["client"], late["client"])
-    # An emulated machine's timers are late: how long the delay was, the kernel has counted, too.
+    # An emulated machine's timers are late: the kernel's own count shows how long the delay was.
     assert late["network_us"] >= DELAY_MS * 1e3
     assert late["tcp_us"] >= DELAY_MS * 1e3
     added_us = late["network_us"] - plain["network_us"]
@@ -201,7 +201,7 @@ def test_the_networks_time_is_exact(server: Server, hosts: Hosts, version: str) 
 
 
 @pytest.mark.parametrize("version", ["3", "4.0", "4.2"])
-def test_each_call_that_the_network_kept_is_found(
+def test_each_call_that_the_network_delayed_is_found(
     server: Server, hosts: Hosts, version: str
 ) -> None:
     """Few calls are late: the mean hides it, the 99th percentile does not."""
@@ -211,7 +211,7 @@ def test_each_call_that_the_network_kept_is_found(
         read_directly(place / "one", READS)  # into the server's cache
         hosts.seconds(3)
         first = len(hosts.lines())
-        # What is not sent at once is late.
+        # 95 % of the packets are sent at once; the others are late.
         late = server.netem("srv1", "delay", f"{LATE_MS}ms", "reorder", "95%")
         with late, opened(place / "one", os.O_RDONLY | os.O_DIRECT) as fd:
             for number in range(READS):
@@ -231,7 +231,7 @@ def test_each_call_that_the_network_kept_is_found(
     assert fmean(times_ms) < LATE_MS / 2
 
 
-def test_the_servers_disk_is_told_from_the_network(server: Server, hosts: Hosts) -> None:
+def test_a_slow_server_disk_is_not_blamed_on_the_network(server: Server, hosts: Hosts) -> None:
     disks = Disks()
     export_slow_disk(disks)
     places = list(range(0, FILE_BYTES, 256 * 1024))
@@ -255,7 +255,7 @@ def test_the_servers_disk_is_told_from_the_network(server: Server, hosts: Hosts)
     assert rules_of(lines) == {"disk_adds"}
 
 
-def test_a_server_that_pauses_is_told_from_its_disk(hosts: Hosts) -> None:
+def test_a_server_that_pauses_is_not_blamed_on_its_disk(hosts: Hosts) -> None:
     with mounted("4.2") as place:
         stop = threading.Event()
 
@@ -288,7 +288,7 @@ def test_a_server_that_pauses_is_told_from_its_disk(hosts: Hosts) -> None:
     assert rules_of(lines) == {"server_adds"}
 
 
-def test_a_cut_connection_loses_the_gap_alone(server: Server, hosts: Hosts) -> None:
+def test_a_cut_connection_loses_only_the_gap(server: Server, hosts: Hosts) -> None:
     with mounted("4.2") as place:
         (place / "one").write_bytes(os.urandom(READS * 4096))
         hosts.seconds(3)

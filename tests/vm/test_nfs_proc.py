@@ -1,4 +1,4 @@
-"""Both NFS layers without BPF: what /proc gives, the same counts, and why it is not more."""
+"""Both NFS layers without BPF: the same counts from /proc, and why there is no more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None
     assert {i["layers"]["nfs_client"]["source"] for i in ioh.intervals[1:]} == {"proc"}
     for op, stats in told.ops.items():
         assert ioh.total("nfs_client", op) == stats.calls, op
-        # An attempt whose session is refused does not get as far as the operation.
+        # An attempt whose session is refused never becomes an operation.
         refused = stats.errors or 0
         assert stats.calls - refused <= ioh.total("nfs_server", op) <= stats.calls, (op, refused)
     for layer in ("nfs_client", "nfs_server"):

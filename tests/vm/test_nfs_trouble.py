@@ -1,4 +1,4 @@
-"""Loss, a server that restarts or does not answer, many requests of one place."""
+"""NFS in trouble: packet loss, a server that restarts or is silent, many requests of one place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
 from tests.vm.nfs import Server, assert_each_once, client_counts, mount_of, mounted, wait_for_source
 
 
-def test_many_direct_requests_of_one_place(both_ends: Ioh, version: str) -> None:
+def test_many_direct_requests_of_one_place_count_once_each(both_ends: Ioh, version: str) -> None:
     """Device, file and offset are the same for all of them: only the request tells them apart."""
     with mounted(version, "nconnect=4") as place:
         (place / "one").write_bytes(os.urandom(65536))
@@ -31,7 +31,7 @@ def test_many_direct_requests_of_one_place(both_ends: Ioh, version: str) -> None
     ended = [stats.calls - (stats.errors or 0) for stats in (told.read, told.write)]
     assert sum(ended) == 4 * 64
     assert_each_once(ioh, told, "nfs_client", "nfs_server")
-    # The mean of a request that was mistaken for another one would be too short.
+    # If one request were taken for another, its mean would be too short.
     for op, stats in (("read", told.read), ("write", told.write)):
         waited_us = ioh.latency_us("nfs_client", op)
         assert waited_us >= 0.99 * 1e3 * stats.execute_ms / stats.calls, op
@@ -47,7 +47,7 @@ def retransmitted() -> int:
 
 
 def settled_retransmits() -> int:
-    """Wait until TCP has sent again what it still had to."""
+    """Wait until TCP has retransmitted what it had to; return the count."""
     seen, now = -1, retransmitted()
     while seen != now:
         time.sleep(1)
@@ -55,7 +55,7 @@ def settled_retransmits() -> int:
     return now
 
 
-def test_lost_packets_are_tcps_affair(both_ends: Ioh) -> None:
+def test_lost_packets_are_retransmitted_by_tcp(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         fio(place, rw="write", bs="1m", size="32m", end_fsync=1, filename="lossy")
         Server.drop_caches()
@@ -71,8 +71,8 @@ def test_lost_packets_are_tcps_affair(both_ends: Ioh) -> None:
     assert ioh.metric("nfs_client", "rpc_retransmits") == sum(told.sent_again.values())
 
 
-def test_requests_that_are_sent_again(both_ends: Ioh) -> None:
-    """Nothing comes through for longer than the client waits: RPC's own retransmission."""
+def test_rpc_retransmissions_are_counted(both_ends: Ioh) -> None:
+    """The network is down for longer than the client waits, so that RPC itself retransmits."""
     with mounted("3", "timeo=10", "retrans=5") as place:
         (place / "again").write_bytes(os.urandom(MIB))
         Server.drop_caches()
@@ -91,13 +91,13 @@ def test_requests_that_are_sent_again(both_ends: Ioh) -> None:
 
 
 def read_all(path: Path, times: int = 1) -> None:
-    """A file of 1 MiB, by 16 calls; it stays open."""
+    """Read a file of 1 MiB by 16 calls, so many times; it stays open meanwhile."""
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(65536) as buffer:
         for i in range(16 * times):
             os.preadv(fd, [buffer], i % 16 * 65536)
 
 
-def test_a_server_that_restarts(both_ends: Ioh, version: str) -> None:
+def test_a_server_restart_loses_no_read(both_ends: Ioh, version: str) -> None:
     with mounted(version, "timeo=10") as place:
         (place / "restart").write_bytes(os.urandom(MIB))
         Server.drop_caches()
@@ -113,7 +113,7 @@ def test_a_server_that_restarts(both_ends: Ioh, version: str) -> None:
             assert not reader.is_alive()
             told = client_counts(place) - before
             wait_for_source(both_ends, "bpf", "nfs_server")
-    # Not told.read.calls: an attempt that met a lost session is one more of them.
+    # Not told.read.calls: it also counts an attempt that met a lost session.
     assert ioh.total("nfs_client", "read") == 16
     assert ioh.metric("nfs_client", "rpc_reads") == told.read.calls >= 16
     assert ioh.total("nfs_client", "read", "bytes") == told.read_bytes == MIB
@@ -127,8 +127,8 @@ def test_a_server_that_restarts(both_ends: Ioh, version: str) -> None:
 
 
 @pytest.mark.parametrize("direct", [0, 1], ids=["buffered", "direct"])
-def test_writes_whose_session_was_lost(both_ends: Ioh, direct: int) -> None:
-    """Another client of the same name ends the session; what was under way is sent again."""
+def test_writes_count_once_when_their_session_is_lost(both_ends: Ioh, direct: int) -> None:
+    """Another client of the same name ends the session; what was in flight is sent again."""
     with mounted("4.2", "wsize=32768") as place, part_of(both_ends) as ioh:
         before = client_counts(place)
         # So that WRITEs are under way at any time.
@@ -147,7 +147,7 @@ def test_writes_whose_session_was_lost(both_ends: Ioh, direct: int) -> None:
 
 @contextlib.contextmanager
 def writing(place: Path, direct: int) -> Iterator[None]:
-    """A file is written again and again meanwhile."""
+    """Write a file again and again meanwhile."""
     is_over = threading.Event()
 
     def write() -> None:
@@ -168,10 +168,10 @@ def writing(place: Path, direct: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def delegated(path: Path) -> Iterator[None]:
-    """The file is open, and the server has left it to the client.
+    """Open a file until the server grants its client a delegation.
 
-    It does so once it knows the way back to the client, and not where it recently had to ask for
-    one of a file that looks alike to it.  Not by O_DIRECT, with which the client asks for none.
+    It grants one once it can call the client back, but not for a file that looks like one whose
+    delegation it recently recalled.  Not with O_DIRECT: then the client does not ask for one.
     """
     deadline = time.monotonic() + 120
     inode = f':{path.stat().st_ino}"'
@@ -186,8 +186,8 @@ def delegated(path: Path) -> Iterator[None]:
         time.sleep(0.5)
 
 
-def test_reads_whose_delegation_is_recalled(both_ends: Ioh) -> None:
-    """Another client writes: READs go on under another state id, those refused are sent again."""
+def test_reads_count_once_when_their_delegation_is_recalled(both_ends: Ioh) -> None:
+    """Another client writes: READs go on under another state id; refused ones are sent again."""
     with mounted("4.2") as one, mounted("4.2", client=3) as other:
         path = one / "recalled"
         path.write_bytes(os.urandom(MIB))

@@ -1,4 +1,4 @@
-"""An NVMe disk with two ways to it: each is a device, and no request is without a name."""
+"""An NVMe disk with two paths: each path is a device, and no request is without a name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READS, WRITES = 46, 14
 
 @pytest.fixture(scope="module")
 def disk() -> Iterator[str]:
-    """The kernel's own NVMe target exports a file, and this machine uses it by two connections."""
+    """The kernel's own NVMe target exports a file; this machine connects to it twice."""
     run("modprobe", "-a", "nvmet", "nvmet-tcp", "nvme-tcp")
     if not CONFIG.is_mount():
         run("mount", "-t", "configfs", "configfs", CONFIG)
@@ -55,9 +55,9 @@ def disk() -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[None]:
-    """One more way to the disk."""
+    """One more path to the disk."""
     host = "3f1b3b52-0a3c-4c64-9d0e-5c9d1cf00001"
-    # The controller is asked whether it is there, by a request that is of no disk.
+    # A keep-alive request to the controller belongs to no disk.
     options = f"transport=tcp,traddr=127.0.0.1,trsvcid={port},nqn=ways,keep_alive_tmo=1"
     with opened("/dev/nvme-fabrics", os.O_RDWR) as fd:
         os.write(
@@ -72,7 +72,7 @@ def connected(port: int) -> Iterator[None]:
 
 
 def reached_by(count: int) -> str:
-    """The disk's name, once there are so many ways to it; all of them are used in turn."""
+    """Wait for so many paths to the disk, use all in turn, and return the disk's name."""
     wait_until(lambda: len(ways()) >= count, why=lambda: [*Path("/sys/block").iterdir()])
     (policy,) = Path("/sys/class/nvme-subsystem").glob("nvme-subsys*/iopolicy")
     policy.write_text("round-robin")
@@ -90,7 +90,7 @@ def load(name: str) -> None:
 
 
 def loaded(name: str) -> dict[str, DiskStats]:
-    """What the kernel says of each way while there is load."""
+    """Run the load; return the kernel's counts for each path."""
     before = {way: diskstats(way, 0) for way in ways()}
     load(name)
     done = {way: diskstats(way, 0) - older for way, older in before.items()}
@@ -109,7 +109,7 @@ def counted(ioh: Ioh) -> Counter[tuple[str, str]]:
     return sums
 
 
-def test_each_way_is_a_device_with_latencies(disk: str) -> None:
+def test_each_path_is_a_device_with_its_requests(disk: str) -> None:
     with watching("block") as ioh:
         with part_of(ioh) as part:
             done = loaded(disk)
@@ -124,7 +124,7 @@ def test_each_way_is_a_device_with_latencies(disk: str) -> None:
     assert {name for (name,) in rows} >= set(done)
 
 
-def test_the_disk_is_the_sum_of_the_ways_to_it(disk: str) -> None:
+def test_the_disk_is_the_sum_of_its_paths(disk: str) -> None:
     with watching("block", options=("--device", disk)) as ioh:
         with part_of(ioh) as part:
             done = loaded(disk)

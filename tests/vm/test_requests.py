@@ -1,4 +1,4 @@
-"""Requests of dm devices that have some of their own, and those that programs make themselves."""
+"""Requests of request-based dm devices, and commands that programs send to a disk themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIB = 1024
 
 @contextlib.contextmanager
 def multipath() -> Iterator[str]:
-    """One path to a disk that has a write cache, by the kernel's name of it."""
+    """A dm-multipath device with one path, to a disk with a write cache; yields its name."""
     Disks.answer_after(0)
     run("modprobe", "-a", "dm-multipath", "dm-round-robin")
     sectors = Path(f"/sys/block/{DISK}/size").read_text().strip()
@@ -50,7 +50,7 @@ def load(path: str) -> None:
 
 
 def counted(ioh: Ioh, name: str) -> tuple[dict[str, int], dict[int, int]]:
-    """What ioh tells of one device: counts and bytes, and its writes by size."""
+    """What ioh counted for one device: counts and bytes by op, and its writes by size."""
     sums: dict[str, int] = defaultdict(int)
     sizes: dict[int, int] = defaultdict(int)
     for interval in ioh.intervals_of("block"):
@@ -66,7 +66,7 @@ def counted(ioh: Ioh, name: str) -> tuple[dict[str, int], dict[int, int]]:
 
 def assert_agrees(ioh: Ioh, name: str, disk: DiskStats) -> None:
     sums, sizes = counted(ioh, name)
-    # A flush that multipath sends down is a read to diskstats of the disk below.
+    # diskstats of the disk below counts a flush that multipath sends down as a read.
     as_reads = sums["flush"] if name == DISK else 0
     assert (sums["read"] + as_reads, sums["read bytes"]) == (disk.reads, disk.read_bytes)
     assert (sums["write"], sums["write bytes"]) == (disk.writes, disk.write_bytes)
@@ -78,7 +78,7 @@ def assert_agrees(ioh: Ioh, name: str, disk: DiskStats) -> None:
 
 
 def test_each_request_counts_once() -> None:
-    """Request-based dm completes one twice: with its clone's bios, and when that ends."""
+    """Request-based dm completes one twice: with its clone's bios, and when the clone ends."""
     Disks()
     with multipath() as name, watching("block") as layers:
         with part_of(layers) as ioh:
@@ -104,7 +104,7 @@ STATUS_AT = 13
 
 
 def is_ready(fd: int) -> None:
-    """TEST UNIT READY."""
+    """Send TEST UNIT READY to a disk."""
     command, sense = ctypes.create_string_buffer(6), ctypes.create_string_buffer(32)
     places = (ctypes.addressof(command), ctypes.addressof(sense))
     header = bytearray(
@@ -114,8 +114,8 @@ def is_ready(fd: int) -> None:
     assert SG_IO_HDR.unpack(header)[STATUS_AT] == 0
 
 
-def test_commands_are_not_lost() -> None:
-    """Most kernels give them no times: those are left out, as by diskstats."""
+def test_commands_of_programs_are_not_reported_as_lost() -> None:
+    """Most kernels do not timestamp them; ioh then leaves them out, as diskstats does."""
     Disks().answer_after(0)
     with (
         watching("block") as ioh,
