@@ -44,7 +44,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.mark.parametrize("text", [None, "", "two\nlines\neth0: 1 2\n"])
-def test_unreadable_interfaces_are_left_out(
+def test_a_missing_or_malformed_net_dev_has_no_interfaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))

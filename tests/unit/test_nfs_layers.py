@@ -266,7 +266,7 @@ class Shown:
 
 
 class Superblocks(Host):
-    """Mounts that mountstats shows, too."""
+    """Mounts that both mountinfo and mountstats show."""
 
     def see(self, *mounts: Shown) -> LayerSample:
         (self.folder / "mountstats").write_text("".join(m.mountstats for m in mounts))

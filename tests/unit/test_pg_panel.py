@@ -1,4 +1,4 @@
-"""PostgreSQL's panel shows what the text output shows, at every size, whatever is unknown."""
+"""PostgreSQL's panel on the screen: what it shows, at every size, whatever is unknown."""
 
 from __future__ import annotations
 

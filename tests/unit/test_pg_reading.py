@@ -216,7 +216,7 @@ HIDDEN = {
 }
 
 
-def test_parameters_are_shown_when_asked_for() -> None:
+def test_parameters_are_shown_on_request() -> None:
     server = FakeServer()
     server.sessions = [session(7, query=b"select  17")]
     shown = Looks(server, with_parameters=True).look()

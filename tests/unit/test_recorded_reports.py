@@ -67,7 +67,7 @@ def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> N
 
 
 @pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", 'a,"b', "a\nb\x1b["])
-def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
+def test_csv_names_are_quoted_and_never_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
     assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded(with_disk(s, parts={name: disk_of(s).ops}) for s in SAMPLES[:3]))

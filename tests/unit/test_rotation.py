@@ -1,4 +1,4 @@
-"""An endless recording: its files follow each other, the oldest go, a full disk only pauses it."""
+"""An endless recording: files follow each other, the oldest are removed, a full disk pauses it."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_what_counts_as_a_terminal(
     assert terminal.has_terminal(stdin_is_pipe=is_pipe) == found
 
 
-def test_the_filters_are_shown_printable() -> None:
+def test_the_filters_shown_are_printable() -> None:
     args = parsed("--pid", "7", "--comm", "a\x1b", "--device", "sda")
     assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
 

@@ -114,7 +114,7 @@ def test_damage_costs_the_samples_up_to_the_next_whole_one() -> None:
         assert all(item.sample == samples[item.tick] for item in told)
 
 
-def test_no_8_kib_of_zeros_make_a_recording_unreadable() -> None:
+def test_8_kib_of_zeros_leave_the_rest_of_a_recording_readable() -> None:
     samples, data = long_one()
     for begin in (0, len(data) // 3, len(data) // 2, len(data) - 8192):
         hurt = bytearray(data)

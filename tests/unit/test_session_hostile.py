@@ -22,8 +22,7 @@ from tests.sessions import items, recorded, samples_of
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "ioh/data/demo.ioh"
-# Times the time of the demo, 111 samples of five layers, which depends on the machine: 2 s where it
-# takes 0.3 s.
+# Relative to the demo (111 samples of five layers), since machines differ: 2 s if it takes 0.3 s.
 LIMIT = 7
 LIMIT_BYTES = 150 << 20
 # Each file is used in a process of its own, forked from one that has loaded all of ioh.
