@@ -1,4 +1,4 @@
-"""Counters of protocols, interfaces and connections; cut and hostile answers of the kernel."""
+"""Counters of protocols, interfaces and connections; truncated and hostile netlink messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.mark.parametrize("text", [None, "", "two\nlines\neth0: 1 2\n"])
-def test_interfaces_that_cannot_be_read_are_none(
+def test_a_missing_or_malformed_net_dev_has_no_interfaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
@@ -63,7 +63,7 @@ def test_interfaces_that_cannot_be_read_are_none(
     ],
 )
 def test_speed(tmp_path: Path, text: str, bits_per_s: int | None) -> None:
-    """What a virtual interface claims is none."""
+    """The speed that a virtual interface claims is ignored."""
     (tmp_path / "sys/class/net").mkdir(parents=True)
     for name, place in (("eth0", "pci/eth0"), ("veth1", "virtual/net/veth1")):
         folder = tmp_path / "sys/devices" / place
@@ -93,7 +93,7 @@ def test_counters_of_the_protocols() -> None:
     assert read_counters("netstat", root)["TcpExt"]["TCPLossProbes"] == 12
     assert read_counters("gone", root) == {}
     assert "lo" in read_interfaces()
-    pairs = Path("/proc/net/netstat").read_text().splitlines()  # of this machine, all are read
+    pairs = Path("/proc/net/netstat").read_text().splitlines()  # this machine's: all are parsed
     parsed = read_counters("netstat", Path("/"))
     assert sum(map(len, parsed.values())) == sum(len(p.split()) - 1 for p in pairs) // 2
 
@@ -115,8 +115,8 @@ def test_malformed_netstat(tmp_path: Path, text: str, expected: dict[str, dict[s
     assert read_counters("netstat", tmp_path) == expected
 
 
-def test_a_layer_alone_imports_neither_psutil_nor_pyroute2() -> None:
-    """The loader, which imports the layers, keeps what it has for good."""
+def test_layers_import_neither_psutil_nor_pyroute2() -> None:
+    """The loader imports the layers, and whatever they import stays in its memory."""
     code = (
         "import sys; from ioh.layers import all_layers; all_layers(); print(*sys.modules)\n"
         "from ioh.procfs.network import _tcmsg; _tcmsg(); print(*sys.modules)"
@@ -170,9 +170,9 @@ def qdisc(interface: int, kind: bytes, options: bytes = b"", parent: int = ROOT)
     [
         (qdisc(LO, b"tbf", tbf(10_000_000)) + DONE, 80_000_000),
         (qdisc(LO, b"tbf", tbf(0xFFFFFFFF, wide=6_250_000_000)) + DONE, 50_000_000_000),
-        (qdisc(LO, b"tbf", tbf(125), parent=0x10001) + DONE, None),  # of one class only
+        (qdisc(LO, b"tbf", tbf(125), parent=0x10001) + DONE, None),  # limits one class only
         (qdisc(LO, b"htb", tbf(125)) + DONE, None),
-        (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1), None),  # a refusal
+        (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1), None),  # an error message
         (b"", None),
     ],
 )
@@ -187,9 +187,9 @@ def test_rate_of_an_interface(
         assert shapers.read_shapers().get("lo") == bits_per_s
 
 
-# Three connections within one host, from Linux 6.18: 23 × 1009 bytes to 127.0.0.1:2049 and 11
-# back; 7 × 1009 to [::1]:3260 and 1 back, then a FIN; 3 × 1009 to 127.0.0.1:5432, whose server
-# listens on [::], and 5 back.  Each datagram with its length before it.
+# Three connections within one host, captured on Linux 6.18: 23 × 1009 bytes to 127.0.0.1:2049 and
+# 11 back; 7 × 1009 to [::1]:3260 and 1 back, then a FIN; 3 × 1009 to 127.0.0.1:5432, whose server
+# listens on [::], and 5 back.  Each datagram is preceded by its length.
 CAPTURE = Path(__file__).parent.parent / "data" / "sock_diag-6.18.bin"
 
 
@@ -230,14 +230,14 @@ def with_info(info: bytes, before: bytes = b"") -> bytes:
     return struct.pack("=I", 16 + len(body)) + MESSAGE[4:16] + body
 
 
-def test_listening_ports_are_no_connections() -> None:
+def test_listening_ports_are_not_connections() -> None:
     dump, ended = decode()
     assert ended == [False, True]
     assert dump.listening == {2049, 3260, 5432}
     assert len(dump.seen) == len(dump.changed) == 6
 
 
-def test_counters_are_payload_without_the_fin_that_has_come() -> None:
+def test_counters_are_payload_bytes_without_a_received_fin() -> None:
     changed = {struct.unpack_from("!H", c.message, PORTS_AT)[0]: c for c in decode()[0].changed}
     servers = {port: changed[port].counters for port in (2049, 3260, 5432)}
     moved = {port: (c.bytes_received, c.bytes_sent) for port, c in servers.items()}
@@ -248,7 +248,7 @@ def test_counters_are_payload_without_the_fin_that_has_come() -> None:
     assert details.delivery_bytes_per_s is not None
 
 
-def test_what_did_not_change_is_seen_and_not_told() -> None:
+def test_unchanged_connections_are_seen_but_not_reported_as_changed() -> None:
     first, _ = decode()
     second, _ = decode(first.seen)
     assert second.seen == first.seen
@@ -258,10 +258,10 @@ def test_what_did_not_change_is_seen_and_not_told() -> None:
     assert [c.cookie for c in third.changed] == [cookie]
 
 
-def test_tcp_info_at_another_place_is_found_again() -> None:
-    """And one that is longer, as of a newer kernel; a connection given twice counts once."""
+def test_tcp_info_is_found_at_another_offset() -> None:
+    """So is a longer one, as from a newer kernel; a connection sent twice counts once."""
     newer = with_info(INFO + bytes(range(64)))
-    mark = struct.pack("=HHI", 8, 15, 0)  # which only CAP_NET_ADMIN sees
+    mark = struct.pack("=HHI", 8, 15, 0)  # INET_DIAG_MARK: only CAP_NET_ADMIN gets it
     shifted = bytearray(with_info(INFO, before=mark))
     shifted[60] ^= 0xFF  # another cookie
     dump = feed(MESSAGE + newer + bytes(shifted))
@@ -275,13 +275,13 @@ def test_a_time_wait_socket_without_counters_is_left_out() -> None:
     assert decode_details(bare) == Details()
 
 
-def test_a_connection_that_closed_meanwhile_is_the_probes() -> None:
+def test_a_connection_closed_during_the_dump_is_left_to_the_probes() -> None:
     closed = with_info(bytes([STATE_CLOSE]) + INFO[1:])
     assert feed(closed).seen == {}
     assert len(feed(closed, keep_closed=True).seen) == 1
 
 
-def test_a_refusal_is_an_oserror_with_the_kernels_number() -> None:
+def test_a_netlink_error_raises_oserror_with_its_errno() -> None:
     refusal = struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -errno.ENOENT) + bytes(16)
     with pytest.raises(OSError, match="No such file") as caught:
         feed(refusal)
@@ -298,7 +298,7 @@ def test_an_impossible_length_is_refused(message: int, attribute: int) -> None:
 
 @settings(max_examples=40)
 @given(st.data())
-def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> None:
+def test_any_bytes_are_decoded_or_refused(data: st.DataObject) -> None:
     message = bytearray(MESSAGE)
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(message) - 1))

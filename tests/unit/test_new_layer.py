@@ -1,4 +1,4 @@
-"""docs/contributing.md's example of a layer works as it stands there, and breaks no other test."""
+"""The example layer in docs/contributing.md works as printed, and breaks no other test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("ioh", "probes", "tests", "docs", "man", "contrib", "screenshots")
-# Those that ask something of every layer.
+# The tests that check every layer.
 CONTRACTS = (
     "test_layer_contract.py",
     "test_layer_read.py",
@@ -24,7 +24,7 @@ CONTRACTS = (
     "test_docs.py::test_every_layer_has_its_page",
     "test_docs.py::test_every_document_is_reached_from_the_readme",
 )
-# Not what is asked of other layers, nor whether the manual is current: it was just made.
+# Skip the tests of other layers, and whether the manual is current: it was just generated.
 AFFECTED = "not (syscall or nfs_ or tcp or block or generated_is_current)"
 SHOWN = """
 import sys
@@ -48,7 +48,7 @@ print(JsonSink(None).render(snapshot))
 
 
 def example() -> dict[str, str]:
-    """The files of the example, by their place in the checkout."""
+    """The example's files, by their path in the checkout."""
     text = (ROOT / "docs" / "contributing.md").read_text("utf-8")
     return dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```\n", text, re.DOTALL))
 
@@ -80,7 +80,7 @@ def test_the_example_is_two_files_of_code_a_test_and_a_page() -> None:
     assert tuple(example()) == (*code, test, "docs/layers/fs.md")
 
 
-def test_it_is_written_as_the_rest(checkout: Path) -> None:
+def test_it_passes_ruff_mypy_and_clang_format(checkout: Path) -> None:
     code = ("ioh/layers/fs.py", "tests/kernel/test_fs.py")
     run(checkout, "-m", "ruff", "check", *code)
     run(checkout, "-m", "ruff", "format", "--check", *code)
@@ -96,7 +96,7 @@ def test_text_and_json_show_it(checkout: Path) -> None:
     assert re.search(r"fs fdatasync:.*\b23\b", done.stderr)
 
 
-def test_the_contracts_hold(checkout: Path) -> None:
+def test_the_tests_of_every_layer_pass_with_it(checkout: Path) -> None:
     files = [f"tests/unit/{name}" for name in CONTRACTS]
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-k", AFFECTED]
     done = subprocess.run(

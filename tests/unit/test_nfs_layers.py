@@ -1,4 +1,4 @@
-"""NFS: decoding, parts whose mounts come and go, and superblocks, each of which counts once."""
+"""The NFS layers: decoding, parts whose mounts come and go; each superblock counts once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
     assert name_client(family, (713).to_bytes(2, "big"), address) == shown
 
 
-def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_systems_that_do_not_fit_in_the_map_count_as_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = MapSpec("totals", 5, 8, WORDS * 8, 16)
     maps, held, _ = install(monkeypatch, [spec, replace(spec, name="small", max_entries=2)])
     entries, totals = held["totals"].entries, PartTotals(SPEC.ops, queue=True)
@@ -57,7 +59,7 @@ def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) 
     assert len(held["small"].entries) == 2
 
 
-def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_keep_what_a_retired_part_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
     totals, entries = PartTotals(SPEC.ops, queue=True), held["totals"].entries
     for part, op in ((7, 0), (7, 1), (8, 0)):
@@ -108,10 +110,13 @@ def test_reads_are_counted_whatever_the_procedure_is_called(
     assert values["rpc_retransmits_total"] == 8 * CPUS
 
 
-def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
+def test_mountstats_are_read_before_the_tick_ends(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An operation that ends in between counts in this tick, its maximum in the next."""
+    """Nothing slow may come between the end of the tick and the reading of its totals.
+
+    An operation that ends in between counts in this tick, but its maximum in the next.
+    """
     maps, held, _ = install(monkeypatch, text_of(NfsClient).maps())
     ended: list[int] = []
 
@@ -128,7 +133,7 @@ LAYERS = [NfsClient, NfsServer]
 
 
 class Host:
-    """A layer that looks at mounts which come and go."""
+    """A layer that watches mounts come and go."""
 
     def __init__(
         self, layer: type[Layer], root: Path, patch: pytest.MonkeyPatch, *, is_bpf: bool = True
@@ -149,7 +154,7 @@ class Host:
         return sample
 
     def interval(self) -> LayerSnapshot:
-        """The last two looks, a second apart."""
+        """The interval between the last two looks, a second apart."""
         older, newer = self._samples[-2:]
         pair = in_a_sample(0, self.layer, older), in_a_sample(1, self.layer, newer)
         found = derive(*pair).layers[self.layer.spec.name]
@@ -158,7 +163,7 @@ class Host:
 
 
 class FileSystems(Host):
-    """Minor number: where, and READs so far."""
+    """``see()`` takes mount points, and the number of READs so far, both by minor number."""
 
     def see(self, places: Mapping[int, str], reads: Mapping[int, int]) -> None:
         for minor, count in reads.items():
@@ -185,11 +190,13 @@ def host(
 
 
 @pytest.mark.parametrize("ticks", [0, 2])
-def test_a_dev_that_another_mount_has_got_brings_no_history(host: FileSystems, ticks: int) -> None:
-    """With ``ticks`` in between, or within one; until then it keeps its name."""
+def test_a_dev_reused_by_another_mount_starts_without_history(
+    host: FileSystems, ticks: int
+) -> None:
+    """It is reused after ``ticks`` without a mount, or within one; until then it keeps its name."""
     host.see({53: "/x"}, {53: 100})
     for _ in range(ticks):
-        host.see({}, {53: 103})  # what write-back or a lazy umount has left
+        host.see({}, {53: 103})  # left over from write-back or a lazy umount
     if ticks:
         assert host.reads() == {}
     host.see({53: "/y"}, {53: 107})
@@ -209,10 +216,10 @@ def test_a_mount_that_comes_back_under_another_dev(host: FileSystems) -> None:
     assert host.reads() == {"/x": 1, "/y": 3}
 
 
-def test_a_dev_that_a_file_system_of_another_mount_namespace_has_got(host: FileSystems) -> None:
+def test_a_dev_reused_in_another_mount_namespace_is_shown_by_its_number(host: FileSystems) -> None:
     host.see({53: "/x"}, {53: 97})
     host.see({}, {53: 100})
-    assert host.reads() == {"/x": 3}  # what write-back or a lazy umount has left
+    assert host.reads() == {"/x": 3}  # left over from write-back or a lazy umount
     host.see({}, {53: 100})
     host.see({}, {53: 104})
     assert host.reads() == {"0:53": 4}
@@ -228,7 +235,7 @@ READ = 1000  # bytes of each
 class Shown:
     """A mount as mountstats and mountinfo print it; ``dev`` is a minor number, 0 for no mount.
 
-    Of its ``reads`` none was answered by the cache.
+    The cache answered none of its ``reads``.
     """
 
     dev: int
@@ -259,19 +266,19 @@ class Shown:
 
 
 class Superblocks(Host):
-    """Mounts as mountstats shows them, too."""
+    """Mounts that both mountinfo and mountstats show."""
 
     def see(self, *mounts: Shown) -> LayerSample:
         (self.folder / "mountstats").write_text("".join(m.mountstats for m in mounts))
         return self.look("".join(m.mountinfo for m in mounts))
 
     def bytes_by(self, table: str) -> Mapping[str, float | None]:
-        """Bytes read in the last interval by the first word of each row's key."""
+        """Bytes read in the last interval, by the first field of each row's key."""
         rows = self.interval().tables[table]
         return {row.key[0]: row.values["read_bytes_per_s"] for row in rows}
 
     def proc_bytes(self) -> tuple[int | None, float | None]:
-        """The same of the whole layer and of its procedures, in reads."""
+        """Bytes read by the layer, and READ calls in its breakdown by procedure."""
         interval = self.interval()
         rows = [r.values["calls_per_s"] for r in interval.tables["procedure"] if "READ" in r.key]
         return interval.ops["read"].bytes, sum(r or 0 for r in rows)
@@ -286,7 +293,7 @@ def mounts(
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Superblocks:
-    """From /proc alone, where procedures and totals have nothing else."""
+    """Without probes, where /proc is the only source of procedures and totals."""
     return Superblocks(NfsClient, tmp_path, monkeypatch, is_bpf=False)
 
 
@@ -309,7 +316,7 @@ def test_one_superblock_at_many_places_counts_once(mounts: Superblocks) -> None:
         }
 
 
-def test_one_more_mount_of_a_known_superblock_brings_no_history(mounts: Superblocks) -> None:
+def test_another_mount_of_a_known_superblock_adds_no_history(mounts: Superblocks) -> None:
     mounts.see(Shown(53, "/a", 1000))
     mounts.see(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
     assert mounts.bytes_by("server") == {"srv": 7 * READ}
@@ -318,14 +325,14 @@ def test_one_more_mount_of_a_known_superblock_brings_no_history(mounts: Superblo
         assert mounts.proc_bytes() == (7 * READ, 7)
 
 
-def test_sums_go_on_where_mounts_go(mounts: Superblocks) -> None:
+def test_sums_stay_right_when_mounts_go_away(mounts: Superblocks) -> None:
     other = Shown(54, "/c", 10, "srv:/c")
     mounts.see(Shown(53, "/a", 1000), Shown(53, "/b", 1000, "srv:/b"), other)
-    mounts.see(Shown(53, "/b", 1002, "srv:/b"), other)  # its first mount has gone
+    mounts.see(Shown(53, "/b", 1002, "srv:/b"), other)  # the superblock's first mount is gone
     assert mounts.bytes_by("server") == {"srv": 2 * READ}
     if not mounts.is_bpf:
         assert mounts.proc_bytes() == (2 * READ, 2)
-    mounts.see(Shown(54, "/c", 13, "srv:/c"))  # its last one
+    mounts.see(Shown(54, "/c", 13, "srv:/c"))  # its last mount is gone
     assert mounts.bytes_by("server") == {"srv": 3 * READ}
     if not mounts.is_bpf:
         assert mounts.proc_bytes() == (3 * READ, 3)
@@ -335,7 +342,7 @@ def test_sums_go_on_where_mounts_go(mounts: Superblocks) -> None:
     ("age_s", "bytes_read"),
     [(0, 5 * READ), (OLD_S, 0)],  # mounted just now; long ago in another mount namespace
 )
-def test_what_a_superblock_that_is_new_here_has_counted(
+def test_the_past_of_a_new_superblock_counts_only_if_just_mounted(
     mounts: Superblocks, age_s: int, bytes_read: int
 ) -> None:
     mounts.see(Shown(53, "/a", 9))
@@ -346,7 +353,7 @@ def test_what_a_superblock_that_is_new_here_has_counted(
 
 
 @pytest.mark.parametrize("reads", [4, 40])
-def test_a_dev_that_another_superblock_has_got(proc: Superblocks, reads: int) -> None:
+def test_a_dev_reused_by_another_superblock_counts_from_zero(proc: Superblocks, reads: int) -> None:
     proc.see(Shown(53, "/a", 9))
     proc.see(Shown(53, "/a", reads, age_s=0))
     assert proc.bytes_by("mount") == {"/a": reads * READ}
@@ -369,7 +376,7 @@ def test_names_that_the_kernel_escapes(proc: Superblocks) -> None:
     assert proc.bytes_by("server") == {"srv": 3 * READ}
 
 
-def test_mounts_that_mountinfo_does_not_have(proc: Superblocks) -> None:
+def test_mounts_that_mountinfo_lacks(proc: Superblocks) -> None:
     proc.see(Shown(53, "/a", 10))
     sample = proc.see(Shown(53, "/a", 11), Shown(0, "/b", 11, "old:/b"))  # gone meanwhile
     assert proc.proc_bytes() == (1 * READ, 1)

@@ -1,4 +1,4 @@
-"""A recording of a real NFS server and its clients; tests/vm/make_session.py makes it again."""
+"""A recording of a real NFS server and its clients; tests/vm/make_session.py recreates it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(part)
 
 
-def test_it_replays_and_names_nothing_of_the_machine_that_made_it(
+def test_it_replays_and_holds_no_private_names(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     found = check(str(PATH))

@@ -1,4 +1,4 @@
-"""Which host serves whose mounts, and what of a call's time is the network's; sampled calls."""
+"""Which host serves whose mounts, how much of a call's time is the network's, sampled calls."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def server(*clients: tuple[str, float, float]) -> HostInterval:
     return host("nfs01", THEIRS, nfs_server={"tables": {"client": rows}})
 
 
-def test_what_the_server_took_is_told_from_the_network() -> None:
+def test_server_time_is_separated_from_network_time() -> None:
     served = server(
         ("10.0.0.7:713", 75, 800.0), ("10.0.0.7:714", 25, 1200.0), ("10.0.0.8:9", 7, 1e6)
     )
@@ -91,7 +91,7 @@ def test_what_the_server_took_is_told_from_the_network() -> None:
     assert (read.network_us, read.network_pct) == (4100.0, 82.0)
 
 
-def test_each_server_has_its_own_mounts() -> None:
+def test_each_server_is_paired_with_its_own_mounts() -> None:
     both = client(("nfs01", "10.0.0.9"), ("nfs01b", "10.0.0.10"))
     other = replace(server(("10.0.0.7:9", 50, 1000.0)), name="other", addresses=("10.0.0.10",))
     found = pairs([both, server(("10.0.0.7:713", 100, 900.0)), other])
@@ -104,17 +104,17 @@ def test_each_server_has_its_own_mounts() -> None:
 
 
 @pytest.mark.parametrize("address", [BRIDGE, "127.0.0.1", "10.0.0.99", "?", ""])
-def test_an_address_that_tells_no_host_makes_no_pair(address: str) -> None:
+def test_an_address_that_identifies_no_host_makes_no_pair(address: str) -> None:
     assert pairs([client(("nfs01", address)), server(("10.0.0.7:713", 100, 900.0))]) == ()
 
 
-def test_ipv6_in_any_form() -> None:
+def test_ipv6_addresses_match_in_any_form() -> None:
     served = server(("[::ffff:10.0.0.7]:713", 100, 900.0))
     (found,) = pairs([client(("nfs01", "2001:DB8:0::9")), served])
     assert found.ops["read"].network_us == 4100
 
 
-def test_what_one_end_does_not_know_is_not_known() -> None:
+def test_what_one_end_does_not_measure_is_unknown() -> None:
     here = client(("nfs01", "10.0.0.9"))
     (without,) = pairs([here, host("nfs01", THEIRS)])
     assert without.ops["read"] == PairOp(100, None, 5000.0, None)
@@ -126,7 +126,7 @@ def test_what_one_end_does_not_know_is_not_known() -> None:
     assert (slower.ops["read"].network_us, slower.ops["read"].network_pct) == (None, None)
 
 
-def test_a_name_of_two_servers_does_not_tell_whose_mounts_they_are() -> None:
+def test_a_name_shared_by_two_servers_leaves_the_client_numbers_unknown() -> None:
     both = client(("nfs", "10.0.0.9"), ("nfs", "10.0.0.10"))
     other = replace(server(("10.0.0.7:9", 50, 1000.0)), name="other", addresses=("10.0.0.10",))
     found = pairs([both, server(("10.0.0.7:713", 100, 900.0)), other])
@@ -137,12 +137,12 @@ def test_a_name_of_two_servers_does_not_tell_whose_mounts_they_are() -> None:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:713", "(others)", "?"])
-def test_calls_that_may_have_come_by_another_address_are_not_told_to_be_lost(address: str) -> None:
+def test_calls_that_may_come_from_another_address_are_not_reported_lost(address: str) -> None:
     (found,) = pairs([client(("nfs01", "10.0.0.9")), server((address, 100, 900.0))])
     assert found.ops["read"] == PairOp(100, None, 5000.0, None)
 
 
-def test_any_numbers_at_all() -> None:
+def test_any_numbers_can_be_paired() -> None:
     for seed in range(40):
         chance = Random(seed)
         made = [
@@ -152,7 +152,7 @@ def test_any_numbers_at_all() -> None:
         pairs([*made, client(("nfs01", "10.0.0.1")), server(("10.0.0.7:1", float("nan"), 1.0))])
 
 
-def test_what_is_served_after_the_clients_last_interval_with_calls_is_of_the_pair_still() -> None:
+def test_calls_served_after_the_client_became_idle_still_count_for_the_pair() -> None:
     known: set[tuple[str, str]] = set()
     idle = host("db01", OURS, nfs_client={})
     served = server(("10.0.0.7:713", 9, 900.0))
@@ -181,7 +181,7 @@ def matched(client: Listed, server: Listed) -> dict[str, int]:
     return {op: hist.total for op, hist in hists.items() if hist.total}
 
 
-def test_the_same_call_at_both_ends_is_one_and_what_it_took_longer_is_the_networks() -> None:
+def test_the_extra_time_of_a_call_at_the_client_is_the_networks() -> None:
     ours = [(7, READ, SERVER, 5 * MS), (8, WRITE, SERVER, 5 * MS), (9, COMMIT, SERVER, 5 * MS)]
     theirs = [(7, READ, CLIENT, MS), (8, WRITE, CLIENT, MS), (9, COMMIT, CLIENT, MS)]
     assert matched(ours, theirs) == {"read": 1, "write": 1, "commit": 1}
@@ -194,21 +194,21 @@ def test_the_same_call_at_both_ends_is_one_and_what_it_took_longer_is_the_networ
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ([(7, READ, SERVER, 5 * MS)], [(7, WRITE, CLIENT, MS)]),  # another kind
-        ([(7, READ, SERVER, 5 * MS)], [(7, READ, "10.0.0.8", MS)]),  # another client's
+        ([(7, READ, SERVER, 5 * MS)], [(7, WRITE, CLIENT, MS)]),  # another operation
+        ([(7, READ, SERVER, 5 * MS)], [(7, READ, "10.0.0.8", MS)]),  # from another client
         ([(7, READ, "10.0.0.8", 5 * MS)], [(7, READ, CLIENT, MS)]),  # to another server
         ([(7, READ, SERVER, 5 * MS)] * 2, [(7, READ, CLIENT, MS)]),  # sent twice
         ([(7, READ, SERVER, 5 * MS)], [(7, READ, CLIENT, MS)] * 2),  # served twice
-        ([(7, READ, SERVER, 0)], [(7, READ, CLIENT, MS)]),  # twice, as the probe has it
-        ([(7, READ, SERVER, 5 * MS)], [(7, READ, CLIENT, 6 * MS)]),  # two that are not the same
+        ([(7, READ, SERVER, 0)], [(7, READ, CLIENT, MS)]),  # 0 ns: the probe saw the XID twice
+        ([(7, READ, SERVER, 5 * MS)], [(7, READ, CLIENT, 6 * MS)]),  # slower at the server
     ],
 )
-def test_what_may_be_another_call_is_left_out(ours: Listed, theirs: Listed) -> None:
+def test_a_call_that_may_be_a_different_one_is_left_out(ours: Listed, theirs: Listed) -> None:
     assert matched(ours, theirs) == {}
 
 
-def test_a_reply_under_way_when_an_interval_ends_is_of_the_later_one() -> None:
-    """Each call counts in one interval, whichever end has it first."""
+def test_a_reply_in_flight_when_an_interval_ends_counts_in_the_later_one() -> None:
+    """Each call counts in one interval only, whichever end reports it first."""
     random = Random(1)
     ours: list[CallBatch] = []
     theirs: list[CallBatch] = []
@@ -236,8 +236,8 @@ def test_a_reply_under_way_when_an_interval_ends_is_of_the_later_one() -> None:
 
 @settings(max_examples=10)
 @given(st.lists(st.integers(0, (1 << 32) - 1), unique=True, min_size=1, max_size=300))
-def test_a_span_of_many_keeps_the_same_calls_at_both_ends(xids: list[int]) -> None:
-    """However unlike they are: each end's choice contains the other's as far as it has the call."""
+def test_a_span_of_many_intervals_keeps_the_same_calls_at_both_ends(xids: list[int]) -> None:
+    """However different the loads: of its calls, each end keeps those that the other end keeps."""
     few, many = CallSpan(), CallSpan()
     few.add((packed_calls(1, [(x, READ, SERVER, 5) for x in xids]),))
     many.add((packed_calls(1, [(x, READ, CLIENT, 5) for x in xids]),))
@@ -254,7 +254,7 @@ def test_a_span_of_many_keeps_the_same_calls_at_both_ends(xids: list[int]) -> No
     assert kept <= set(xids) == {n for batch in few.calls for n in batch.numbers[::4]}
 
 
-def test_the_probes_map_is_read_and_its_level_follows_the_load(
+def test_sampled_calls_are_read_and_the_sampling_level_follows_the_load(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     specs = [MapSpec("sampled", 1, 28, 8, 1024), MapSpec("sample_level", 2, 4, 4, 1)]
@@ -282,7 +282,7 @@ def nfs_client(sample: Sample) -> LayerSample:
     return layer
 
 
-def test_a_recording_has_each_call_once_and_all_of_them_wherever_one_begins() -> None:
+def test_a_recording_stores_each_call_once_and_all_are_read_back() -> None:
     samples = two_hosts.host("db01", 30)
     data = recorded(samples)
     without = [
@@ -301,15 +301,13 @@ def test_a_recording_has_each_call_once_and_all_of_them_wherever_one_begins() ->
 @pytest.mark.parametrize(
     ("after_ns", "peers", "numbers"),
     [
-        (0, [], [7, READ, 0, 5]),  # a peer that is not there
-        (0, [b"::1"], [7, 3, 0, 5]),  # no kind
-        (0, [b"::1"], [7, READ, 0]),  # no time
+        (0, [], [7, READ, 0, 5]),  # a missing peer
+        (0, [b"::1"], [7, 3, 0, 5]),  # an unknown operation
+        (0, [b"::1"], [7, READ, 0]),  # a missing time
         (-1, [b"::1"], [7, READ, 0, 5]),  # not newer than what came before
     ],
 )
-def test_calls_that_make_no_sense_are_refused(
-    after_ns: int, peers: list[bytes], numbers: list[int]
-) -> None:
+def test_malformed_calls_are_refused(after_ns: int, peers: list[bytes], numbers: list[int]) -> None:
     calls = ReadCalls()
     good = CallRecord(0, 0, [b"::1"], [7, READ, 0, 5])
     empty = SampleRecord(0, [], [], [], [], [], [], [], [], None, [good])
@@ -319,7 +317,7 @@ def test_calls_that_make_no_sense_are_refused(
         calls.take(msgspec.structs.replace(empty, calls=[bad]), 11 if after_ns == 0 else 10)
 
 
-def test_of_calls_that_come_without_end_few_are_kept() -> None:
+def test_the_number_of_calls_kept_is_limited() -> None:
     calls = ReadCalls()
     full = CallRecord(0, 0, [b"::1"], [7, READ, 0, 5] * MOST_CALLS)
     record = SampleRecord(0, [], [], [], [], [], [], [], [], None, [full])

@@ -1,4 +1,4 @@
-"""`ioh export --format parquet`, read back by pyarrow and, as its page shows, by DuckDB."""
+"""`ioh export --format parquet`, read by pyarrow and, as docs/recording.md shows, by DuckDB."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def file_of(samples: list[Sample]) -> pq.ParquetFile:
     return pq.ParquetFile(io.BytesIO(data))
 
 
-def test_all_numbers_are_those_of_json(session_file: Path, shown: Shown) -> None:
+def test_all_numbers_equal_those_of_json(session_file: Path, shown: Shown) -> None:
     out = session_file.with_suffix(".parquet")
     assert shown("export", session_file, "--format", "parquet", "-o", out) == ""
     rows = {}
@@ -143,7 +143,7 @@ def test_a_file_holds_what_stdout_would(
     assert capfdbinary.readouterr().out == out.read_bytes()
 
 
-def test_what_fails_leaves_no_file_and_no_other_is_written_over(
+def test_a_failed_export_leaves_no_file_and_overwrites_none(
     session_file: Path, tmp_path: Path, refused: Shown
 ) -> None:
     out = tmp_path / "x\x1b.parquet"
@@ -157,7 +157,7 @@ def test_what_fails_leaves_no_file_and_no_other_is_written_over(
     assert "No such file or directory" in refused(*command[:-1], out, code=ExitCode.FAILED)
 
 
-def test_it_is_not_for_a_terminal(session_file: Path) -> None:
+def test_parquet_is_not_written_to_a_terminal(session_file: Path) -> None:
     ours, theirs = pty.openpty()
     try:
         done = subprocess.run(

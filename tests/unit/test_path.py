@@ -1,4 +1,4 @@
-"""The mean operation's time is divided exactly, and what is not known is said."""
+"""The mean operation's time is divided exactly, and the output says what is unknown."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def steps(found: Path) -> dict[str, float | None]:
 
 
 def reads(name: str = "read", **numbers: Any) -> dict[str, Any]:
-    """Calls of programs: 1,000 a second of 1 ms."""
+    """System calls: 1,000 a second of 1 ms each."""
     stats = op(1000, 4096, 1000)
     return {"ops": {name: stats, name.partition("_")[0]: stats}, **numbers}
 
 
-def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
+def test_the_device_time_is_spread_over_cached_reads_too() -> None:
     found = path(
         syscall=reads(metrics={"read_lower_bytes_per_s": 409.6e3, "cached_pct": 90.0}),
         block=disk("sda", read=op(100, 4096, 9000, queue_us=0)),
@@ -51,7 +51,7 @@ def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
     assert found.segments[0].title == "page cache"
 
 
-def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> None:
+def test_overlapping_requests_take_no_longer_than_their_call() -> None:
     found = path(
         syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3}),
         block=disk("sda", read=op(8000, 512, 500, queue_us=100)),
@@ -93,7 +93,7 @@ def test_nfs_on_this_machine_shows_the_server_and_its_disk() -> None:
         ([(("22", "ssh"), {"srtt_us": 100})], {"network": 850, "nfs_server": None}),
     ],
 )
-def test_a_remote_server_is_what_the_round_trip_leaves(
+def test_a_remote_servers_time_is_what_remains_after_the_round_trip(
     tcp: list[Any], expected: dict[str, float | None]
 ) -> None:
     found = path(
@@ -115,7 +115,7 @@ def test_a_server_shows_its_clients_calls() -> None:
     assert steps(found) == {"nfs_server": 200, "block_queue": 100, "device": 300}
 
 
-def test_buffered_writes_wait_for_nothing_and_what_is_written_behind_is_said() -> None:
+def test_buffered_writes_wait_for_no_device_and_a_note_shows_write_back() -> None:
     found = path(
         "write", syscall=reads("write_buffered"), block=disk("sda", write=op(100, 1e6, 9000))
     )
@@ -134,8 +134,8 @@ def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
     assert found.notes == ("app includes the journal's writes",)
 
 
-def test_without_a_sync_there_is_no_path_of_one() -> None:
-    """WRITEs and COMMITs are also those of direct writes, of write-back, of a server's clients."""
+def test_there_is_no_sync_path_without_sync_calls() -> None:
+    """WRITEs and COMMITs also come from direct writes, write-back and a server's clients."""
     commits = {"write": op(1000, 4096, 900), "commit": op(10, 0, 2000)}
     layers = {
         "syscall": layer("syscall", **reads("write_direct")),
@@ -162,8 +162,8 @@ def test_text_and_json_show_the_same_numbers() -> None:
     assert [each["us"] for each in segments] == [300, 200, 500]
 
 
-def test_the_options_for_less_leave_the_path_as_it_is(shown: Shown) -> None:
-    """Which mounts are NFS is known from a breakdown, whether it is shown or not."""
+def test_options_that_show_less_do_not_change_the_path(shown: Shown) -> None:
+    """A breakdown says which mounts are NFS, even if it is not shown."""
     file = ROOT / "tests/data/scenarios/server_disk.ioh"
     told = shown("text", "-d", "path", "--no-findings", file).splitlines()
     bare = [line for line in told if line.startswith("R |")]

@@ -1,4 +1,4 @@
-"""PostgreSQL on the screen: its panel says what text says, at every size, whatever is unknown."""
+"""PostgreSQL's panel on the screen: what it shows, at every size, whatever is unknown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shown(snapshot: Snapshot, width: int, height: int, table: str = "") -> list[
     return [line.text for line in draw(state, screen_data(snapshot), width, height).lines]
 
 
-def test_the_panel_says_what_a_dba_asks_first() -> None:
+def test_the_panel_shows_what_a_dba_asks_first() -> None:
     lines = shown(interval(), 120, 40)
     title = next(line for line in lines if "1 postgresql" in line)
     for said in ("commit 1.50k/s", "read  8.19 MB/s", "log  3.00 MB/s", "sync 0.500 ms", "90.0%"):
@@ -61,7 +61,7 @@ def test_the_panel_says_what_a_dba_asks_first() -> None:
         assert said in text, text
 
 
-def test_the_statements_stand_where_the_waits_would_stand_twice() -> None:
+def test_the_panel_shows_statements_when_the_breakdown_shows_waits() -> None:
     text = "\n".join(shown(interval(), 120, 40, "wait"))
     assert "by waits" in text
     assert text.count("Lock:relation") == 1
@@ -72,7 +72,7 @@ def test_the_statements_stand_where_the_waits_would_stand_twice() -> None:
 
 @pytest.mark.parametrize("size", [(40, 12), (76, 40), (80, 24), (240, 60)])
 @pytest.mark.parametrize("is_known", [True, False])
-def test_every_size(size: tuple[int, int], is_known: bool) -> None:
+def test_the_panel_fits_every_size(size: tuple[int, int], is_known: bool) -> None:
     width, height = size
     lines = shown(interval(HOSTILE * 50, is_known=is_known), width, height)
     assert len(lines) == height

@@ -68,7 +68,7 @@ def reason(layer: Postgres) -> str:
 
 
 def next_reading(layer: Postgres) -> LayerSample:
-    """As the next tick that comes after a look."""
+    """The layer's sample at the first tick after a look at the server."""
     found: list[LayerSample] = []
 
     def has_come() -> bool:
@@ -101,8 +101,8 @@ def test_before_a_login_there_is_nothing_to_close() -> None:
     layer.close()
 
 
-def test_the_same_look_twice_is_not_an_idle_interval(layer: Postgres, server: FakeServer) -> None:
-    """And no tick waits for a server that is slow to answer."""
+def test_a_tick_without_a_new_look_is_unknown_not_idle(layer: Postgres, server: FakeServer) -> None:
+    """Nor does a tick wait for a server that answers slowly."""
     first = next_reading(layer)
     server.gate.clear()
     until(lambda: server.is_held)
@@ -115,7 +115,7 @@ def test_the_same_look_twice_is_not_an_idle_interval(layer: Postgres, server: Fa
     assert (again.tables, again.parts) == (first.tables, first.parts)
 
 
-def test_a_server_that_went_silent_is_told() -> None:
+def test_a_silent_server_is_reported() -> None:
     now_s = [100.0]
     quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
     quiet._state = Reading(1, 100.0, {}, {}, {}, {}, ())
@@ -127,7 +127,7 @@ def test_a_server_that_went_silent_is_told() -> None:
     assert quiet.latest() is quiet._refusal
 
 
-def test_refused_then_there(layer: Postgres, server: FakeServer) -> None:
+def test_the_reader_reconnects_after_a_refusal(layer: Postgres, server: FakeServer) -> None:
     next_reading(layer)
     server.fails = {"connect": PgError("no pg_hba.conf entry", "Ask"), "pg_stat": PgError("gone")}
     until(lambda: reason(layer) == "no pg_hba.conf entry")
@@ -136,7 +136,7 @@ def test_refused_then_there(layer: Postgres, server: FakeServer) -> None:
     next_reading(layer)
 
 
-def test_a_fault_of_ours_ends_no_thread(layer: Postgres, server: FakeServer) -> None:
+def test_an_internal_error_does_not_end_the_thread(layer: Postgres, server: FakeServer) -> None:
     next_reading(layer)
     server.databases = [(5, b"x", None, None, 1, 10, 190, 4.0, 1000, 0)]
     until(lambda: "TypeError" in reason(layer))
@@ -144,7 +144,7 @@ def test_a_fault_of_ours_ends_no_thread(layer: Postgres, server: FakeServer) -> 
     next_reading(layer)
 
 
-def test_a_view_that_is_refused_costs_no_connection(server: FakeServer) -> None:
+def test_a_refused_view_does_not_close_the_connection(server: FakeServer) -> None:
     server.fails = {"pg_stat_database": PgError("permission denied", "Ask", is_lost=False)}
     with Reader(LOGIN, lambda: None, server.open) as refused:
         refused.start()
@@ -185,7 +185,7 @@ def test_each_look_ends_shortly_before_a_tick(period_s: float, took_s: float) ->
         (["doctor", "--pg", "postgres://u:hunter2@h/d"], "unrecognized arguments"),
     ],
 )
-def test_wrong_arguments_are_one_line_without_the_password(
+def test_wrong_arguments_print_one_line_without_the_password(
     refused: Shown, arguments: list[str], said: str
 ) -> None:
     told = refused(*arguments)
@@ -193,7 +193,9 @@ def test_wrong_arguments_are_one_line_without_the_password(
     assert "hunter2" not in told
 
 
-def test_a_library_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_the_command_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(IohError, match=r"psycopg 3\. Install it: apt-get install python3-psycopg"):
@@ -222,14 +224,14 @@ SOCKET = 'connection to server on socket "/x/.s.PGSQL.5432" failed: '
         ("bad \x1b[31m password=hunter2", "bad \\x1b[31m password=***", ""),
     ],
 )
-def test_causes_are_one_line_with_a_next_step(text: str, cause: str, hint: str) -> None:
+def test_errors_are_one_line_with_a_next_step(text: str, cause: str, hint: str) -> None:
     told = connection._pg_error(RefusalError(text), is_lost=True)
     assert told.cause.startswith(cause)
     assert hint in told.hint
     assert told.cause.isprintable()
 
 
-def test_home_is_that_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_that_of_the_effective_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     reader.use_own_home()

@@ -1,4 +1,4 @@
-"""What is read of a server's views: totals, sessions, waits and statements, by its version."""
+"""What is read from a server's views: totals, sessions, waits, statements, by server version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Looks:
         return self.views.read(self.server)
 
 
-def test_totals_are_those_of_all_databases() -> None:
+def test_totals_are_summed_over_all_databases() -> None:
     reading = Looks(FakeServer()).look()
     assert reading.ops["commit"].count_total == 107
     read = reading.ops["data_read"]
@@ -45,7 +45,7 @@ def test_totals_are_those_of_all_databases() -> None:
     assert reading.databases["shop"]["commit"].count_total == 100
 
 
-def test_an_old_server_has_no_log() -> None:
+def test_an_old_server_without_pg_stat_wal_has_no_log_numbers() -> None:
     server = FakeServer(120010)
     reading = Looks(server).look()
     assert reading.ops["log_sync"].count_total is None
@@ -59,8 +59,8 @@ def test_too_old_a_server_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [150004, 180006])
-def test_only_statistics_views_are_asked(version: int) -> None:
-    """A table's lock keeps nobody from a view over the server's own memory."""
+def test_only_statistics_views_are_queried(version: int) -> None:
+    """A locked table does not block a view of the server's own memory."""
     server = FakeServer(version)
     looks = Looks(server)
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_only_statistics_views_are_asked(version: int) -> None:
     assert sources - {"clock_timestamp"} == since_18 | views
 
 
-def test_statements_grow_from_when_they_are_first_seen() -> None:
+def test_statements_count_from_when_they_are_first_seen() -> None:
     server = FakeServer()
     looks = Looks(server)
     server.texts = {42: b"SELECT  $1", -9: b"create role x password 'secret'"}
@@ -96,7 +96,7 @@ def test_statements_grow_from_when_they_are_first_seen() -> None:
     assert any(text.endswith("#2") for text in alike)
 
 
-def test_an_answer_on_statements_that_fails_costs_only_them() -> None:
+def test_a_failed_query_of_statements_loses_only_statements() -> None:
     server = FakeServer()
     looks = Looks(server)
     server.fails["string_agg"] = PgError("canceling statement", is_lost=False)
@@ -128,7 +128,7 @@ def test_without_the_extension_statements_are_sampled() -> None:
         ("shop", "select * from t where a = ?"): (None, 4_000_000_000, None, None, None)
     }
     assert any("statements are sampled" in note for note in reading.notes)
-    looks.look(60.0)  # what was seen after a pause is not taken for all of it
+    looks.look(60.0)  # a look after a pause does not stand for all of it
     assert looks.views.read(server).tables["wait"]["CPU",] == (8_000_000_000,)
 
 
@@ -170,13 +170,13 @@ def test_hostile_texts_are_printable_and_short() -> None:
         assert len(text) <= 201
 
 
-def test_a_role_that_sees_only_its_own_is_told() -> None:
+def test_a_role_that_sees_only_its_own_sessions_gets_a_note() -> None:
     server = FakeServer()
     server.sees_others = False
     assert any("pg_monitor" in note for note in Looks(server).look().notes)
 
 
-def test_rows_that_were_idle_longest_become_others() -> None:
+def test_the_rows_idle_longest_become_others() -> None:
     rows = RunningRows(2, max_rows=4)
     for number in range(4):
         rows.add(("d", str(number)), (1, number), (number,))
@@ -216,7 +216,7 @@ HIDDEN = {
 }
 
 
-def test_parameters_are_shown_when_asked_for() -> None:
+def test_parameters_are_shown_on_request() -> None:
     server = FakeServer()
     server.sessions = [session(7, query=b"select  17")]
     shown = Looks(server, with_parameters=True).look()
@@ -224,19 +224,19 @@ def test_parameters_are_shown_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize("statement", SHOWN)
-def test_a_question_mark_for_each_constant(statement: str) -> None:
+def test_constants_become_question_marks(statement: str) -> None:
     assert hide_constants(statement) == SHOWN[statement]
     assert "secret" not in hide_constants(statement)
 
 
 @pytest.mark.parametrize("statement", HIDDEN)
-def test_what_has_no_certain_end_is_hidden_to_the_last(statement: str) -> None:
+def test_a_constant_without_a_certain_end_hides_the_rest(statement: str) -> None:
     assert hide_constants(statement) == HIDDEN[statement]
 
 
 @settings(max_examples=25)
 @given(st.text(alphabet="abz_ $\\\n;()=,", max_size=20), st.text(max_size=20))
-def test_no_string_is_left_wherever_it_is_cut(before: str, value: str) -> None:
+def test_no_string_constant_is_left_wherever_the_statement_is_cut(before: str, value: str) -> None:
     begun = f"select {before.replace('$', '')} 'q{value.replace(chr(39), chr(39) * 2)}q' , x"
     whole = hide_constants(begun)
     assert "'" not in whole
@@ -253,9 +253,9 @@ def test_no_string_is_left_wherever_it_is_cut(before: str, value: str) -> None:
         ("postgresql://h/d?password=pw&user=u", "postgresql://h/d?password=***&user=u"),
     ],
 )
-def test_a_password_is_in_no_error(text: str, shown: str) -> None:
+def test_errors_contain_no_password(text: str, shown: str) -> None:
     assert hide_passwords(text).endswith(shown)
 
 
-def test_a_login_does_not_show_itself() -> None:
+def test_the_repr_of_a_login_hides_its_password() -> None:
     assert "pw" not in repr(Login("password=pw"))

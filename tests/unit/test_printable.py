@@ -1,4 +1,4 @@
-"""Names from outside come out safe, and ordinary names come out as they are."""
+"""Untrusted names are made safe to print, and ordinary names stay as they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ioh.model.printable import MAX_CHARS, printable
 
 
 @given(st.text() | st.binary())
-def test_nothing_a_terminal_acts_upon_is_left_and_what_is_printable_stays(
+def test_control_characters_are_escaped_and_printable_text_stays(
     name: str | bytes,
 ) -> None:
     shown = printable(name)

@@ -1,4 +1,4 @@
-"""The block layer from /proc/diskstats: sums, stacks, wraps, and devices that come and go."""
+"""The block layer from /proc/diskstats: sums, stacks, wraparound, devices that come and go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def rewrite(root: Path, **lines: str) -> None:
-    """Replace the numbers of some devices; an empty string takes the device away."""
+    """Replace the numbers of some devices; an empty string removes the device."""
     path = root / "proc/diskstats"
     kept = []
     for line in path.read_text().splitlines():
@@ -46,7 +46,7 @@ def read(fallback: BlockFallback) -> LayerSample:
 SDA_LATER = "1007 12 80112 2021 511 55 40088 3033 3 4010 5660 61 2 9616 101 73 503"
 
 
-def test_a_device_of_which_somebody_else_knows_more(root: Path) -> None:
+def test_a_device_whose_io_the_probe_saw_gets_a_row(root: Path) -> None:
     fallback = BlockFallback(SPEC, root=root)
     rewrite(root, sdb="1 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0")
     sample = read(fallback)
@@ -67,7 +67,7 @@ WAY, LATER = "100 0 800 50 0 0 0 0 0 50 50", "130 4 1040 65 0 0 0 0 0 60 65"
 
 @pytest.fixture
 def nvme(root: Path) -> Path:
-    """An NVMe disk with two ways to it, as of Linux 6.1: the disk itself counts nothing."""
+    """An NVMe disk with two paths to it, as of Linux 6.1: the disk itself counts nothing."""
     with (root / "proc/diskstats").open("a") as file:
         file.write(f"259 0 nvme0n1{' 0' * 17}\n")
         file.write(f"0 0 nvme0c0n1 {WAY}{' 0' * 6}\n0 0 nvme0c1n1 7{WAY[3:]}{' 0' * 6}\n")
@@ -81,7 +81,7 @@ def nvme(root: Path) -> Path:
     return root
 
 
-def test_each_way_to_an_nvme_disk_is_a_device(nvme: Path) -> None:
+def test_each_path_to_an_nvme_disk_is_a_device(nvme: Path) -> None:
     fallback = BlockFallback(SPEC, root=nvme)
     read(fallback)
     sample = read(fallback)
@@ -130,7 +130,7 @@ def test_growth_of_one_disk(root: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "count", "parts"),
     [
-        # Of those that lie on others, loop1 alone counts: its file is in memory.
+        # Only loop1 counts of the devices on top of something: its file is in memory.
         (None, 1980, {"dm-0", "dm-1", "md0", "loop0", "loop1"}),
         (make_dev(253, 0), 1550, {"dm-0"}),
     ],
@@ -172,11 +172,11 @@ def test_device_that_goes_and_comes_back(root: Path) -> None:
     (root / "proc/diskstats").write_text(whole)
     rewrite(root, sda="5 0 40 1 0 0 0 0 0 0 0 0 0 0 0 0 0")
     sample = read(fallback)
-    assert sample.ops["read"].count_total == 12  # a new disk: all of it since the last sample
+    assert sample.ops["read"].count_total == 12  # a new disk: all its reads are new
     assert sample.parts["sda"]["read"].count_total == 5
 
 
-def test_milliseconds_wrap_and_waver() -> None:
+def test_milliseconds_may_wrap_or_go_back() -> None:
     def growth_ms(older_ms: int, newer_ms: int) -> int:
         rest = [0] * 12
         return increase((1, 0, 0, older_ms, *rest), (2, 0, 0, newer_ms, *rest))[3]
@@ -186,13 +186,13 @@ def test_milliseconds_wrap_and_waver() -> None:
     assert growth_ms(9, 7) == 0
 
 
-def test_switched_off_statistics_are_told(root: Path) -> None:
+def test_switched_off_statistics_are_reported(root: Path) -> None:
     notes = read(BlockFallback(SPEC, root=root)).notes
     assert notes[-1] == "statistics are turned off (queue/iostats) for sdb"
     assert "millisecond" in notes[1]
 
 
-def test_without_sysfs_partitions_are_told_by_name(root: Path) -> None:
+def test_without_sysfs_partitions_are_recognized_by_name(root: Path) -> None:
     shutil.rmtree(root / "sys")
     fallback = BlockFallback(SPEC, root=root)
     read(fallback)

@@ -1,4 +1,4 @@
-"""What a device lies on, what lies on it, its limits, and the device that --device means."""
+"""What a block device is stacked on, what is stacked on it, its limits, what --device accepts."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_limits() -> None:
     assert (sda.max_request_bytes, sda.max_hw_request_bytes) == (1280 * 1024, 32767 * 1024)
     assert (sda.max_segments, sda.queue_depth_limit) == (168, 64)
     assert (sda.scheduler, sda.model) == ("mq-deadline", "QEMU HARDDISK")
-    assert sda.rotational is None  # a virtual one that says 1
+    assert sda.rotational is None  # a virtual disk, and it claims to rotate
     assert sda.counts_io
     assert not device("8:16").counts_io
-    sda1 = device("8:1")  # has its disk's queue
+    sda1 = device("8:1")  # uses its disk's queue
     assert sda1.is_partition
     assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
     assert sda1.queue_depth_limit == 64
@@ -89,7 +89,7 @@ def test_limits() -> None:
         ("", "ST4000NM0035", None),
     ],
 )
-def test_a_virtual_disk_that_turns_knows_nothing(
+def test_a_virtual_disk_that_claims_to_rotate_is_not_believed(
     root: Path, said: str, model: str, turns: bool | None
 ) -> None:
     sda = (root / "sys/dev/block/8:0").resolve()
@@ -136,7 +136,7 @@ def test_stacked_device_says_where_its_requests_are() -> None:
 @pytest.mark.parametrize(
     "argument", ["", "..", "/dev/sdz", "99:1", "/mnt/nfs/x", "/dev/../etc/passwd", "a\0b\x1b[0m"]
 )
-def test_unknown_device_lists_those_there_are(argument: str, tmp_path: Path) -> None:
+def test_unknown_device_lists_the_known_ones(argument: str, tmp_path: Path) -> None:
     with pytest.raises(IohError, match="no block device") as error:
         resolve_device(argument, OLD)
     assert error.value.code is ExitCode.USAGE
@@ -161,7 +161,7 @@ def test_refresh_sees_a_loop_device_get_another_file(root: Path) -> None:
 
 
 def test_refresh_sees_a_new_array_get_its_limits(root: Path) -> None:
-    """Among many devices, none of which is due again soon."""
+    """Even among many devices, whose turn to be read again comes late."""
     devices = BlockDevices(root)
     for number in ("8:0", "8:1", "253:0", "253:1", "7:0", "7:1", "104:0"):
         devices.get(parse_dev(number) or 0)
@@ -201,7 +201,7 @@ MOUNTS = """\
 24 1 8:16 / /srv rw - ext4 /dev/sdb rw
 25 1 0:45 / /gone rw - btrfs /dev/sdz rw
 """
-# By name: number, and what holds it.
+# By name: device number, and its holders.
 DEVICES_OF_HOST = {
     "sda": ("8:0", []),
     "sda/sda1": ("8:1", ["md0"]),
@@ -217,7 +217,7 @@ DEVICES_OF_HOST = {
 
 
 class Host:
-    """Disks in sysfs; device mapper on a partition, volumes on that, an array of two disks."""
+    """Disks in sysfs: dm on a partition, volumes on that, an array of a partition and a disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -226,7 +226,7 @@ class Host:
         for name, (_, holders) in DEVICES_OF_HOST.items():
             for holder in holders:
                 self.hold(name, holder)
-        # One on a volume and, as a mirror, on a disk; one on a partition.
+        # One btrfs mirrored on a volume and a disk, and one on a partition.
         for uuid, names in {"aa": ["dm-2", "sdc"], "bb": ["sda/sda2"], "features": []}.items():
             links = root / "sys/fs/btrfs" / uuid / "devices"
             links.mkdir(parents=True)
@@ -270,18 +270,18 @@ def host(tmp_path: Path) -> Host:
         (make_dev(7, 0), ()),
     ],
 )
-def test_volumes_arrays_partitions_and_btrfs(
+def test_volumes_arrays_partitions_and_btrfs_on_a_device_are_found(
     host: Host, dev: int, expected: tuple[int, ...]
 ) -> None:
     assert numbers_on(dev, host.root) == expected
 
 
-def test_a_circle_ends(host: Host) -> None:
+def test_a_cycle_of_holders_ends(host: Host) -> None:
     host.hold("dm-1", "sda")
     assert numbers_on(SDA, host.root)[:2] == (BTRFS_2, BTRFS)
 
 
-def test_more_volumes_than_the_probe_knows_are_told(host: Host) -> None:
+def test_more_volumes_than_the_probe_can_hold_are_reported(host: Host) -> None:
     for n in range(DEVICES - 1):
         host.add(f"dm-{n + 10}", f"253:{n + 10}")
         host.hold("sdc", f"dm-{n + 10}")

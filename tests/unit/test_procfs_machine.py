@@ -37,7 +37,7 @@ from ioh.procfs.processes import (
 )
 
 DATA = Path(__file__).parents[1] / "data"
-# What psutil asks the C library for, not /proc.
+# What psutil gets from the C library, not from /proc.
 NOT_IN_PROC = HostSample(cpu_count=2, load1=1.0, load5=1.0, load15=1.0)
 
 
@@ -80,7 +80,7 @@ def test_numbers_and_pressure_leave_malformed_lines_out(tmp_path: Path) -> None:
     assert nothing == {"limit": {}, "job": {}}
 
 
-def test_6_18_knows_everything(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linux_6_18_has_every_field(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-6.18/proc"))
     host = read_host()
     assert [f for f in HostSample.__dataclass_fields__ if getattr(host, f) is None] == []
@@ -112,7 +112,7 @@ def test_mdstat() -> None:
         assert parse_mdstat(text) == []
 
 
-def test_btrfs_says_what_excludes_other_operations_and_a_scrub_has_a_socket(tmp_path: Path) -> None:
+def test_btrfs_jobs_come_from_exclusive_operation_and_the_scrub_socket(tmp_path: Path) -> None:
     for uuid, kind in (("a-b", "balance\n"), ("c-d", "none\n"), ("features", "")):
         folder = tmp_path / "sys/fs/btrfs" / uuid
         folder.mkdir(parents=True)
@@ -129,7 +129,7 @@ def test_btrfs_says_what_excludes_other_operations_and_a_scrub_has_a_socket(tmp_
     assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
 
 
-def test_limits_of_either_version_are_of_a_device(tmp_path: Path) -> None:
+def test_io_limits_of_cgroup_v1_and_v2_are_per_device(tmp_path: Path) -> None:
     unlimited = "8:0 rbps=max wbps=max riops=max wiops=max"
     text = f"8:16 rbps=2097152 wbps=max riops=max wiops=120\n{unlimited}\nx\n"
     assert parse_io_max(text) == {8 << 20 | 16: (2097152, None, None, 120)}
@@ -141,14 +141,14 @@ def test_limits_of_either_version_are_of_a_device(tmp_path: Path) -> None:
     assert read_limits(tmp_path) == {("/slow", 7 << 20 | 3): (None, 5000, None, None)}
 
 
-def test_limits_of_version_2(tmp_path: Path) -> None:
+def test_io_limits_of_cgroup_v2(tmp_path: Path) -> None:
     group = tmp_path / "sys/fs/cgroup/a.slice/b\x1b"
     group.mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("io\n")
     (group / "io.max").write_text("8:0 rbps=1000 wbps=max riops=max wiops=max\n")
     limits = IoLimits(tmp_path)
     assert limits.read() == {("/a.slice/b\\x1b", 8 << 20): (1000, None, None, None)}
-    (group / "io.max").write_text("")  # which is noticed now and then
+    (group / "io.max").write_text("")  # noticed at the next reading, 30 ticks after the first
     assert [bool(limits.read()) for _ in range(30)] == [True] * 29 + [False]
 
 
@@ -258,16 +258,16 @@ def test_the_first_of_a_servers_processes_is_the_server(tmp_path: Path) -> None:
     process(tmp_path, 10, "postgres", 1)
     process(tmp_path, 11, "postgres", 10)
     process(tmp_path, 12, "postgres) S 10 (x", 1)
-    process(tmp_path, 20, "a_server_with_a", 1)  # which the kernel has cut
+    process(tmp_path, 20, "a_server_with_a", 1)  # cut by the kernel
     names = ["postgres", "a_server_with_a_name"]
     assert ServerProcesses(names, tmp_path).pids() == {10, 20}
     assert server_name(1, tmp_path) is session_name(1, tmp_path) is None
 
 
-def test_a_program_that_is_started_after_the_fork_is_found(
+def test_a_program_executed_after_the_fork_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every few seconds."""
+    """Processes are looked at again every few seconds."""
     now_s = [100.0]
     monkeypatch.setattr("ioh.procfs.processes.time.monotonic", lambda: now_s[0])
     process(tmp_path, 10, "sh", 1)
@@ -299,9 +299,9 @@ def test_a_program_that_is_started_after_the_fork_is_found(
         (session_name, "/usr/sbin/mariadbd", ""),
     ],
 )
-def test_a_server_and_a_session_are_called_by_what_tells_them_apart(
+def test_names_tell_servers_and_sessions_apart(
     named: Callable[[int, Path], str | None], line: str, name: str, tmp_path: Path
 ) -> None:
-    words = line.split(" ") if named is server_name else [line]  # a title is one word
+    words = line.split(" ") if named is server_name else [line]  # a process title is one argument
     process(tmp_path, 10, "x", 1, *words)
     assert named(10, tmp_path) == name

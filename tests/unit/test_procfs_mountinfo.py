@@ -1,4 +1,4 @@
-"""Mount points, escapes and paths as the user sees them; and no text makes a parser raise."""
+"""Mount points, escapes and paths as the user sees them; no text makes a parser raise."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_malformed_line(line: str) -> None:
     assert parse_mountinfo(line) == []
 
 
-def test_only_a_blank_ends_a_field_and_a_dash_before_the_separator_is_a_path() -> None:
+def test_only_a_blank_ends_a_field_and_a_dash_can_be_a_path() -> None:
     (mount,) = parse_mountinfo("1 2 8:1 / - rw shared:1 - ext4 - rw more columns")
     assert (mount.mount_point, mount.source) == ("-", "-")
     (mount,) = parse_mountinfo("1 2 8:1 / /a\u2028b\x85\u3000c rw - ext4 x rw")
@@ -112,8 +112,8 @@ def test_no_mountinfo(tmp_path: Path) -> None:
     table.close()
 
 
-def test_a_file_system_of_an_nfs_server_that_is_mounted_twice(tmp_path: Path) -> None:
-    """The kernel says "/" of each, so that it depends on the file which one shows it."""
+def test_an_nfs_file_system_mounted_twice_has_no_single_mount_point(tmp_path: Path) -> None:
+    """Both mounts have the root "/" in mountinfo, so only the file tells which one shows it."""
     lines = [
         f"{number} 1 0:50 / /home/{name} rw - nfs4 srv:/home/{name} rw\n"
         for number, name in ((40, "a"), (41, "b"))
@@ -149,14 +149,14 @@ LINES = st.lists(st.lists(WORDS, max_size=24).map(" ".join), max_size=6).map("\n
 
 @settings(max_examples=30)
 @given(st.text() | LINES)
-def test_any_text(text: str) -> None:
+def test_no_text_makes_a_parser_raise(text: str) -> None:
     for parse in PARSERS:
         parse(text)
 
 
 @settings(max_examples=25)
 @given(st.data())
-def test_a_real_file_cut_and_joined_anywhere(data: st.DataObject) -> None:
+def test_a_real_file_cut_and_joined_anywhere_raises_nothing(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(FILES))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))

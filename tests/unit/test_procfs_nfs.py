@@ -1,4 +1,4 @@
-"""The kernel's own counts of NFS: mountstats of the client, /proc/net/rpc/nfsd of the server."""
+"""The kernel's own NFS counters: the client's mountstats, the server's /proc/net/rpc/nfsd."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_other_file_systems_are_left_out() -> None:
         ("xprt: udp 665 1 133 130 0 214 0 8 63 62", 8, 133, 130),
         ("xprt: local 1 2 0 9 133 130 0 214 0 8 63 62", 8, 133, 130),
         ("xprt: rdma 0 0 1 0 24 42 41 0 0 0 0 0 0 0", None, 42, 41),
-        ("xprt: tcp 665 1 2 0 9 133 130 2 214 0 8 63 62", 8, 133, 132),  # whose caller was killed
+        ("xprt: tcp 665 1 2 0 9 133 130 2 214 0 8 63 62", 8, 133, 132),  # 2 callers were killed
         ("xprt: tcp 665 1 2 0 9 133 130", None, None, None),
         ("xprt: tcp 665 1 2 0 9 133 x 0 214 0 y 63 62", None, None, None),
         ("xprt: new 1 2 3 4 5 6 7 8 9 10 11 12", None, None, None),
@@ -101,7 +101,7 @@ def test_transports(line: str, slots: int | None, sent: int | None, replied: int
         ([(5, 5), (6, 5), (9, 5), (9, 8)], [0, 0, 10, 0]),  # more of them, then some replies
         ([(9, 5), (9, 5), (9, 5), (9, 5)], [0, 0, 0, 0]),  # given up before ioh was started
         ([(5, 5), (6, 5), *[(6, 5)] * 17], [0, *range(0, 151, 10), 0, 0]),  # given up
-        ([(5, 5), (2, 1), (3, 1), (3, 1)], [0, 0, 0, 10]),  # mounted anew
+        ([(5, 5), (2, 1), (3, 1), (3, 1)], [0, 0, 0, 10]),  # mounted again
     ],
 )
 def test_how_long_a_request_waits_without_any_reply(
@@ -150,13 +150,13 @@ def test_the_slots_that_this_host_allows(tmp_path: Path, options: str, limit: in
 @pytest.mark.parametrize(
     ("looks", "cached", "app"),
     [
-        # 100, then 200 - 100, then read ahead, then mounted anew.
+        # 100, then 200 - 100, then read ahead, then mounted again.
         (((1000, 900), (1100, 900), (1300, 1000), (1310, 2000), (5, 1)), 200, 310),
-        # Half of it a tick before it was read; only the last 500 came from the cache alone.
+        # Half is fetched a tick before it is read; only the last 500 came from the cache alone.
         (((0, 0), (500, 1000), (1000, 1000), (1500, 1000)), 500, 1500),
     ],
 )
-def test_what_was_read_and_not_fetched_came_from_the_cache(
+def test_bytes_read_but_not_fetched_came_from_the_cache(
     looks: tuple[tuple[int, int], ...], cached: int, app: int
 ) -> None:
     counters = MountCounters(Path("/nowhere"))
@@ -174,7 +174,7 @@ def test_what_was_read_and_not_fetched_came_from_the_cache(
         ({"nfs": None}, True),  # built into the kernel
     ],
 )
-def test_a_mount_anywhere_holds_its_versions_module(
+def test_a_mount_in_any_namespace_holds_its_versions_module(
     tmp_path: Path, counts: dict[str, str | None], mounted: bool
 ) -> None:
     for name, count in counts.items():
@@ -185,7 +185,7 @@ def test_a_mount_anywhere_holds_its_versions_module(
     assert is_any_mounted(tmp_path) == mounted
 
 
-def test_the_servers_counts() -> None:
+def test_the_servers_counters() -> None:
     stats = read_nfsd(LINUX_5_10)
     assert stats is not None
     assert (stats.threads, stats.replayed) == (8, 0)
@@ -195,7 +195,7 @@ def test_the_servers_counts() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "io 1\nth x\nrc\n", "proc3 22 1 2\n"])
-def test_a_server_that_says_little(tmp_path: Path, text: str) -> None:
+def test_counters_that_the_server_lacks_are_unknown(tmp_path: Path, text: str) -> None:
     assert (read_nfsd(tmp_path), read_mountstats(tmp_path)) == (None, None)  # without the module
     (tmp_path / "proc/net/rpc").mkdir(parents=True)
     (tmp_path / "proc/net/rpc/nfsd").write_text(text)
@@ -205,7 +205,7 @@ def test_a_server_that_says_little(tmp_path: Path, text: str) -> None:
     assert stats.calls("WRITE") is None
 
 
-def test_how_requests_found_their_thread(tmp_path: Path) -> None:
+def test_pool_stats_are_summed_over_the_pools(tmp_path: Path) -> None:
     assert read_pool_stats(tmp_path) == PoolStats()
     (tmp_path / "proc/fs/nfsd").mkdir(parents=True)
     titles = "# pool packets-arrived sockets-enqueued threads-woken threads-timedout"
@@ -217,7 +217,7 @@ def test_how_requests_found_their_thread(tmp_path: Path) -> None:
         assert read_pool_stats(tmp_path) == stats
 
 
-def test_its_own_has_what_was_mounted_meanwhile(
+def test_its_own_mountstats_show_what_was_mounted_meanwhile(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "mountstats"
@@ -226,7 +226,7 @@ def test_its_own_has_what_was_mounted_meanwhile(
     monkeypatch.setattr("ioh.procfs.mountstats.open_own", lambda: fd)
     assert read_mountstats() == []
     file.write_text(one())
-    for _ in range(2):  # a layer's own "/" is as good as the module's
+    for _ in range(2):  # a layer's own Path("/") works like the module's
         assert read_mountstats() == read_mountstats(Path("/")) == parse_mountstats(one())
     os.close(fd)
     assert read_mountstats() is None

@@ -19,7 +19,7 @@ COLUMNS = [c.name for c in SPEC.tables[0].raw_columns]
 
 
 class Host:
-    """A made-up /proc whose processes the test moves."""
+    """A fake /proc whose processes the test changes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -29,7 +29,7 @@ class Host:
     def put(
         self, pid: int, calls: int | None, comm: str = "app", parent: int = 1, start: int = 7
     ) -> None:
-        """A process that made ``calls`` reads of 10 bytes; None where they may not be read."""
+        """A process that made ``calls`` reads of 10 bytes; None if its io file is unreadable."""
         folder = self.root / f"proc/{pid}"
         folder.mkdir(exist_ok=True)
         tail = " ".join(["0"] * 17)
@@ -57,7 +57,7 @@ def read(fallback: SyscallFallback) -> LayerSample:
 
 
 def begun(host: Host, filters: Filters | None = None) -> SyscallFallback:
-    """What has been read once, so that totals count from here on."""
+    """A fallback read once, so that its totals count from here on."""
     fallback = SyscallFallback(SPEC, filters or Filters(), host.root)
     read(fallback)
     return fallback
@@ -72,7 +72,7 @@ def rows(sample: LayerSample) -> dict[tuple[str, ...], int | float | None]:
     return {key: row[0] for key, row in sample.tables["process"].items()}
 
 
-def test_totals_start_at_zero_and_only_what_moves_has_a_row(host: Host) -> None:
+def test_totals_start_at_zero_and_only_active_processes_have_rows(host: Host) -> None:
     host.put(5, 100)
     fallback = SyscallFallback(SPEC, Filters(), host.root)
     first = read(fallback)
@@ -113,7 +113,7 @@ def test_family_that_ends_at_once_is_reaped_by_the_grandparent(
     assert reads(read(fallback)) == 4
 
 
-def test_child_that_nobody_waited_for_takes_nothing_away(host: Host) -> None:
+def test_child_that_nobody_waited_for_subtracts_nothing(host: Host) -> None:
     host.put(4, 2, comm="sh")
     host.put(5, 50, parent=4)
     host.put(6, 50)
@@ -124,7 +124,7 @@ def test_child_that_nobody_waited_for_takes_nothing_away(host: Host) -> None:
     assert reads(read(fallback)) == 3
 
 
-def test_pid_used_again_is_another_process(host: Host) -> None:
+def test_reused_pid_is_another_process(host: Host) -> None:
     host.put(5, 50)
     fallback = begun(host)
     host.put(5, 60, start=8)
@@ -142,7 +142,7 @@ def test_exec_begins_another_row(host: Host) -> None:
     assert (reads(sample), rows(sample)) == (3, {("5", "fio\\x1b"): 2})
 
 
-def test_process_that_becomes_readable_brings_no_past(host: Host) -> None:
+def test_process_that_becomes_readable_starts_at_zero(host: Host) -> None:
     host.put(5, None)
     fallback = SyscallFallback(SPEC, Filters(), host.root)
     sample = read(fallback)
@@ -178,7 +178,7 @@ def test_control_group_and_those_below_it(tmp_path: Path, group: str) -> None:
 
 
 @pytest.mark.parametrize("filters", [Filters(), Filters(pid=5)])
-def test_what_ended_stays_in_the_totals(host: Host, filters: Filters) -> None:
+def test_ended_processes_stay_in_the_totals(host: Host, filters: Filters) -> None:
     host.put(5, 0)
     fallback = begun(host, filters)
     host.put(5, 9)

@@ -1,4 +1,4 @@
-"""Programs: kept compiled, in the forms that a kernel takes, and how many events miss them."""
+"""BPF programs: the cache of compiled ones, what the kernel accepts, events that they missed."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_maps_are_renumbered_and_constants_are_not() -> None:
 
 
 @pytest.mark.parametrize("code", [load_map(1, 7), CODE[:-3], load_map(1, 0)[:12]])
-def test_code_that_makes_no_sense_is_refused(code: bytes) -> None:
+def test_malformed_code_is_refused(code: bytes) -> None:
     with pytest.raises(ValueError, match="malformed instructions"):
         renumber(code, {0: 0, 1: 1})
 
 
-def test_what_is_kept_is_found_again(cache: Path) -> None:
+def test_a_cached_program_is_found_again(cache: Path) -> None:
     assert find(KEY, cache) == COMPILED
     assert find("1" * 64, cache) is None
     assert cache.stat().st_mode & 0o777 == 0o700
@@ -60,8 +60,8 @@ def test_what_is_kept_is_found_again(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [0, 70, -1, b"", b"0" * 64 + b"\n{}"])
-def test_a_damaged_file_is_not_used_and_made_anew(cache: Path, damage: int | bytes) -> None:
-    """One byte of it, or all: it was torn."""
+def test_a_damaged_file_is_not_used_but_replaced(cache: Path, damage: int | bytes) -> None:
+    """One byte is damaged, or the file is torn."""
     (path,) = cache.iterdir()
     whole = bytearray(path.read_bytes())
     if isinstance(damage, int):
@@ -72,7 +72,7 @@ def test_a_damaged_file_is_not_used_and_made_anew(cache: Path, damage: int | byt
     assert find(KEY, cache) == COMPILED
 
 
-def test_what_others_could_have_written_is_not_used(
+def test_files_that_others_could_have_written_are_not_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (path,) = cache.iterdir()
@@ -86,7 +86,7 @@ def test_what_others_could_have_written_is_not_used(
     assert find(KEY, cache) is None
 
 
-def test_a_link_is_not_followed(cache: Path, tmp_path: Path) -> None:
+def test_symbolic_links_are_not_followed(cache: Path, tmp_path: Path) -> None:
     (path,) = cache.iterdir()
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
@@ -96,7 +96,7 @@ def test_a_link_is_not_followed(cache: Path, tmp_path: Path) -> None:
     assert find("1" * 64, cache) is None
 
 
-def test_where_nothing_can_be_kept_nothing_is(tmp_path: Path) -> None:
+def test_an_unusable_cache_directory_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     keep(KEY, COMPILED, tmp_path / "file")
     keep(KEY, COMPILED, tmp_path / "file" / "below")
@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_no_half_file(cache: Path, monkeypatch: pytest.Monkey
     assert [path.name for path in cache.iterdir()] == [f"{KEY}.probe"]
 
 
-def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
+def test_only_the_newest_32_are_kept(tmp_path: Path) -> None:
     keys = [f"{at:064}" for at in range(40)]
     for at, key in enumerate(keys):
         keep(key, COMPILED, tmp_path / "ioh")
@@ -121,7 +121,7 @@ def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
     assert found == keys[-32:]
 
 
-def test_a_key_tells_source_flags_functions_and_compiler_apart(
+def test_a_key_depends_on_source_flags_functions_and_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bcc.py").write_text("")
@@ -149,7 +149,9 @@ def call(registers: int, number: int) -> bytes:
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_casts_are_found_by_trying(takes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bpf_rdonly_cast_is_found_by_loading_a_program(
+    takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = {"bpf_rdonly_cast": CAST_ID}
     btf: Any = SimpleNamespace(function_id=ids.get, struct_id={"list_head": 95}.get)
     loaded: list[bytes] = []
@@ -186,11 +188,11 @@ def turns(monkeypatch: pytest.MonkeyPatch, *counts: tuple[int, int]) -> Map:
 @pytest.mark.parametrize(
     ("misses", "counts", "lost"),
     [
-        # Ten events, all taken: by the second copy those that the first one missed.
+        # Ten events, all handled: the second copy took those that the first one missed.
         ([2, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
-        # All of them were busy at the same ones.
+        # All copies were busy during the same events.
         ([2, 2, 2, 1, 1, 1], [(24, 8), (27, 9)], 3),
-        # An event that two copies have not come to yet.
+        # Two copies have not reached an event yet.
         ([0, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
         # A program that takes no turns.
         ([5, 1, 2, 0, 0, 0], [(0, 0), (30, 10)], 0),

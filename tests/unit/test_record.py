@@ -56,7 +56,7 @@ def start(
 
 
 def said(process: subprocess.Popen[bytes], number: int = 0, code: int = 0) -> list[str]:
-    """The lines of stderr of one that ends, by a signal if need be, with this status."""
+    """The lines of stderr; the process ends with status ``code``, after a signal if ``number``."""
     if number:
         process.send_signal(number)
     _, err = process.communicate(timeout=30)
@@ -71,7 +71,7 @@ def await_size(path: Path, size: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_recording_runs_for_its_time_and_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_recording_runs_for_its_time_and_gets_a_default_name(tmp_path: Path) -> None:
     begun, ended = said(start(tmp_path, "record", "-t", "3", "--note", "a\x1bb"))
     (path,) = tmp_path.iterdir()
     assert re.fullmatch(r"ioh-[A-Za-z0-9._-]+-\d{8}-\d{6}\.ioh", path.name)
@@ -85,7 +85,7 @@ def test_a_recording_runs_for_its_time_and_has_a_name_of_its_own(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_ends_it_properly(tmp_path: Path, number: int, code: int) -> None:
     path = tmp_path / "a.ioh"
     process = start(tmp_path, "record", "-o", "a.ioh")
     await_size(path, 3000)
@@ -105,7 +105,7 @@ def test_stdout_carries_the_same_bytes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_who_leaves_ends_it_silently(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_it_silently(tmp_path: Path) -> None:
     with start(tmp_path, "record", "-o", "-") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -133,7 +133,7 @@ def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
         (["-o", "there.ioh"], "there.ioh exists, and ioh does not overwrite files"),
     ],
 )
-def test_bad_arguments_are_one_line(
+def test_bad_arguments_print_one_line(
     args: list[str], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Shown
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -144,7 +144,7 @@ def test_bad_arguments_are_one_line(
     assert (tmp_path / "there.ioh").read_bytes() == b"mine"
 
 
-def test_a_terminal_gets_a_running_line_and_no_recording(tmp_path: Path) -> None:
+def test_a_terminal_gets_a_progress_line_but_no_recording(tmp_path: Path) -> None:
     main_fd, terminal = pty.openpty()
     process = start(tmp_path, "record", "-o", "a.ioh", "-t", "4", stderr=terminal)
     process.communicate(timeout=30)
@@ -179,7 +179,7 @@ def test_a_recording_goes_on_when_its_terminal_is_gone(tmp_path: Path) -> None:
         assert session.is_ended
 
 
-def test_names() -> None:
+def test_default_names_part_names_and_sizes() -> None:
     assert next(default_names("../a b\x1b", 0)).startswith("ioh-_a_b_-19")
     assert next(default_names("", 0)).startswith("ioh-host-")
     assert part_name("d.x/run.ioh", 7) == "d.x/run-0007.ioh"
@@ -197,7 +197,7 @@ class Sometimes(FileOutput):
         super().write(data)
 
 
-def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
+def test_a_full_disk_is_reported_once_and_the_gap_is_recorded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from ioh.commands.progress import Progress
@@ -222,7 +222,7 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
         assert [tick.sample for tick in session.ticks(0)] == [*samples[:3], *samples[6:]]
 
 
-def test_a_disk_that_is_full_throughout_is_no_success(tmp_path: Path) -> None:
+def test_a_disk_that_stays_full_is_a_failure(tmp_path: Path) -> None:
     full = """\
 import errno
 from ioh.session.output import FileOutput
@@ -237,7 +237,7 @@ FileOutput.write = write
     )
 
 
-def test_what_is_not_by_bpf_is_told_and_why(
+def test_layers_without_bpf_are_reported_with_the_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from ioh.commands.progress import Progress
@@ -256,7 +256,7 @@ def test_what_is_not_by_bpf_is_told_and_why(
 
 @pytest.fixture
 def recording() -> Iterator[Memory]:
-    """What is recorded into a file of an odd name, and can be marked."""
+    """The bytes of a running recording that has an odd file name and can be marked."""
     memory = Memory()
     recorder = Recorder(lambda _: memory)
     recorder.write(fakes.first(1)[0])
@@ -302,7 +302,7 @@ def test_a_mark_waits_for_the_first_sample(capfd: pytest.CaptureFixture[str]) ->
         server.close()
 
 
-def test_strangers_cannot_mark_and_get_no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_users_can_neither_mark_nor_receive_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[str] = []
 
     def mark(text: str) -> bool:

@@ -67,7 +67,7 @@ def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> N
 
 
 @pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", 'a,"b', "a\nb\x1b["])
-def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
+def test_csv_names_are_quoted_and_never_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
     assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded(with_disk(s, parts={name: disk_of(s).ops}) for s in SAMPLES[:3]))
@@ -76,7 +76,7 @@ def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, sho
     assert any(row[2] == guarded(f"{name}/read") for row in rows)
 
 
-def test_jsonl_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
+def test_jsonl_is_what_ioh_json_prints(session_file: Path, shown: Shown) -> None:
     assert shown("export", session_file, "--format", "jsonl") == shown("json", session_file)
 
 
@@ -84,12 +84,12 @@ _LINE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)*)\} (\S+) (\d+\.
 
 
 def _metric(line: str) -> str:
-    """Which one a line belongs to: family and labels, whatever the bucket."""
+    """The metric that a line belongs to: family and labels, whatever the bucket."""
     name = re.sub(r"_(total|bucket|count|sum)\{", "{", line.rsplit(" ", 2)[0])
     return re.sub(r',le="[^"]*"', "", name)
 
 
-def test_what_does_not_fit_into_memory_comes_in_the_same_order(
+def test_openmetrics_too_large_for_memory_keep_their_order(
     session_file: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = shown("export", session_file, "--format", "openmetrics")
@@ -97,7 +97,7 @@ def test_what_does_not_fit_into_memory_comes_in_the_same_order(
     assert shown("export", session_file, "--format", "openmetrics") == told
 
 
-def test_openmetrics_families_stand_together_and_histograms_add_up(
+def test_openmetrics_families_are_contiguous_and_histograms_add_up(
     session_file: Path, shown: Shown
 ) -> None:
     lines = shown("export", session_file, "--format", "openmetrics").splitlines()
@@ -114,7 +114,7 @@ def test_openmetrics_families_stand_together_and_histograms_add_up(
             assert found is not None, line
             assert found[1].startswith(family)
             values.setdefault((found[1], found[2]), []).append((float(found[4]), float(found[3])))
-    # As its specification demands: a metric's points stand together, too, a histogram's as one.
+    # The specification wants each metric's points contiguous, too; a histogram is one metric.
     metrics = [key for key, _ in itertools.groupby(map(_metric, filter(_LINE.fullmatch, lines)))]
     assert len(metrics) == len(set(metrics)) > 10
     for series in values.values():
@@ -161,7 +161,9 @@ def _max_us(older: Sample, newer: Sample, layer: str, op: str) -> float | None:
     return None if isinstance(found, Unavailable) else found.ops[op].max_us
 
 
-def test_a_layer_that_began_anew_is_told_and_never_mixed(tmp_path: Path, shown: Shown) -> None:
+def test_a_layer_whose_source_changed_is_reported_and_never_mixed(
+    tmp_path: Path, shown: Shown
+) -> None:
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded([*(with_disk(s, source="proc") for s in SAMPLES[:4]), *SAMPLES[4:]]))
     with Session(str(path)) as session:
@@ -197,7 +199,7 @@ def test_two_spans_are_compared_op_by_op(session_file: Path, shown: Shown) -> No
     assert re.search(r"^B .* from 2012-04-24 15:44:50, 8 s$", to_the_end, re.MULTILINE)
 
 
-def test_what_the_two_do_not_count_alike_is_said(
+def test_compare_says_what_the_two_count_differently(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
     assert "!" not in shown("compare", session_file, session_file)
@@ -220,7 +222,7 @@ def test_changes_in_words() -> None:
     assert format_change(1.0, 100.0) == "+9900%"
 
 
-def test_verify_tells_what_is_in_a_recording(session_file: Path, shown: Shown) -> None:
+def test_verify_lists_what_is_in_a_recording(session_file: Path, shown: Shown) -> None:
     told = shown("verify", session_file)
     assert "note       made\\x1bup\n" in told
     assert "samples    12, 11 s from" in told
@@ -229,7 +231,7 @@ def test_verify_tells_what_is_in_a_recording(session_file: Path, shown: Shown) -
     assert told.endswith("end        complete\nverdict    whole\n")
 
 
-def test_verify_tells_how_many_samples_damage_cost_and_copies_the_rest(
+def test_verify_counts_samples_lost_to_damage_and_copies_the_rest(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
     data = session_file.read_bytes()
@@ -260,7 +262,7 @@ def test_verify_of_a_recording_whose_beginning_is_gone(session_file: Path, shown
     assert "verdict    DAMAGED: 12 samples lost\n" in told
 
 
-def test_nothing_is_made_of_a_recording_without_a_sample(
+def test_a_recording_without_samples_is_not_copied(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
     data = session_file.read_bytes()
@@ -291,7 +293,9 @@ def test_gaps_survive_a_repair(tmp_path: Path, shown: Shown) -> None:
     assert samples_of(new.read_bytes()) == samples_of(old.read_bytes())
 
 
-def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_repair_never_overwrites_a_file(
+    session_file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     before = session_file.read_bytes()
     assert main(["verify", str(session_file), "--repair", str(session_file)]) == ExitCode.USAGE
     said = capfd.readouterr().err
@@ -300,14 +304,14 @@ def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFix
     assert session_file.read_bytes() == before
 
 
-def test_a_repair_leaves_out_what_no_recording_can_hold(tmp_path: Path, shown: Shown) -> None:
+def test_a_repair_leaves_out_numbers_beyond_64_bits(tmp_path: Path, shown: Shown) -> None:
     totals = [*(times * ((1 << 64) - 1) for times in range(4)), 7]  # each increment fits
     data = recorded(
         replace(sample, self_cpu_ns_total=total)
         for sample, total in zip(SAMPLES, totals, strict=False)
     )
     at = next(frame for frame in frames(data) if frame.kind == Kind.DELTA).end
-    # What a whole record could not hold follows the gap.
+    # The sample after the gap needs a whole record, which cannot hold its number.
     gap = make_frame(Kind.GAP, 2, 1.0, packed([1.0, 2.0, b"made up"]))
     old, new = tmp_path / "old.ioh", tmp_path / "new.ioh"
     old.write_bytes(data[:at] + gap + data[at:])

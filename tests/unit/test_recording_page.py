@@ -52,7 +52,7 @@ def test_the_heat_maps_hold_every_operation() -> None:
     page = page_of(SAMPLES, utc=True)
     data, whole = data_of(page), derive(SAMPLES[0], SAMPLES[-1])
     assert len(data["columns"]) == len(SAMPLES) - 1
-    # 15:44:47.25, as seconds of the day; a column is known by its end.
+    # It begins at 15:44:47.25; a column has the time of its end, in seconds of the day.
     assert data["columns"][0] == [15 * 3600 + 44 * 60 + 48.25, 1.0]
     assert data["edges_ms"] == [edge_us / 1e3 for edge_us in LATENCY_EDGES_US]
     found = {heat["label"]: heat for heat in data["heats"]}
@@ -90,7 +90,7 @@ def test_the_command_writes_a_page(
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert "2012-04-24 15:44:47 to 2012-04-24 15:44:58 UTC" in page
     assert "run 3" in page
-    assert str(session_file.parent) not in page  # whoever gets it need not know
+    assert str(session_file.parent) not in page  # whoever gets the page need not know
     assert len(page.encode()) < MOST_BYTES
     assert re.search(r"https?://", page.split("</style>")[0]) is None
     assert "Content-Security-Policy" in page
@@ -106,7 +106,9 @@ def test_the_command_writes_a_page(
     )
 
 
-def test_without_findings_it_says_that_nobody_looked(session_file: Path, shown: Shown) -> None:
+def test_without_findings_it_says_that_they_were_not_searched(
+    session_file: Path, shown: Shown
+) -> None:
     assert "Not searched" in shown("report", session_file, "--html", "--no-findings")
     assert "Not searched" not in shown("report", session_file, "--html")
 
@@ -128,7 +130,7 @@ def finding(text: str) -> FindingSpan:
 
 
 def forged(name: str, count: int) -> list[Sample]:
-    """Layers, parts, tables and columns without end, all with such names."""
+    """Many layers, parts, tables and columns, all with such names."""
     columns = tuple(MetricSpec(f"{name}{i}_bytes_total", "counter", name, name) for i in range(40))
     made: list[Sample] = []
     for sample in SAMPLES:
@@ -202,7 +204,7 @@ def test_any_recording_becomes_a_page(samples: list[Sample]) -> None:
         assert "</html>" in page_of(samples)
 
 
-def test_clocks_that_are_set_are_no_fault() -> None:
+def test_setting_the_clock_does_not_break_the_page() -> None:
     jumped = [
         replace(s, time_unix_s=t) for s, t in zip(SAMPLES, (5e8, 1e12, -1.0, 4e8), strict=False)
     ]

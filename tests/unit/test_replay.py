@@ -80,7 +80,7 @@ def test_default_text_is_the_same_without_decoding_breakdowns(
         ("run 3", "run 7", [4, 5, 6, 7]),
     ],
 )
-def test_a_part_of_it(
+def test_from_and_to_choose_a_part(
     session_file: Path, shown: Shown, begin: str, end: str, ticks: list[int]
 ) -> None:
     told = shown("replay", session_file, "--as-text", "--utc", "--from", begin, "--to", end)
@@ -103,13 +103,13 @@ def test_a_part_of_it(
         (["--layers", "nosuch"], 'no layer "nosuch" in this recording. Its layers: program'),
     ],
 )
-def test_what_cannot_be_shown_is_one_line(
+def test_what_cannot_be_shown_prints_one_line(
     session_file: Path, refused: Shown, args: list[str], cause: str
 ) -> None:
     assert cause in refused("replay", session_file, "--as-text", *args)
 
 
-def test_filters_belong_to_recording(session_file: Path, refused: Shown) -> None:
+def test_filters_are_refused_for_a_recording(session_file: Path, refused: Shown) -> None:
     assert "--pid works only when measuring" in refused("text", session_file, "--pid", "12")
 
 
@@ -131,7 +131,7 @@ def test_longer_intervals_add_up_and_keep_the_slowest(session_file: Path, shown:
         assert (whole["max_us"], whole["max_bytes"]) == (slowest["max_us"], slowest["max_bytes"])
 
 
-def test_thinning_forgives_an_early_tick_but_no_more() -> None:
+def test_downsampling_allows_slightly_early_ticks() -> None:
     from dataclasses import replace
 
     downsampler = Downsampler(2.0)
@@ -142,7 +142,7 @@ def test_thinning_forgives_an_early_tick_but_no_more() -> None:
     assert [tick for tick, sample in enumerate(kept) if sample] == [0, 2, 4, 6, 8, 10]
 
 
-def test_a_clock_that_went_back_begins_anew(tmp_path: Path, shown: Shown) -> None:
+def test_intervals_start_again_when_the_clock_went_back(tmp_path: Path, shown: Shown) -> None:
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded([*SAMPLES[5:8], *SAMPLES[:3]]))
     told = shown("json", path)
@@ -167,7 +167,7 @@ def ioh(*args: str | Path, **how: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, **how)  # type: ignore[call-overload,no-any-return]
 
 
-def test_a_pipe_is_shown_as_it_comes() -> None:
+def test_a_pipe_is_shown_as_its_data_arrives() -> None:
     reader, writer = os.pipe()
     with ioh("replay", "-", "--speed", "1000", stdin=reader) as process:
         os.close(reader)
@@ -207,7 +207,7 @@ def test_replay_keeps_the_recordings_pace(session_file: Path) -> None:
     assert time.monotonic() - started >= 0.45
 
 
-def test_a_mark_is_told_at_once_however_slow_the_pace(tmp_path: Path) -> None:
+def test_a_mark_is_shown_at_once_however_slow_the_pace(tmp_path: Path) -> None:
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded(SAMPLES, {0: "go"}))
     with ioh("replay", path, "--speed", "1e-12", "--utc") as process:
@@ -237,17 +237,17 @@ def test_a_file_being_recorded_is_followed_until_it_or_the_recording_ends(
         assert process.stderr.read() == b""
 
 
-def test_moments_are_told_apart(session_file: Path) -> None:
+def test_a_moment_is_an_offset_a_mark_or_a_time_of_day(session_file: Path) -> None:
     with Session(str(session_file)) as session:
         assert unix_s_of(parse_when("+1.5s"), session) == fakes.EPOCH_S + 1.5
         assert unix_s_of(parse_when("run 7"), session) == pytest.approx(fakes.EPOCH_S + 7.1)
-        night = parse_when("00:10")  # it was over at the start: the next day's
+        night = parse_when("00:10")  # already past at the start: the next day's
         assert unix_s_of(night, session, utc=True) == 1335312600.0
         with pytest.raises(IohError, match="Its marks"):
             unix_s_of(parse_when("12 monkeys"), session)
 
 
-def test_replay_knows_neither_bcc_nor_numpy(session_file: Path) -> None:
+def test_replay_imports_neither_bcc_nor_numpy(session_file: Path) -> None:
     probe = (
         "import sys; from ioh.commands import main; code = main(sys.argv[1:]);"
         "bad = {'bcc', 'numpy', 'ioh.bpf', 'ioh.layers', 'ioh.procfs'} & set(sys.modules);"
@@ -263,7 +263,7 @@ def test_replay_knows_neither_bcc_nor_numpy(session_file: Path) -> None:
 def test_a_recording_torn_before_its_first_sample(
     session_file: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """A whole header and nothing else: each command says so, and none falls over."""
+    """Only the header is complete: each command says so, and none crashes."""
     data = session_file.read_bytes()
     session_file.write_bytes(data[: frames(data)[0].end])
     done = main([command, str(session_file)])

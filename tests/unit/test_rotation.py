@@ -1,4 +1,4 @@
-"""An endless recording: its files follow each other, the oldest go, and a full disk passes."""
+"""An endless recording: files follow each other, the oldest are removed, a full disk pauses it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
             assert session.is_ended
             assert session.header.part == int(path.stem[-4:]) > 1
             held = [tick.sample for tick in session.ticks(0)]
-            # Every interval is in a file: one begins with the sample that ended the one before.
+            # A file begins with the last sample of the one before: every interval is in a file.
             assert told == [] or held[0] == told[-1]
             told += held[1:] if told else held
             assert session.size_bytes < 10_000 + 10_000
@@ -48,7 +48,7 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
     assert recorder.size_bytes > sum(path.stat().st_size for path in paths)
 
 
-def test_a_mark_is_at_a_sample_that_is_taken_for_it(tmp_path: Path) -> None:
+def test_a_mark_falls_on_a_sample_taken_for_it(tmp_path: Path) -> None:
     path = str(tmp_path / "a.ioh")
     recorder = Recorder(lambda _: FileOutput(path))
     made = [replace(sample, mono_ns=time.monotonic_ns()) for sample in fakes.first(3)]
@@ -56,9 +56,7 @@ def test_a_mark_is_at_a_sample_that_is_taken_for_it(tmp_path: Path) -> None:
     threads = []
 
     def ask() -> None:
-        recorder.write(
-            made[1]
-        )  # was being read when the mark came: an interval would begin too early
+        recorder.write(made[1])  # taken before the mark: an interval would begin too early
         made[2] = replace(made[2], mono_ns=time.monotonic_ns())
         threads.append(threading.Thread(target=recorder.write, args=(made[2],)))
         threads[-1].start()
@@ -73,7 +71,7 @@ def test_a_mark_is_at_a_sample_that_is_taken_for_it(tmp_path: Path) -> None:
         assert part_of(Span(None, parse_when("now")), session).last_tick(session) == 2
 
 
-def test_a_mark_without_a_sample_stands_between_two(
+def test_a_mark_without_a_sample_falls_between_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rotation, "MARK_S", 0.01)
@@ -88,7 +86,7 @@ def test_a_mark_without_a_sample_stands_between_two(
 
 
 def _endless(path: Path, samples: list[Sample]) -> list[str]:
-    """Record into as many files as it takes, keep three; their names."""
+    """Record into as many files as needed, keep three; return the names in the directory."""
     recorder = Recorder(
         lambda part: FileOutput(part_name(str(path), part)),
         max_bytes=10_000,
@@ -102,7 +100,7 @@ def _endless(path: Path, samples: list[Sample]) -> list[str]:
     return sorted(p.name for p in path.parent.iterdir())
 
 
-def test_an_endless_recording_goes_on_behind_the_files_of_the_one_before(tmp_path: Path) -> None:
+def test_an_endless_recording_continues_the_numbers_of_earlier_files(tmp_path: Path) -> None:
     samples = list(itertools.islice(fakes.seeded(), 60))
     path = tmp_path / "r.ioh"
     (tmp_path / "r-0001.ioh").write_bytes(b"")  # killed before its first record
@@ -132,7 +130,7 @@ def test_two_endless_recordings_do_not_share_a_name(tmp_path: Path) -> None:
 
 
 class Disk:
-    """A directory that holds so many bytes, and for a while no new files."""
+    """A directory that holds ``room_bytes``, and no new files unless ``takes_files``."""
 
     def __init__(self, folder: Path, room_bytes: int = 1 << 30) -> None:
         self.folder, self.room_bytes, self.takes_files = folder, room_bytes, True
@@ -175,7 +173,7 @@ class Disk:
         return samples, gaps
 
 
-def test_an_endless_recording_goes_on_where_only_what_is_kept_has_room(tmp_path: Path) -> None:
+def test_an_endless_recording_continues_when_only_the_kept_files_fit(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     samples = list(itertools.islice(fakes.seeded(), 90))
     recorder = Recorder(disk.make, max_bytes=10_000, keep=3)
@@ -192,7 +190,7 @@ def test_an_endless_recording_goes_on_where_only_what_is_kept_has_room(tmp_path:
 
 
 @pytest.mark.parametrize(("keep", "no_files"), [(None, False), (2, True)])
-def test_a_disk_that_is_full_between_two_parts_costs_the_gap(
+def test_a_disk_full_between_two_parts_leaves_one_gap(
     tmp_path: Path, keep: int | None, no_files: bool
 ) -> None:
     disk = Disk(tmp_path)
@@ -202,7 +200,7 @@ def test_a_disk_that_is_full_between_two_parts_costs_the_gap(
     full_from = 0
     for tick, sample in enumerate(samples):
         if not full_from and recorder.size_bytes >= 10_000:
-            full_from = tick  # the next sample belongs into another part
+            full_from = tick  # the next sample begins another part
             disk.room_bytes, disk.takes_files = 0, not no_files
         if full_from and tick == full_from + 2:
             assert not recorder.mark("while it is full")

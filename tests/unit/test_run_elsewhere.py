@@ -1,4 +1,4 @@
-"""tests/chroot/run.sh and tests/vm/run.sh: what runs beside what, what is said, what is left."""
+"""tests/chroot/run.sh and tests/vm/run.sh: what runs in parallel, what is printed, what is left."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_one_failure_fails_the_run_and_the_others_go_on(stage: Stage) -> None:
     assert "== sid: kernel tests" in said
 
 
-def test_only_root_can(stage: Stage) -> None:
+def test_only_root_can_make_a_chroot(stage: Stage) -> None:
     said = "only root can make a chroot: run sudo ./ioh.sh --test-distros"
     assert stage.run("--test-distros", FAKE_UID="1000") == (1, [said])
 

@@ -1,4 +1,4 @@
-"""The bundled recording: it is whole and harmless, and offered where live has nothing to show."""
+"""The bundled recording is whole and harmless, and offered if live has nothing to show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_recording_is_small_and_whole(shown: Shown) -> None:
     assert "damaged" not in shown("verify", "sample")
 
 
-def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
+def test_it_holds_no_names_of_the_machine_that_made_it() -> None:
     for sample in bundled():
         assert sample.hostname == "db01"
         for layer in sample.layers.values():
@@ -46,7 +46,7 @@ def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
 
 
 @pytest.mark.parametrize("command", ["replay --as-text", "json", "report", "export"])
-def test_every_command_takes_its_name(command: str, shown: Shown) -> None:
+def test_every_command_accepts_its_name(command: str, shown: Shown) -> None:
     name, *options = command.split()
     assert "db01" in shown(name, "sample", *options) or name == "export"
 
@@ -70,18 +70,18 @@ NOTHING: dict[str, LayerSample | Unavailable] = {
 }
 
 
-def test_what_counts_as_nothing() -> None:
+def test_when_there_is_nothing_to_show() -> None:
     assert why_nothing(derive(*fakes.first(2))) == ""
     assert why_nothing(of(NOTHING)) == "no /proc"
     assert why_nothing(of({})) == "no layer is available"
-    # --layers tcp: it is there, and nobody asked for more.
+    # As with --layers tcp: it is there, and no other was requested.
     assert why_nothing(of({"wire": NOTHING["wire"]})) == ""
     idle = LayerSample("proc", {"read": OpTotals(count_total=0)})
     assert why_nothing(of(NOTHING | {"platter": idle})) == ""
     counted = LayerSample("proc", {"read": OpTotals()}, metrics={"merges_total": 3})
     assert why_nothing(of(NOTHING | {"platter": counted})) == ""
     gone = Unavailable("no NFS here", is_idle=True)
-    # NFS alone, before the first mount: it is waited for.
+    # NFS alone, before the first mount: ioh waits for it.
     assert why_nothing(of({"program": gone})) == ""
     empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
     assert empty == "/proc has no numbers for layer platter here"
@@ -122,7 +122,7 @@ def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
         on.wait_for("Show this recording now? [y/N] ")
         on.press("y\n")
         on.wait_for("date: ")
-        on.press("\x03")  # it goes at its own pace
+        on.press("\x03")  # it plays at its own pace
         assert on.wait() == 130
     with talk("live", "--no-tui") as on:
         on.wait_for("[y/N] ")
@@ -132,7 +132,7 @@ def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
         assert on.text.count("ioh replay sample") == 1
 
 
-def test_text_says_it_and_goes_on_without_asking() -> None:
+def test_text_mentions_it_and_goes_on_without_asking() -> None:
     with talk("text") as on:
         assert on.wait() == 0
         assert "not shown: no /proc" in on.text

@@ -1,4 +1,4 @@
-"""What seccomp and Landlock refuse a process, and what they leave it."""
+"""What seccomp and Landlock forbid a process, and what they allow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(program: str, *arguments: str | Path) -> str:
     return done.stdout.strip()
 
 
-# The number of x86-64's call, and that of ARM64's.
+# System calls by number: x86-64's, else ARM64's.
 REFUSED = {
     "another program": "os.execv('/bin/true', ['true'])",
     "typing": "fcntl.ioctl(0, 0x5412, b'x')",
@@ -59,14 +59,14 @@ for what, attempt in REFUSED.items():
 )
 
 
-def test_a_confined_process_is_refused() -> None:
+def test_a_confined_process_cannot_make_these_calls() -> None:
     held, *allowed = run(f"REFUSED = {REFUSED}\n{CALLS}").splitlines()
     assert held.endswith("no_new_privs, seccomp filter, no Landlock")
     assert allowed == []
     assert "no seccomp filter" in run("from ioh.rights import sandbox; print(sandbox.held())")
 
 
-def test_a_login_leaves_it_tcp_and_nothing_more() -> None:
+def test_a_login_allows_ip_and_unix_sockets_only() -> None:
     program = """
 import socket
 from ioh.rights import sandbox
@@ -82,7 +82,7 @@ for family in ("AF_INET", "AF_INET6", "AF_UNIX", "AF_PACKET", "AF_VSOCK"):
 
 
 def test_a_confined_process_still_works() -> None:
-    """Threads, children, terminals, files, the kernel's socket tables."""
+    """Threads, children, asyncio, temporary files, netlink sockets, numpy."""
     program = FORBID_CALLS + (
         "import os, threading, socket, subprocess, multiprocessing, tempfile, time, asyncio\n"
         "thread = threading.Thread(target=lambda: None); thread.start(); thread.join()\n"
@@ -99,13 +99,13 @@ def test_a_confined_process_still_works() -> None:
     assert run(program) == "done"
 
 
-def test_a_machine_without_a_list_is_not_confined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_architecture_without_a_list_is_not_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (*os.uname()[:4], "riscv64")
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(names))
     assert not sandbox.forbid_calls()
 
 
-def test_paths_are_read_as_far_as_ioh_needs(tmp_path: Path) -> None:
+def test_only_paths_that_ioh_needs_can_be_read(tmp_path: Path) -> None:
     if not sandbox.landlock_abi():
         assert not sandbox.forbid_paths()
         return

@@ -1,7 +1,7 @@
-"""The rules over recordings of scenarios that were played on a real kernel, and what they advise.
+"""The rules on recordings of scenarios that ran on a real kernel, and what they advise.
 
-``python -m tests.scenarios.make`` and ``python -m tests.vm.make_scenarios`` make them anew, as
-root.  A shell takes each command that a finding prints, whatever the names in it are.
+``python -m tests.scenarios.make`` and ``python -m tests.vm.make_scenarios`` recreate them, as root.
+A shell accepts each command that a finding prints, whatever names are in it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WRONG = [("sync_log", "sync_writes"), ("misaligned_writes", "read_before_write"
 
 
 @pytest.mark.parametrize(("name", "rule"), _WRONG)
-def test_what_is_wrong_is_a_warning(name: str, rule: str) -> None:
+def test_these_faults_are_warnings(name: str, rule: str) -> None:
     assert judge_recorded(name, EVERY[name].sign).last[rule].severity == "warning"
 
 
@@ -53,10 +53,10 @@ def test_the_page_of_findings_is_current() -> None:
 
 
 HOSTILE = "; '$(id) `id` \\x2d \"#"
-# What is wrong in each of these is told, mostly with a command.
+# Findings report what is wrong in each of these, mostly with a command.
 WRONG = (*ANOMALIES, *DB_ANOMALIES, *VM_ANOMALIES)
 RECORDED = (NFS_RECORDING, *(RECORDINGS / f"{scenario.name}.ioh" for scenario in WRONG))
-# Rules whose commands hold a name that somebody else chose.
+# Rules whose commands contain a name that somebody else chose.
 NAMING = {
     "cache_below",
     "connection_limits",
@@ -74,7 +74,7 @@ NAMING = {
 
 
 def commands(path: Path) -> Iterator[tuple[str, str]]:
-    """Rule and command of everything found in a recording, with names that mean harm."""
+    """Rule and command of each finding in a recording, whose names are made hostile."""
     with Session(str(path)) as session:
         samples = [renamed(tick.sample) for tick in session.ticks(0)]
     for snapshot in judged(snapshots(samples), Engine()):
@@ -83,7 +83,7 @@ def commands(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def shell_says(command: str) -> str:
-    """What a shell says of it; "" for nothing."""
+    """The shell's complaints about its syntax; "" for none."""
     shell = subprocess.run(
         ["bash", "-n"], input=command, capture_output=True, text=True, check=False
     )
@@ -91,12 +91,12 @@ def shell_says(command: str) -> str:
 
 
 def words(command: str) -> list[str]:
-    """The command's words as a shell has them, without what is said of it."""
+    """The command's words as a shell splits them, without comments."""
     return shlex.split(command, comments=True)
 
 
 def renamed(sample: Sample) -> Sample:
-    """The same with names that would be commands of their own."""
+    """The same sample with names that a shell could take for commands."""
 
     def device(name: str) -> str:
         return name + HOSTILE if name.startswith("loop") else name
@@ -132,8 +132,8 @@ def renamed(sample: Sample) -> Sample:
     return replace(sample, layers=layers)
 
 
-def test_a_shell_takes_each_command_as_it_is_and_a_name_in_it_is_no_command() -> None:
-    """What is said of it is a comment, and no word stands for one that the reader has to know."""
+def test_a_shell_accepts_each_command_and_runs_no_name_in_it() -> None:
+    """Remarks are comments, and no word is a placeholder that the reader has to replace."""
     met = set()
     for rule, command in {pair for path in RECORDED for pair in commands(path)}:
         said = f"{rule}: {command}"
@@ -161,7 +161,7 @@ def test_a_control_groups_file_is_one_word(cgroup: str) -> None:
     assert words(found_by_limit(cgroup, 1).command) == ["grep", ".", files]
 
 
-def test_half_a_command_is_none() -> None:
+def test_a_command_that_is_too_long_is_left_out_not_cut() -> None:
     assert len(found_by_limit("/" + "g" * 200).command) > 200
     finding = found_by_limit("/" + "g" * MAX_TEXT)
     assert finding.command == ""

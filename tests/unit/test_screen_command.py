@@ -49,7 +49,7 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def recordings(folder: Path) -> list[bool]:
-    """Of those that have begun, whether they have ended in order."""
+    """For each recording that has begun, whether it was closed properly."""
     found = []
     for path in folder.glob("*.ioh"):
         if path.stat().st_size:
@@ -76,7 +76,7 @@ def leave(shown: PtyScreen) -> None:
         (("--no-tui",), False),
         (("-d", "hist"), False),
         (("--top", "all"), False),
-        (("--top", "5"), False),  # the default, and yet asked for
+        (("--top", "5"), False),  # the default, but given
         (("replay", "x", "--top=5"), False),
         (("replay", "x"), True),
         (("replay", "x", "--no-tui"), False),
@@ -102,7 +102,7 @@ def test_options_of_text_print_text(
         ("xterm", {0}, True, False),
     ],
 )
-def test_what_a_terminal_is(
+def test_what_counts_as_a_terminal(
     monkeypatch: pytest.MonkeyPatch, term: str, ttys: set[int], is_pipe: bool, found: bool
 ) -> None:
     monkeypatch.setenv("TERM", term)
@@ -110,13 +110,13 @@ def test_what_a_terminal_is(
     assert terminal.has_terminal(stdin_is_pipe=is_pipe) == found
 
 
-def test_what_was_narrowed_is_printable() -> None:
+def test_the_filters_shown_are_printable() -> None:
     args = parsed("--pid", "7", "--comm", "a\x1b", "--device", "sda")
     assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
 
 
-def test_what_the_loader_is_forked_from_has_no_libraries_of_others() -> None:
-    """Each is in memory three times: the screen, the loader and what attaches for it."""
+def test_little_is_imported_before_the_loader_is_forked() -> None:
+    """Each import is in memory three times: in the screen, the loader, and what attaches for it."""
     program = (
         "import sys, ioh.commands.live, ioh.commands.screen, ioh.live.source, ioh.bpf.loader\n"
         "import ioh.tui.first_picture\n"
@@ -128,7 +128,7 @@ def test_what_the_loader_is_forked_from_has_no_libraries_of_others() -> None:
     assert done.stdout.split() == []
 
 
-def test_text_never_loads_the_screens_library(tmp_path: Path) -> None:
+def test_text_never_imports_textual_or_rich(tmp_path: Path) -> None:
     (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(3)))
     commands = [
         "text -t 1 -c 0.1", "json -t 1 -c 0.1", "record -t 1 -c 0.1 -o r.ioh",
@@ -148,7 +148,7 @@ def test_text_never_loads_the_screens_library(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "[]"
 
 
-def test_a_terminal_that_shows_no_screen_gets_text(tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_text(tmp_path: Path) -> None:
     words = [*LIVE, "-c", "0.2", "-t", "0.4"]
     with PtyScreen(words, tmp_path, env={"TERM": "dumb"}) as shown:
         assert shown.wait() == 0
@@ -166,7 +166,7 @@ def test_a_key_ends_it_wherever_stderr_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_signals_end_it_and_the_terminal_is_as_it_was(
+def test_signals_end_it_and_the_terminal_is_restored(
     tmp_path: Path, number: int, status: int
 ) -> None:
     with PtyScreen(LIVE, tmp_path) as shown:
@@ -179,7 +179,7 @@ def test_signals_end_it_and_the_terminal_is_as_it_was(
     assert recordings(tmp_path) == [True]
 
 
-def test_the_first_picture_comes_before_the_libraries_and_the_time_asked_for_ends_it(
+def test_the_first_picture_comes_before_the_imports_and_t_ends_it(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -201,7 +201,7 @@ def test_the_first_picture_comes_before_the_libraries_and_the_time_asked_for_end
     assert text.count("[import]") >= 3
 
 
-def test_a_start_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_start_restores_the_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ioh", "live", "--proc", "--findings-config", "no.toml"]
     with PtyScreen(command, tmp_path) as shown:
         assert shown.wait() == 2
@@ -212,7 +212,7 @@ def test_a_start_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
     assert b"no.toml" in after
 
 
-def test_a_terminal_that_goes_ends_it_and_the_recording_in_order(tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_it_and_the_recording_properly(tmp_path: Path) -> None:
     with PtyScreen(LIVE, tmp_path) as shown:
         shown.wait_for("block")
         start_recording(shown, tmp_path)
@@ -221,8 +221,8 @@ def test_a_terminal_that_goes_ends_it_and_the_recording_in_order(tmp_path: Path)
     assert recordings(tmp_path) == [True]
 
 
-def test_a_terminal_that_goes_without_a_word_ends_it(tmp_path: Path) -> None:
-    """nohup: nobody hears SIGHUP."""
+def test_a_closed_terminal_ends_it_even_if_sighup_is_ignored(tmp_path: Path) -> None:
+    """As with nohup."""
     program = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
         "from ioh.commands import main; sys.exit(main(['demo']))"
@@ -233,7 +233,7 @@ def test_a_terminal_that_goes_without_a_word_ends_it(tmp_path: Path) -> None:
         assert shown.wait() == 0
 
 
-def test_a_screen_that_does_not_end_is_left(tmp_path: Path) -> None:
+def test_a_hanging_screen_is_abandoned_and_the_terminal_restored(tmp_path: Path) -> None:
     program = (
         "import signal, sys, time, tty; from ioh.commands import terminal; "
         "terminal.GRACE_S = 0.1; "
@@ -253,22 +253,22 @@ def test_a_screen_that_does_not_end_is_left(tmp_path: Path) -> None:
         assert LEFT in shown.shown
 
 
-def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> None:
+def test_the_screen_says_when_there_is_nothing_to_show(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTHING_TO_SHOW, "live", "-c", "0.1"]
     with PtyScreen(command, tmp_path) as shown:
         shown.wait_for("nothing to show for this machine")
         leave(shown)
 
 
-def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_shown_prints_one_line(tmp_path: Path) -> None:
     with PtyScreen([sys.executable, "-m", "ioh", "replay", "nothing.ioh"], tmp_path) as shown:
         assert shown.wait() == 2
         assert LEFT not in shown.shown
         assert shown.shown.strip().count(b"\n") == 0
 
 
-def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
-    """Through every screen and panel, the palette, a picture, a recording and the way back."""
+def test_nothing_is_imported_after_root_is_given_up(tmp_path: Path) -> None:
+    """Not for any screen or panel, the palette, a picture, a recording or moving in time."""
     with PtyScreen([sys.executable, "-c", PRELOADED], tmp_path) as shown:
         shown.wait_for("block")
         shown.press("\x10")
@@ -298,7 +298,7 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
         ({}, False),
     ],
 )
-def test_ascii_is_drawn_where_nothing_else_is_sure_to_be_shown(
+def test_ascii_is_drawn_unless_unicode_is_sure_to_work(
     environment: dict[str, str], *, is_unicode: bool
 ) -> None:
     assert shows_unicode(environment) == is_unicode

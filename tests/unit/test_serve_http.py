@@ -31,7 +31,7 @@ from tests.sessions import Shown
 from tests.unit.serve_samples import large_host
 
 ANYWHERE = "127.0.0.1:0"
-# Of "tape": cost 4, so that the tests are quick.
+# The bcrypt hash of "tape", at cost 4 so that the tests are quick.
 TAPE = "$2b$04$aX1VNITib5ad/NyvAIJM3uFCW6zZ7y./FpXAca3B/ukEtwHPdXI96"
 
 
@@ -61,7 +61,7 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         return error.code, dict(error.headers), error.read()
 
 
-def test_a_scrape_in_the_format_that_is_asked_for() -> None:
+def test_a_scrape_gets_the_format_that_it_requests() -> None:
     with serving() as (url, _):
         status, headers, body = get(url)
         assert status == 200
@@ -75,7 +75,7 @@ def test_a_scrape_in_the_format_that_is_asked_for() -> None:
         assert get(url.replace("/metrics", "/etc/passwd"))[0] == 404
 
 
-def test_scrapers_that_never_read_or_speak_do_not_keep_others_out(
+def test_scrapers_that_never_read_or_send_do_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server_module, "DEADLINE_S", 3600.0)
@@ -92,7 +92,7 @@ def test_scrapers_that_never_read_or_speak_do_not_keep_others_out(
         assert threading.active_count() <= 2 * MAX_CONNECTIONS + 4
 
 
-def test_a_byte_a_second_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_sent_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "DEADLINE_S", 0.3)
     with serving() as (_, port), socket.create_connection(("127.0.0.1", port)) as slow:
         slow.settimeout(0.05)
@@ -115,7 +115,7 @@ NONSENSE = (
 )
 
 
-def test_what_is_no_request_is_borne_in_silence(
+def test_malformed_requests_are_ignored_silently(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with serving(config_of_ada(tmp_path)) as (url, port):
@@ -127,7 +127,7 @@ def test_what_is_no_request_is_borne_in_silence(
     assert capfd.readouterr().err == ""
 
 
-def test_a_port_in_use_is_one_line(refused: Shown) -> None:
+def test_a_port_in_use_prints_one_line(refused: Shown) -> None:
     with listen(ANYWHERE) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         told = refused("serve", "--proc", "--listen", address, code=ExitCode.FAILED)
@@ -135,7 +135,7 @@ def test_a_port_in_use_is_one_line(refused: Shown) -> None:
 
 
 @pytest.mark.parametrize("text", ["9877", "host:", "host:x", "::1:9877", "host:65536", ":²"])
-def test_an_address_that_is_none(text: str, refused: Shown) -> None:
+def test_a_malformed_address_is_refused(text: str, refused: Shown) -> None:
     assert "is not an address with a port" in refused("serve", "--proc", "--listen", text)
 
 
@@ -147,7 +147,7 @@ def test_addresses() -> None:
     ]
 
 
-def test_every_address_and_one_that_is_not_ours() -> None:
+def test_it_listens_on_every_address_but_not_on_a_foreign_one() -> None:
     with listen(":0") as made:
         port = made.getsockname()[1]
         socket.create_connection(("127.0.0.1", port)).close()
@@ -159,7 +159,7 @@ def authorized(text: str) -> str:
     return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
-def test_users_are_let_in_and_nobody_else(tmp_path: Path) -> None:
+def test_only_users_with_their_password_are_let_in(tmp_path: Path) -> None:
     with serving(config_of_ada(tmp_path)) as (url, _):
         status, headers, body = get(url)
         assert (status, headers["WWW-Authenticate"]) == (401, 'Basic realm="ioh", charset="UTF-8"')
@@ -174,13 +174,15 @@ def test_users_are_let_in_and_nobody_else(tmp_path: Path) -> None:
 
 @pytest.fixture
 def check(monkeypatch: pytest.MonkeyPatch) -> Mock:
-    """bcrypt's comparison, which takes long, and how often it was asked."""
+    """bcrypt's comparison, which takes long, with a count of its calls."""
     made = Mock(wraps=bcrypt.checkpw)
     monkeypatch.setattr(bcrypt, "checkpw", made)
     return made
 
 
-def test_who_was_right_is_remembered_whoever_guesses_meanwhile(tmp_path: Path, check: Mock) -> None:
+def test_a_correct_password_is_remembered_whoever_guesses_meanwhile(
+    tmp_path: Path, check: Mock
+) -> None:
     users = config_of_ada(tmp_path).users
     assert users is not None
     check.reset_mock()
@@ -204,7 +206,7 @@ def test_an_unknown_name_takes_as_long_as_a_known_one(tmp_path: Path, check: Moc
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A directory with a certificate, of the test's own making and for a hundred years."""
+    """A directory with a certificate made for these tests, valid for a hundred years."""
     shutil.copytree(Path(__file__).parents[1] / "data" / "tls", tmp_path / "tls")
     (tmp_path / "tls" / "web.yml").write_text(
         "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n  min_version: TLS13\n"
@@ -212,7 +214,7 @@ def certificate(tmp_path: Path) -> Path:
     return tmp_path / "tls"
 
 
-def test_tls_and_a_stranger_that_never_shakes_hands(certificate: Path) -> None:
+def test_tls_works_despite_a_client_that_never_does_the_handshake(certificate: Path) -> None:
     config = read_web_config(str(certificate / "web.yml"))
     trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
     with serving(config) as (url, port):
@@ -225,7 +227,7 @@ def test_tls_and_a_stranger_that_never_shakes_hands(certificate: Path) -> None:
             assert b"ioh_" not in plain.recv(65_536)
 
 
-def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
+def test_a_client_certificate_can_be_required(certificate: Path) -> None:
     path = certificate / "mutual.yml"
     more = "  client_ca_file: cert.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
     path.write_text((certificate / "web.yml").read_text() + more)
@@ -249,7 +251,7 @@ def test_a_client_certificate_can_be_demanded(certificate: Path) -> None:
         ("basic_auth_users: {ada: tape}", "not every password is a bcrypt hash"),
     ],
 )
-def test_a_file_that_ioh_does_not_understand_is_one_line(
+def test_an_invalid_web_config_prints_one_line(
     text: str, why: str, tmp_path: Path, refused: Shown
 ) -> None:
     path = tmp_path / "web.yml"
@@ -261,7 +263,7 @@ def test_a_file_that_ioh_does_not_understand_is_one_line(
 @pytest.mark.parametrize(
     ("library", "text"), [("yaml", "{}"), ("bcrypt", f"basic_auth_users: {{ada: {TAPE}}}")]
 )
-def test_a_library_that_is_missing_is_named(
+def test_a_missing_library_is_named(
     library: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "web.yml").write_text(text)
@@ -273,7 +275,7 @@ def test_a_library_that_is_missing_is_named(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_and_its_port(number: signal.Signals, code: int) -> None:
+def test_a_signal_ends_it_and_closes_its_port(number: signal.Signals, code: int) -> None:
     words = [sys.executable, "-m", "ioh", "serve", "--proc", "--listen", ANYWHERE, "--top", "2"]
     # A background job ignores SIGINT.
     program = (

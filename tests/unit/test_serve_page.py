@@ -1,4 +1,4 @@
-"""What a scrape gets: valid, few series, running totals, findings as 0 and 1."""
+"""What a scrape gets: few and valid series, running totals, findings as 0 and 1."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_totals_are_the_samples_own(accept: str) -> None:
     assert values(of_layer, inside, le="+Inf") == [totals.count_total]
 
 
-def test_findings_are_one_zero_or_not_there() -> None:
+def test_findings_are_one_zero_or_absent() -> None:
     page, sample = page_of(large_host()), large_host()
     assert not values(points(page), "ioh_finding")
     blind = (NotEvaluated("tcp_retransmits", "Retransmits", "no layer"),)
@@ -100,7 +100,7 @@ def test_findings_are_one_zero_or_not_there() -> None:
     assert len(values(found, "ioh_finding")) == 2
 
 
-def test_a_layer_that_should_be_there_is_down_and_an_idle_one_is_silent() -> None:
+def test_an_unavailable_layer_is_down_and_an_idle_one_is_absent() -> None:
     sample = large_host()
     layers = {"block": Unavailable("no BPF"), "tcp": Unavailable("none", is_idle=True)}
     found = points(page_of(replace(sample, layers={**sample.layers, **layers})))
@@ -110,14 +110,14 @@ def test_a_layer_that_should_be_there_is_down_and_an_idle_one_is_silent() -> Non
 
 
 @pytest.mark.parametrize(("top", "rows"), [(0, 0), (2, 2), (None, 3)])
-def test_breakdowns_only_where_asked_for_and_the_largest_first(top: int | None, rows: int) -> None:
+def test_breakdowns_appear_only_on_request_largest_rows_first(top: int | None, rows: int) -> None:
     found = points(page_of(large_host(), top))
     seen = [p for p in found if p.name == "ioh_syscall_process_read_bytes_total"]
     assert [p.labels["pid"] for p in seen] == ["pid2", "pid1", "pid0"][:rows]
 
 
 @pytest.mark.parametrize("name", all_layers())
-def test_names_are_prometheus_own_and_unique(name: str) -> None:
+def test_names_follow_prometheus_conventions_and_are_unique(name: str) -> None:
     spec = all_layers()[name].spec
     sample = replace(large_host(), layers={name: layer(spec, ("p",))}, specs={name: spec})
     families: dict[str, Family] = {}
@@ -133,7 +133,7 @@ def test_names_are_prometheus_own_and_unique(name: str) -> None:
 @pytest.mark.parametrize(
     "version", [";version=", ";version=1.0.0\r\n X: y", f";version={'9' * 9999}"]
 )
-def test_whatever_version_is_asked_for_it_is_one_that_there_is(version: str) -> None:
+def test_the_version_sent_exists_whatever_is_requested(version: str) -> None:
     _, kind = page_of(large_host()).encoded(f"application/openmetrics-text{version}", zipped=False)
     assert kind.startswith("application/openmetrics-text; version=1.0.0;")
 

@@ -1,4 +1,4 @@
-"""`ioh serve --install-unit`: what the unit says, for whom it is refused, how systemd rates it."""
+"""`ioh serve --install-unit`: what the unit says, and when it is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHIPPED = ROOT / "contrib" / "systemd" / "ioh.service"
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine whose ioh is root's and out of everybody's home."""
+    """A machine whose ioh belongs to root and is in nobody's home."""
     monkeypatch.setattr(unit, "_HIDDEN", ())
     monkeypatch.setattr(unit, "UNIT_DIR", tmp_path)
     monkeypatch.setattr(unit.install_unit, "__defaults__", (tmp_path,))
@@ -33,7 +33,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
-def test_it_is_shown_and_installed_with_the_options_beside_it(
+def test_it_is_shown_and_installed_with_the_other_options(
     place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(monkeypatch, "y\n")
@@ -69,13 +69,13 @@ def test_nothing_is_installed_without_a_yes(
         (["--pg", "host=db password=tape"], "--pg may contain a password"),
     ],
 )
-def test_options_that_a_service_could_not_use(
+def test_options_that_a_service_cannot_use_are_refused(
     words: list[str], why: str, place: Path, refused: Shown
 ) -> None:
     assert why in refused("serve", "--install-unit", *words)
 
 
-def test_an_ioh_in_a_home_or_of_a_user_is_no_service(
+def test_an_ioh_in_a_home_or_changeable_by_others_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(unit, "_HIDDEN", (str(ROOT),))
@@ -91,12 +91,12 @@ def test_an_ioh_in_a_home_or_of_a_user_is_no_service(
     ("modes", "refused_path"),
     [
         ({}, ""),
-        ({"srv": 0o1777}, ""),  # there, others can add names, not take these away
+        ({"srv": 0o1777}, ""),  # sticky: others can add names, not remove these
         ({"srv": 0o777}, "/srv"),
         ({"ioh": 0o1777}, "/srv/ioh"),
     ],
 )
-def test_whoever_can_change_a_directory_above_can_change_ioh(
+def test_a_parent_directory_that_others_can_change_is_refused(
     modes: dict[str, int], refused_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = ""
@@ -111,7 +111,7 @@ def test_whoever_can_change_a_directory_above_can_change_ioh(
     )
 
 
-def test_the_interpreter_behind_a_link_is_looked_at(
+def test_the_interpreter_behind_a_link_is_checked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own, others = tmp_path / "own", tmp_path / "others"
@@ -127,13 +127,13 @@ def test_the_interpreter_behind_a_link_is_looked_at(
     assert {own, others} < set(looked)
 
 
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(IohError, match="cannot write") as told:
         unit.install_unit("", tmp_path / "none")
     assert "sudo" in told.value.hint
 
 
-def test_the_unit_that_is_shipped_is_for_the_installed_copy() -> None:
+def test_the_shipped_unit_is_for_the_installed_copy() -> None:
     text = SHIPPED.read_text()
     assert "\nExecStart=/opt/ioh/.venv/bin/python -I -B -m ioh serve\n" in text
     assert text.count("\nExecStart=") == 1

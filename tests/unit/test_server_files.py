@@ -1,4 +1,4 @@
-"""Files that say where a server's probes are, and what the loader knows of servers' files."""
+"""Files that define a server's probes, and the loader's record of servers' files."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_users_servers_follow_those_that_ioh_knows(tmp_path: Path) -> None:
-    """Without what is dear, until it is asked for."""
+def test_a_users_servers_follow_those_of_ioh(tmp_path: Path) -> None:
+    """Without expensive probes, unless they are requested."""
     path = str(written(tmp_path / "app.toml", GOOD))
     known = [server.title for server in read_servers()]
     assert "PostgreSQL" in known
@@ -46,7 +46,7 @@ def test_a_users_servers_follow_those_that_ioh_knows(tmp_path: Path) -> None:
     assert [server.title for server in read_servers([path])] == known
 
 
-def test_a_file_says_what_each_probe_is(tmp_path: Path) -> None:
+def test_a_file_defines_each_probe(tmp_path: Path) -> None:
     server = read_server(written(tmp_path / "app.toml", GOOD))
     commit, row = server.probes
     assert (commit.start, commit.done, commit.bytes, commit.scale, commit.bytes_at) == (
@@ -63,7 +63,7 @@ def test_a_file_says_what_each_probe_is(tmp_path: Path) -> None:
         ('op = "commit"', 'op = "commit\\u001b[2J"'),
         ("function:begin", "begin"),
         ("usdt:app:end", "usdt:end"),
-        ("function:row", "usdt:app:row"),  # and nothing that ends it
+        ("function:row", "usdt:app:row"),  # without anything that ends it
         ("bytes = 2", "bytes = 99"),
         ("scale = 8192", "scale = 0"),
         ('binaries = ["app"]', ""),
@@ -71,7 +71,9 @@ def test_a_file_says_what_each_probe_is(tmp_path: Path) -> None:
         ("title =", "title = ="),
     ],
 )
-def test_a_mistake_is_one_line_that_names_the_file(tmp_path: Path, before: str, after: str) -> None:
+def test_a_mistake_gives_one_line_that_names_the_file(
+    tmp_path: Path, before: str, after: str
+) -> None:
     path = written(tmp_path / "app.toml", GOOD.replace(before, after))
     with pytest.raises(IohError) as raised:
         read_server(path)
@@ -83,7 +85,7 @@ def test_a_mistake_is_one_line_that_names_the_file(tmp_path: Path, before: str, 
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"[" * 100_000, b"\0", b"a = 1\n" * 300_000])
-def test_what_is_no_toml_is_one_line(tmp_path: Path, data: bytes) -> None:
+def test_invalid_toml_gives_one_line(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "app.toml"
     path.write_bytes(data)
     with pytest.raises(IohError) as raised:
@@ -95,7 +97,7 @@ def test_what_is_no_toml_is_one_line(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_function_on_the_command_line(tmp_path: Path) -> None:
-    """The program is the file behind its links."""
+    """Symbolic links to the program are followed."""
     (tmp_path / "app-2").touch()
     (tmp_path / "app").symlink_to("app-2")
     server = parse_function(f"flush={tmp_path}/app:_ZN3app5flushEv")
@@ -112,14 +114,14 @@ def test_a_function_on_the_command_line(tmp_path: Path) -> None:
         f"{'x' * 25}=/app:f", "_x=/app:f", "f=/a\x1b[2J:f", "f=/app:f\n",
     ],
 )  # fmt: skip
-def test_another_form_is_refused_in_one_line(text: str) -> None:
+def test_a_malformed_function_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(IohError) as raised:
         parse_function(text)
     assert str(raised.value).isprintable()
     assert raised.value.code == ExitCode.USAGE
 
 
-def test_a_library_that_ioh_knows_is_watched_when_it_is_asked_for() -> None:
+def test_a_known_library_is_watched_only_on_request() -> None:
     assert all(server.binaries for server in read_servers())
     assert [s.title for s in read_servers(["sqlite"]) if s.libraries] == ["SQLite"]
     assert len(read_servers(["mariadb"])) == len(read_servers())
@@ -128,7 +130,7 @@ def test_a_library_that_ioh_knows_is_watched_when_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "path", sorted(CONTRIBUTED.glob("*.toml")), ids=lambda path: str(path.stem)
 )
-def test_the_examples_that_come_with_ioh_are_good(path: Path) -> None:
+def test_the_shipped_examples_are_valid(path: Path) -> None:
     server = read_server(path)
     assert server.title in (path.parents[2] / "docs" / "layers" / "db.md").read_text()
     assert len({probe.op for probe in server.probes}) == len(server.probes)
@@ -138,7 +140,7 @@ FILE, OTHER = (8, 1), (8, 2)
 
 
 class Kernel:
-    """Which links somebody holds."""
+    """The links that are open, as the ledger sees them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.held: set[Object] = set()
@@ -146,7 +148,7 @@ class Kernel:
         patch.setattr(server_ledger, "is_gone", lambda made: made not in self.held)
 
     def attach(self, file: FileId, *ops: str) -> list[Object]:
-        """As a child does: to the first free places."""
+        """Attach to the first free places, as the loader's child does."""
         free = self.ledger.request(1).free_sites[: len(ops)]
         links: list[Object] = [("link", 1000 * file[1] + at + len(self.held)) for at in free]
         self.held |= set(links)
@@ -163,15 +165,15 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(monkeypatch)
 
 
-def test_what_was_let_go_of_is_lacking_until_it_comes_again(kernel: Kernel) -> None:
+def test_a_closed_op_is_missing_until_it_is_attached_again(kernel: Kernel) -> None:
     assert kernel.known == {}
     first, second, commit = kernel.attach(FILE, "statement", "statement", "commit")
     assert kernel.known == {FILE: set()}
     kernel.held.remove(first)
-    assert kernel.known == {FILE: set()}  # half of it is still there
+    assert kernel.known == {FILE: set()}  # one of two links is still open
     kernel.held -= {second, commit}
     kernel.attach(OTHER, "sort")
-    assert kernel.known == {OTHER: set()}  # nobody holds anything of the first file
+    assert kernel.known == {OTHER: set()}  # the first file has no open link
     kernel.attach(FILE, "statement", "commit")
     for _ in range(3):
         (commit,) = [x.made for x in kernel.ledger.links if (x.file, x.op) == (FILE, "commit")]
@@ -186,7 +188,7 @@ def test_what_was_let_go_of_is_lacking_until_it_comes_again(kernel: Kernel) -> N
     assert kernel.known == {FILE: {"statement"}}
 
 
-def test_places_are_used_again_once_they_are_free(kernel: Kernel) -> None:
+def test_places_are_reused_once_they_are_free(kernel: Kernel) -> None:
     kernel.attach(OTHER, "sort")
     for _ in range(3):
         links = kernel.attach(FILE, *["commit"] * 100)

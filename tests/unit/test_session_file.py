@@ -1,4 +1,4 @@
-"""Recordings in files and in memory: searched from anywhere, and followed while they grow."""
+"""Recordings in files and in memory: reading from any sample, and following them as they grow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_new_file_is_for_its_owner_alone_and_locked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling"])
-def test_nothing_is_ever_written_over(tmp_path: Path, kind: str) -> None:
+def test_no_file_is_ever_overwritten(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.ioh"
     target = tmp_path / "target"
     if kind == "file":
@@ -66,7 +66,7 @@ def test_nothing_is_ever_written_over(tmp_path: Path, kind: str) -> None:
     assert target.exists() == (kind == "link")
 
 
-def test_a_file_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_created_gives_one_line(tmp_path: Path) -> None:
     with pytest.raises(IohError, match=r"cannot create .*: No such file"):
         FileOutput(str(tmp_path / "no" / "a.ioh"))
     with pytest.raises(IohError, match="cannot create"):
@@ -90,7 +90,7 @@ def test_every_sample_is_found_by_number_and_by_time(long_file: Path) -> None:
         assert later == list(range(200, 260))
 
 
-def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Path) -> None:
+def test_the_index_and_a_full_scan_agree(long_file: Path, tmp_path: Path) -> None:
     data = long_file.read_bytes()
     broken = tmp_path / "broken.ioh"
     at = data.rfind(MARKER + bytes([Kind.INDEX]))
@@ -109,7 +109,7 @@ def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Pat
             assert other.is_ended
 
 
-def test_behind_a_damaged_whole_sample_the_next_one_is_found(
+def test_after_a_damaged_whole_sample_reading_resumes_at_the_next(
     long_file: Path, tmp_path: Path
 ) -> None:
     hurt = bytearray(long_file.read_bytes())
@@ -138,7 +138,7 @@ def test_a_file_whose_beginning_is_zeroed_opens(long_file: Path, tmp_path: Path)
         assert [item.tick for item in session.ticks(0)] == list(range(places[1].number, 260))
 
 
-def test_a_recording_of_format_1_says_that_it_is_no_longer_read(tmp_path: Path) -> None:
+def test_a_recording_of_format_1_is_refused_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "old.ioh"
     path.write_bytes(b"\xf6iohH" + bytes(1000))
     uses: tuple[Callable[[str], object], ...] = (Session, check)
@@ -178,7 +178,7 @@ def test_a_torn_file_opens_to_its_last_whole_sample(long_file: Path, tmp_path: P
             assert not session.is_growing
 
 
-def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
+def test_what_is_not_a_recording_gives_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for content in (b"", b"text\n", os.urandom(3 << 20), MARKER * 1000):
         path.write_bytes(content)
@@ -216,7 +216,7 @@ def busy() -> bytes:
     return recorded(samples())
 
 
-def test_a_lost_sample_is_not_looked_for_in_all_of_the_file(
+def test_a_lost_sample_is_not_searched_for_in_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.ioh"
@@ -251,13 +251,13 @@ def test_no_sample_is_far_from_a_whole_one() -> None:
     assert min(since[:-1]) >= MAX_DELTA_BYTES
 
 
-def test_small_samples_are_not_many_between_whole_ones_either() -> None:
+def test_the_number_of_samples_between_whole_ones_is_limited_too() -> None:
     data = recorded(small(3 * MAX_DELTA_TICKS))
     wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
     assert wholes == [0, MAX_DELTA_TICKS + 1, 2 * (MAX_DELTA_TICKS + 1)]
 
 
-def test_seeks_leave_no_garbage_that_only_a_collection_finds(tmp_path: Path) -> None:
+def test_seeks_leave_no_garbage_in_reference_cycles(tmp_path: Path) -> None:
     path = tmp_path / "x.ioh"
     path.write_bytes(busy())
     gc.collect()
@@ -285,7 +285,7 @@ def _filled(max_bytes: int, count: int = 260) -> MemoryRecording:
     return memory
 
 
-def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
+def test_the_older_half_is_dropped_when_full_and_numbers_stay() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     one_byte_each = _filled(1 << 30)
     max_bytes = one_byte_each.size_bytes // 3
@@ -311,7 +311,7 @@ def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
     assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
 
 
-def test_reading_that_is_overtaken_ends() -> None:
+def test_reading_ends_when_its_samples_are_dropped() -> None:
     memory = _filled(60_000, 10)
     reading = memory.ticks(0)
     assert next(reading).sample == SAMPLES[0]

@@ -1,4 +1,4 @@
-"""The session format: what goes in comes out, from any prefix, and what damage costs is known."""
+"""The session format: round trips, files cut off anywhere, and the samples that damage costs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_long_recording_with_whole_samples_and_indexes_comes_back() -> None:
 def test_every_prefix_opens_to_its_last_whole_record() -> None:
     samples = small(3)
     data = recorded(samples)
-    whole = {0: 0}  # offset behind a sample's record: samples so far
+    whole = {0: 0}  # end of each record: samples so far
     count = 0
     for frame in frames(data):
         count += frame.kind in {Kind.WHOLE, Kind.DELTA}
@@ -82,13 +82,13 @@ def test_every_prefix_opens_to_its_last_whole_record() -> None:
 
 
 def told_and_lost(data: bytes) -> tuple[list[Tick], int]:
-    """Samples that can be told, in order, and how many cannot."""
+    """The samples that can be read, in order, and how many are lost."""
     found = list(items(data))
     told = [item for item in found if isinstance(item, Tick)]
     return told, sum(item.count for item in found if isinstance(item, LostTicks))
 
 
-def test_a_flipped_byte_anywhere_is_noticed_and_what_it_costs_is_told() -> None:
+def test_any_flipped_byte_is_noticed_and_the_lost_samples_are_counted() -> None:
     samples = small(6)
     data = recorded(samples)
     for at in range(0, len(data), 4):
@@ -114,20 +114,20 @@ def test_damage_costs_the_samples_up_to_the_next_whole_one() -> None:
         assert all(item.sample == samples[item.tick] for item in told)
 
 
-def test_no_single_place_makes_a_recording_unreadable() -> None:
+def test_8_kib_of_zeros_leave_the_rest_of_a_recording_readable() -> None:
     samples, data = long_one()
     for begin in (0, len(data) // 3, len(data) // 2, len(data) - 8192):
         hurt = bytearray(data)
         hurt[begin : begin + 8192] = bytes(len(hurt[begin : begin + 8192]))
         told, lost = told_and_lost(bytes(hurt))
-        # Behind what is zeroed at the very end nothing tells how many there were.
+        # If the very end is zeroed, nothing says how many samples there were.
         last = max(frame.number for frame in frames(bytes(hurt))) + (begin + 8192 >= len(data))
         assert len(told) + lost == last
         assert len(told) >= 30
         assert all(item.sample == samples[item.tick] for item in told)
 
 
-def test_marks_gaps_and_the_end_stand_in_their_places() -> None:
+def test_marks_gaps_and_the_end_are_in_order() -> None:
     memory = Memory()
     writer = SessionWriter(memory, note="first\x1b", addresses=["10.0.0.7"] * 1000)
     made = small(8)
@@ -165,7 +165,7 @@ def test_marks_gaps_and_the_end_stand_in_their_places() -> None:
     assert found[-1].ticks == 6
 
 
-def test_of_a_host_with_more_than_fits_what_matters_least_stays_out() -> None:
+def test_a_host_too_large_for_the_format_loses_what_matters_least() -> None:
     op = fakes.Op()
     op.add(4096, 80_000)
     whole = op.totals()
@@ -213,14 +213,14 @@ def test_the_example_in_the_documentation() -> None:
     assert record == json.loads(example.replace("nil", "null"))
 
 
-def test_unknown_kinds_of_records_are_passed_over() -> None:
+def test_unknown_kinds_of_records_are_skipped() -> None:
     data = recorded(small(3))
     first = frames(data)[0]
     novelty = make_frame(ord("Z"), 0, 1.0, b"\x92\x01\x02")
     assert samples_of(data[: first.end] + novelty + data[first.end :]) == small(3)
 
 
-def test_names_of_any_length_are_kept_apart() -> None:
+def test_names_of_any_length_stay_distinct() -> None:
     samples = small(2)
     long = {("x" * 9000 + str(i),): (1, i) for i in range(3)}
     layer = samples[1].layers["platter"]
@@ -231,7 +231,7 @@ def test_names_of_any_length_are_kept_apart() -> None:
     assert max(map(len, names)) <= 4096
 
 
-def test_a_record_that_unpacks_to_too_much_is_refused_before_it_does() -> None:
+def test_a_record_that_would_unpack_to_too_much_is_refused() -> None:
     near = zstandard.ZstdCompressionParameters.from_level(3, window_log=18, write_content_size=0)
     bomb = zstandard.ZstdCompressor(compression_params=near).compress(bytes(64 << 20))
     assert len(bomb) < 10_000
@@ -243,8 +243,8 @@ def test_a_record_that_unpacks_to_too_much_is_refused_before_it_does() -> None:
         Unpacker().unpack(wide.compress(bytes(1 << 20)) + wide.flush())
 
 
-def test_threads_do_not_make_decoders_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """msgspec crashed where two hosts' streams began in the same moment."""
+def test_threads_do_not_create_decoders_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """msgspec crashed when two hosts' streams began at the same moment."""
     make, met = msgspec.msgpack.Decoder, []
     other_is_in = threading.Barrier(2)
 

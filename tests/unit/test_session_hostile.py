@@ -1,4 +1,4 @@
-"""Hostile recordings end in an error or in harmless output, soon and within little memory."""
+"""Hostile recordings give an error or harmless output, soon and with little memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sessions import items, recorded, samples_of
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "ioh/data/demo.ioh"
-# 2 s where the demo, 111 samples of five layers, takes 0.3: how fast a machine is, it says itself.
+# Relative to the demo (111 samples of five layers), since machines differ: 2 s if it takes 0.3 s.
 LIMIT = 7
 LIMIT_BYTES = 150 << 20
 # Each file is used in a process of its own, forked from one that has loaded all of ioh.
@@ -47,12 +47,12 @@ for line in sys.stdin:
     print("peak", status.split("VmHWM:")[1].split()[0], path, file=sys.stderr)
     os._exit(0)
 """
-PARTS = 2  # for as many CPUs
+PARTS = 2  # for two CPUs
 USES = ("text - -d all", "verify FILE", "report FILE -d all")
 
 
 def too_slow(paths: list[Path]) -> dict[Path, float]:
-    """Those of which a use takes LIMIT times as long as the demo, or more, and how long."""
+    """Files of which a use takes at least LIMIT times as long as the demo, and that time."""
     slow: dict[Path, float] = {}
     paths = [DEMO, *paths]
     ran = subprocess.run(
@@ -80,8 +80,8 @@ def too_slow(paths: list[Path]) -> dict[Path, float]:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_hostile_files_are_soon_over(part: int, tmp_path: Path) -> None:
-    """What takes too long is looked at twice more: the machine may be busy with something else."""
+def test_hostile_files_are_handled_quickly(part: int, tmp_path: Path) -> None:
+    """Files that take too long are tried twice more: the machine may be busy."""
     slow: dict[Path, float] = {}
     for name, make in list(CASES.items())[part::PARTS]:
         (tmp_path / name).write_bytes(make())
@@ -91,14 +91,14 @@ def test_hostile_files_are_soon_over(part: int, tmp_path: Path) -> None:
     assert not slow
 
 
-def test_the_records_above_are_taken_when_nothing_is_wrong_with_them() -> None:
+def test_the_records_of_the_hostile_files_are_accepted_if_well_formed() -> None:
     for good in (begun(whole()), numbered(stream(1))):
         told = list(items(good))
         assert [item.tick for item in told if isinstance(item, Tick)][:3] == [0, 1, 2]
         assert not any(isinstance(item, BadRecord) for item in told)
 
 
-def test_what_costs_more_than_any_host_s_recording_is_cut_off_soon() -> None:
+def test_a_stream_that_costs_more_than_any_hosts_is_cut_off_soon() -> None:
     reader = ItemReader()
     reader.feed(of_block(200, 0, 20_000, "limit", mono_ns=10**9))
     found = reader.items(at_end=True)
@@ -110,7 +110,7 @@ def test_what_costs_more_than_any_host_s_recording_is_cut_off_soon() -> None:
 
 
 def work_per_byte(data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
-    """What reading these bytes costs, by both measures of WorkBudget."""
+    """The cost of reading these bytes, per byte, in both measures of WorkBudget."""
     plain: list[int] = []
     samples: list[int] = []
 
@@ -124,7 +124,7 @@ def work_per_byte(data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[float, 
 
 
 @pytest.mark.parametrize("name", ["ioh/data/sample", "ioh/data/demo", "tests/data/session-v2"])
-def test_recordings_of_machines_cost_a_small_part_of_what_they_may(
+def test_real_recordings_cost_a_small_part_of_the_budget(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, samples = work_per_byte((ROOT / f"{name}.ioh").read_bytes(), monkeypatch)
@@ -135,7 +135,7 @@ def test_recordings_of_machines_cost_a_small_part_of_what_they_may(
 def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The dearest there is: much that is shown, and nothing that changes."""
+    """The most expensive recording per byte: much is shown, and nothing changes."""
     made = []
     for sample in demo_samples.samples()[:30]:
         mounts = demo_samples.samples()[0].layers["nfs_client"]
@@ -154,11 +154,11 @@ def test_a_thousand_idle_mounts_and_rows_may_be_recorded_for_weeks(
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.ioh")), ids=lambda path: path.name)
-def test_what_the_fuzzer_found_does_no_harm_any_more(path: Path) -> None:
+def test_files_that_the_fuzzer_found_do_no_harm_any_more(path: Path) -> None:
     assert_harmless(path.read_bytes())
 
 
-def test_the_fuzzer_makes_the_same_of_one_seed_and_reaches_what_it_changes() -> None:
+def test_the_fuzzer_repeats_each_seed_and_makes_good_and_bad_records() -> None:
     every = [made(Random(seed)) for seed in range(40)]
     assert every == [made(Random(seed)) for seed in range(40)]
     kinds = [type(item) for data in every for item in told(data)]
@@ -167,7 +167,7 @@ def test_the_fuzzer_makes_the_same_of_one_seed_and_reaches_what_it_changes() -> 
 
 
 def told(data: bytes) -> list[Item]:
-    """What a stream of these bytes tells before it is refused."""
+    """The items of a stream of these bytes, until it is refused."""
     found: list[Item] = []
     with contextlib.suppress(IohError):
         found.extend(items(data))

@@ -42,7 +42,7 @@ def test_json_is_one_ascii_line_without_nan() -> None:
     assert found["ioh"] == {"self_cpu_pct": None, "bpf_cpu_pct": None}
 
 
-def test_plain_text_fits_eighty_columns_and_names_the_source_unless_it_is_the_probes() -> None:
+def test_plain_text_fits_80_columns_and_names_the_source_unless_it_is_bpf() -> None:
     assert "source bpf: prog, platter; proc: wire" in as_text(one())
     snapshot = one()
     only_bpf = replace(snapshot, layers={"platter": snapshot.layers["platter"]})
@@ -57,7 +57,7 @@ def test_plain_text_fits_eighty_columns_and_names_the_source_unless_it_is_the_pr
         ("write_sync", "W"), ("out_bytes_per_s", "W"), ("readdir", ""), ("inflight", ""),
     ],
 )  # fmt: skip
-def test_direction_is_told_by_whole_words(op: str, where: str) -> None:
+def test_direction_depends_on_whole_words(op: str, where: str) -> None:
     assert direction(op) == where
 
 
@@ -94,7 +94,7 @@ def test_wide_names_are_padded_by_the_columns_they_take() -> None:
     assert cells.display_width(cells.safe_name("数" * 30, 11)) <= 11
 
 
-def test_histogram_columns_shrink_to_the_line_unless_told() -> None:
+def test_histogram_columns_shrink_to_the_line_unless_a_width_is_given() -> None:
     rows = [HistRow("row ", [1] * 20)]
     assert max(map(len, render_columns("head", rows, HistStyle(width=90)))) <= 90
     told = render_columns("head", rows, HistStyle(width=90, column_width=8, pad="|"))

@@ -1,4 +1,4 @@
-"""Where a server's probes are: in files made by hand, and in files that mean harm."""
+"""Where a server's probes are, in handmade and in hostile ELF files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def found(path: Path, data: bytes, *probes: dict[str, Any], machine: str = "x86_
         return find_sites(file, server(*probes), machine)
 
 
-def test_probe_points_are_places_in_the_file(tmp_path: Path) -> None:
+def test_probe_points_are_offsets_in_the_file(tmp_path: Path) -> None:
     notes = (
         Note("begin", CODE_AT + 0x10, DATA_AT + 2),
         Note("end", CODE_AT + 0x20, DATA_AT + 4, "-4@%r14d 4@(%r12) -4@%eax -4@$8192"),
@@ -60,8 +60,8 @@ def test_probe_points_are_places_in_the_file(tmp_path: Path) -> None:
     assert sites == Sites((begin, *ends), ())
 
 
-def test_a_program_that_was_moved_after_linking(tmp_path: Path) -> None:
-    """Its notes still have the addresses of before; .stapsdt.base says by how much."""
+def test_addresses_of_a_program_moved_after_linking_are_corrected(tmp_path: Path) -> None:
+    """Its notes still have the old addresses; .stapsdt.base says how far it was moved."""
     old = 0x1000
     notes = (
         Note("begin", CODE_AT - old, base=BASE - old),
@@ -72,7 +72,7 @@ def test_a_program_that_was_moved_after_linking(tmp_path: Path) -> None:
     assert places == [(CODE_OFFSET, 0), (CODE_OFFSET + 8, DATA_OFFSET)]
 
 
-def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
+def test_several_places_can_start_one_operation(tmp_path: Path) -> None:
     notes = [Note(name, CODE_AT + at) for name, at in (("begin", 0x10), ("abort", 0x30))]
     data = program(tuple(notes), {"plan": CODE_AT + 0x20, "ready": CODE_AT + 0x40})
     start = ["usdt:made:begin", "function:plan"]
@@ -86,7 +86,9 @@ def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("argument", "done"), [(2, {"done": "function:end"}), ("return", {})])
-def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str, str]) -> None:
+def test_only_calls_with_the_listed_values_count(
+    tmp_path: Path, argument: object, done: dict[str, str]
+) -> None:
     only = {"argument": argument, "values": [3, 5]}
     probe = {"op": "lock_wait", "start": "function:put", "only": only, **done}
     data = program(functions={"not_put": CODE_AT + 4, "put": CODE_AT, "end": CODE_AT + 8})
@@ -97,7 +99,7 @@ def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str,
     assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-6:-2] == (3, 5, 3, 5)
 
 
-def test_what_another_thread_may_end_goes_by_an_argument(tmp_path: Path) -> None:
+def test_key_matches_operations_that_another_thread_may_end(tmp_path: Path) -> None:
     ways = {"key": 1, "bytes": 2, "bytes_is_int": True}
     probe = {"op": "data_read", "start": "function:put", "done": "function:end", **ways}
     data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
@@ -107,7 +109,7 @@ def test_what_another_thread_may_end_goes_by_an_argument(tmp_path: Path) -> None
     assert SITE.unpack(pack_site(end, "process", ["data_read"]))[-2:] == (113, 0)
 
 
-def test_what_only_waits_counts_where_another_probe_does(tmp_path: Path) -> None:
+def test_a_wait_counts_only_if_another_probe_counts_the_op(tmp_path: Path) -> None:
     waits = {"op": "data_read", "start": "function:wait", "is_wait": True}
     counts = {"op": "data_read", "start": "function:read"}
     both = found(tmp_path, program(functions={"wait": CODE_AT, "read": CODE_AT}), counts, waits)
@@ -130,13 +132,13 @@ ONLY = {"argument": "return", "values": [101]}
         ({**PUT, "only": ONLY, "done": "function:end"}, "wait: only excludes bytes"),
     ],
 )
-def test_what_makes_no_sense_together_is_refused(probe: dict[str, Any], why: str) -> None:
+def test_options_that_exclude_each_other_are_refused(probe: dict[str, Any], why: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=why):
         server(probe)
 
 
 @pytest.mark.parametrize(("machine", "number", "register"), [(X, X86, 96), (A, ARM, 16)])
-def test_a_functions_argument_is_in_the_register_of_its_place(
+def test_a_functions_argument_is_read_from_its_register(
     tmp_path: Path, machine: str, number: int, register: int
 ) -> None:
     probe = {"op": "data_write", "start": "function:put", "bytes": 3, "bytes_at": "start"}
@@ -165,7 +167,7 @@ def test_a_functions_argument_is_in_the_register_of_its_place(
 def test_arguments_of_probe_points(
     tmp_path: Path, machine: str, text: str, expected: Argument
 ) -> None:
-    """The one before it has a space in it, as compilers for ARM write it."""
+    """On ARM the argument before it contains a space, as compilers write it."""
     before, number = ("4@%eax", X86) if machine == X else ("8@[sp, 8]", ARM)
     notes = (Note("begin"), Note("end", arguments=f"{before} {text}"))
     sites = found(tmp_path, program(notes, machine=number), {**READ, "bytes": 2}, machine=machine)
@@ -179,7 +181,7 @@ def test_arguments_of_probe_points(
         "8@$99999999999999999999", "8@%r99",
     ],
 )  # fmt: skip
-def test_an_argument_of_another_form_is_missing(tmp_path: Path, text: str) -> None:
+def test_an_argument_of_unknown_form_is_missing(tmp_path: Path, text: str) -> None:
     notes = (Note("begin"), Note("end", arguments=text))
     sites = found(tmp_path, program(notes), {**READ, "bytes": 1})
     assert sites.sites == ()
@@ -187,11 +189,11 @@ def test_an_argument_of_another_form_is_missing(tmp_path: Path, text: str) -> No
     assert "data_read not counted" in sites.missing[0]
 
 
-def test_what_a_stripped_program_lacks_is_one_line(tmp_path: Path) -> None:
+def test_what_a_stripped_program_lacks_gives_one_line(tmp_path: Path) -> None:
     probes = [{"op": op, "start": "function:flush"} for op in ("log_sync", "commit", "log_sync")]
     lacking = ("Made: log_sync, commit not counted: the program has no function flush (stripped?)",)
     assert found(tmp_path, program(), *probes).missing == lacking
-    # Its symbol is where one of several is chosen, once, as the program is loaded.
+    # An ifunc: its symbol is the resolver, which runs once, as the program is loaded.
     chooser = program(functions={"flush": CODE_AT}, symbol_kind=10)
     assert found(tmp_path, chooser, *probes).missing == lacking
     assert found(tmp_path, program(), READ).missing == (
@@ -219,12 +221,12 @@ def test_one_of_several_ways_is_enough(tmp_path: Path) -> None:
         Note("begin", (1 << 64) - 1),
     ],
 )
-def test_a_probe_must_lie_in_code_and_its_counter_in_data(tmp_path: Path, note: Note) -> None:
+def test_a_probe_must_lie_in_code_and_its_semaphore_in_data(tmp_path: Path, note: Note) -> None:
     with pytest.raises(ValueError, match="outside"):
         found(tmp_path, program((note, Note("end"))), READ)
 
 
-def test_a_function_must_lie_in_code_and_a_counter_where_the_kernel_can_be_told(
+def test_a_function_must_lie_in_code_and_a_semaphore_at_a_32_bit_offset(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ValueError, match="outside"):
@@ -261,7 +263,7 @@ PROBES: tuple[dict[str, Any], ...] = (
 
 
 def outcome(path: Path, data: bytes) -> str:
-    """What damage leads to: a line, or "" for sites that can all be told to the kernel's side."""
+    """What damage leads to: a line, or "" for sites that can all be passed to the probe."""
     try:
         sites = found(path, data, *PROBES)
     except ValueError as error:
@@ -273,7 +275,7 @@ def outcome(path: Path, data: bytes) -> str:
     return ""
 
 
-def test_a_file_cut_off_anywhere_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_gives_one_line(tmp_path: Path) -> None:
     assert not outcome(tmp_path, WHOLE)
     for size in (*range(0x40), *range(0x40, len(WHOLE), 37)):
         said = outcome(tmp_path, WHOLE[:size])
@@ -293,8 +295,10 @@ def damaged(seed: int) -> bytes:
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1 << 32))
-@example(seed=172)  # a section whose names are in a section that there is not
-def test_damage_is_told_in_one_line(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+@example(seed=172)  # a section whose names are in a nonexistent section
+def test_damage_gives_sites_or_a_value_error(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
     outcome(tmp_path_factory.getbasetemp(), damaged(seed))
 
 
@@ -310,7 +314,7 @@ def test_any_argument_is_a_place_or_missing(
 
 
 def huge(parts: int, name: bytes) -> bytes:
-    """A program with so many tables of symbols, all of them 4 MB, the names all alike."""
+    """A program with ``parts`` symbol tables, each of 4 MB; all names are the same."""
     names = (name + b"\0") * ((4 << 20) // (len(name) + 1))
     head = bytearray(WHOLE[:0x2000])
     rows = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 0x2000, len(names), 0, 0, 1, 0)]
@@ -320,7 +324,7 @@ def huge(parts: int, name: bytes) -> bytes:
     return bytes(head) + names + b"".join(rows)
 
 
-def test_tables_without_an_end_cost_seconds_at_most(tmp_path: Path) -> None:
+def test_huge_symbol_tables_are_refused_within_seconds(tmp_path: Path) -> None:
     path = written(tmp_path / "huge", huge(1000, b"flush"))
     began_s = time.process_time()
     with path.open("rb") as file, pytest.raises(ValueError, match="too large"):

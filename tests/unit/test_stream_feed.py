@@ -1,4 +1,4 @@
-"""The feed of a live view: tells, keeps, shows again and records what a source yields."""
+"""The feed of a live view reports, keeps, shows again and records what a source yields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Source:
         self._next = 0
 
     def play(self, listener: Listener, until: int) -> None:
-        """Give SAMPLES up to this one, and wait until it is told."""
+        """Give SAMPLES up to this one, and wait until it is reported."""
         self.give(*SAMPLES[self._next : until + 1])
         self._next = until + 1
         listener.wait_for_tick(until)
@@ -72,7 +72,7 @@ def feed(source: Source) -> Iterator[StreamFeed]:
         yield made
 
 
-def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
+def test_the_oldest_samples_are_dropped_and_numbers_stay(source: Source) -> None:
     samples = fakes.first(60)
     with make(source, history_bytes=30_000) as feed, Listener(feed) as listener:
         feed.note(TimelineEvent(samples[0].time_unix_s, "early"))
@@ -92,7 +92,7 @@ def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
         assert [moment.text for moment in feed.moments()] == ["late"]
 
 
-def test_what_is_waited_for_is_told(source: Source) -> None:
+def test_layers_that_are_awaited_are_reported(source: Source) -> None:
     waiting = ["syscall", "block"]
     with make(source, awaited=lambda: tuple(waiting)) as feed, Listener(feed) as listener:
         listener.wait_for(lambda: len(listener.news) == 1)
@@ -104,7 +104,7 @@ def test_what_is_waited_for_is_told(source: Source) -> None:
     assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
 
 
-def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
+def test_an_error_is_reported_unchanged(feed: StreamFeed, source: Source) -> None:
     failure = IohError("the sky fell", "Duck")
     source.give(SAMPLES[0])
     source.given.put(failure)
@@ -114,7 +114,7 @@ def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
     assert not feed.extent.is_growing
 
 
-def test_what_is_told_while_recording_is_recorded(
+def test_samples_reported_while_recording_are_recorded(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
@@ -144,7 +144,7 @@ def test_what_is_told_while_recording_is_recorded(
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
 
 
-def test_where_the_directory_cannot_be_written_it_says_where_it_goes_or_why_not(
+def test_in_an_unwritable_directory_it_records_elsewhere_or_says_why_not(
     source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = here / "tmp\x1b"
@@ -163,7 +163,7 @@ def test_where_the_directory_cannot_be_written_it_says_where_it_goes_or_why_not(
     assert feed.recording.path == "", "closing ends it"
 
 
-def test_a_full_disk_is_told_once_and_the_view_goes_on(
+def test_a_full_disk_is_reported_once_and_the_view_goes_on(
     feed: StreamFeed, source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = output.FileOutput.write
@@ -217,7 +217,7 @@ def test_ioh_mark_reaches_the_recording_and_the_time_line(
         assert [mark.text for mark in session.marks()] == ["run 3\x1b[31m"]
 
 
-def test_m_marks_the_time_line_and_what_is_recorded_meanwhile(
+def test_m_marks_the_time_line_and_a_running_recording(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
@@ -243,7 +243,7 @@ def test_m_marks_the_time_line_and_what_is_recorded_meanwhile(
     assert texts["then"] == past_s
 
 
-def test_m_is_told_where_the_recording_cannot_take_it(
+def test_m_says_so_if_the_mark_cannot_be_recorded(
     feed: StreamFeed, source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bool:

@@ -1,4 +1,4 @@
-"""TCP: every byte once, whatever ends between which reads; tables, metrics and notes."""
+"""TCP: every byte counts once, whenever connections end; tables, metrics and notes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from ioh.procfs.network import Link, LinkTable
 from ioh.procfs.sock_diag import Change, Counters, Dump, SockDiag
 from tests.unit.test_layer_read import check_shape
 
-# More are not made, or some seeds make them faster than a dump can tell of them.
+# The most connections; without it some seeds make them faster than a dump can list them.
 MANY = 50
 
 
 def message_of(pair: bytes) -> bytes:
-    """As much of an inet_diag message as the ledger looks at."""
+    """The part of an inet_diag message that the ledger looks at."""
     return bytes(16) + bytes([2]) + bytes(3) + pair
 
 
@@ -70,8 +70,8 @@ def began(now: dict[int, Counters]) -> Ledger:
 
 
 @pytest.mark.parametrize("cookie", [0, 99])
-def test_a_connection_that_no_dump_saw_counts_whole(cookie: int) -> None:
-    """Where somebody else has asked for its cookie, too."""
+def test_a_connection_that_no_dump_saw_counts_in_full(cookie: int) -> None:
+    """Even if another program has asked for its cookie."""
     ledger = began({})
     end = ending(cookie, Counters(5, 6, 1, 1))
     assert tick(ledger, {}, end) == Totals(5, 5, 1, 1)
@@ -98,14 +98,14 @@ def test_an_end_that_never_comes_is_a_loss() -> None:
 @pytest.mark.parametrize(
     "after", [Counters(1, 1), Counters(10, 20), Counters(500, 3), Counters(500, 500)]
 )
-def test_a_socket_that_connects_anew_keeps_its_cookie(after: Counters) -> None:
+def test_a_socket_that_reconnects_keeps_its_cookie(after: Counters) -> None:
     ledger = began({1: Counters(10, 20)})
     tick(ledger, {1: after}, ending(1, Counters(12, 25)))
     tick(ledger, {1: Counters(600, 600)})
     assert tick(ledger, {}, ending(1, Counters(601, 602))) == Totals(2 + 601, 5 + 602)
 
 
-def test_a_connection_described_while_it_ended_counts_once() -> None:
+def test_a_connection_that_ends_during_a_dump_counts_once() -> None:
     ledger = began({})
     # The answer gave it cookie 5; the probe had read 0 a moment before.
     tick(ledger, {5: Counters(30, 40)}, ending(0, Counters(30, 40), 5))
@@ -115,9 +115,9 @@ def test_a_connection_described_while_it_ended_counts_once() -> None:
     assert ledger.no_close_total == 0
 
 
-def test_a_fin_between_the_halves_of_an_answer_is_taken_back() -> None:
+def test_a_fin_that_arrives_during_an_answer_is_taken_back() -> None:
     ledger = began({})
-    assert tick(ledger, {1: Counters(11, 0)}) == Totals(11)  # 10 bytes and a FIN not yet told
+    assert tick(ledger, {1: Counters(11, 0)}) == Totals(11)  # 10 bytes and a FIN not yet reported
     assert tick(ledger, {1: Counters(10, 0)}) == Totals(11)
     assert tick(ledger, {}, ending(1, Counters(10, 0))) == Totals(11)
     assert tick(ledger, {}, ending(0, Counters(10, 0))) == Totals(20)
@@ -141,7 +141,7 @@ def test_endings_are_decoded_in_the_order_in_which_they_happened() -> None:
 
 @dataclass
 class Kernel:
-    """A made-up kernel: connections move, end and begin at any moment of a tick."""
+    """A fake kernel: connections move bytes, end and begin at any moment of a tick."""
 
     rng: random.Random
     sockets: dict[int, list[int]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Kernel:
         now: dict[int, Counters] = {}
         for sock in list(self.sockets):
             if sock not in self.sockets or self.rng.random() < 0.02:
-                continue  # ended meanwhile, or passed over
+                continue  # ended meanwhile, or skipped
             cookie = self.cookies.setdefault(sock, 1000 + sock)
             now[cookie] = Counters(*self.sockets[sock])
             self.step()
@@ -210,7 +210,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(seed: int) -> None:
         before = after
     cookies = {s: kernel.cookies.setdefault(s, 1000 + s) for s in kernel.sockets}
     still = {cookies[s]: Counters(*c) for s, c in kernel.sockets.items()}
-    for _ in range(2):  # nothing moves any more: what was late is there now
+    for _ in range(2):  # nothing moves any more: what was late arrives
         tick(ledger, still, *kernel.endings)
         kernel.endings = []
     assert [ledger.totals.in_bytes, ledger.totals.out_bytes] == kernel.moved
@@ -364,7 +364,9 @@ def test_share_of_an_interfaces_speed(
     assert used == pytest.approx((into, out))
 
 
-def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sock_diag_the_rest_is_shown_and_notes_say_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refusal = OSError(errno.ENOENT, "No such file or directory")
     monkeypatch.setattr(SockDiag, "dump", Mock(side_effect=refusal))
     sample = Tcp(Filters(pid=1, comm="fio", port=2049)).read_proc()

@@ -1,4 +1,4 @@
-"""Which moment a clock time is: of which day, and on days on which clocks are changed."""
+"""Which moment a clock time means: of which day, and on days when clocks change."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def berlin(text: str) -> float:
 @pytest.mark.parametrize(
     ("text", "start", "end", "found"),
     [
-        # A minute that the recording begins in the middle of is today's.
+        # The minute in which the recording begins: of the same day.
         ("14:31", "2026-11-21T14:31:38", "2026-11-21T14:32:49", "2026-11-21T14:31:00"),
         ("13:00", "2026-11-21T14:31:38", "2026-11-21T14:32:49", "2026-11-21T13:00:00"),
-        # Over at the start, and the recording goes on until then on the next day, or nearly so.
+        # Past at the start, and the recording lasts until that time on the next day, or nearly.
         ("00:30", "2026-11-21T23:50:00", "2026-11-22T01:00:00", "2026-11-22T00:30:00"),
         ("00:30", "2026-11-21T23:50:00", "2026-11-22T00:20:00", "2026-11-22T00:30:00"),
         ("14:31", "2026-11-21T14:31:38", "2026-11-22T16:00:00", "2026-11-22T14:31:00"),
         ("2026-11-21 14:31", "2026-11-21T14:31:38", "2026-11-24T00:00:00", "2026-11-21T14:31:00"),
     ],
 )
-def test_a_clock_time_is_of_the_day_that_the_recording_has(
+def test_a_clock_time_is_on_a_day_of_the_recording(
     text: str, start: str, end: str, found: str
 ) -> None:
     assert clock_unix_s(parse_when(text), utc(start), utc(end), utc=True) == utc(found)
@@ -57,7 +57,7 @@ def test_a_clock_time_is_of_the_day_that_the_recording_has(
 
 @pytest.mark.usefixtures("in_berlin")
 @pytest.mark.parametrize("day", ["2026-10-25", "2026-03-29", "2026-11-21"])
-def test_a_clock_time_on_a_day_on_which_clocks_are_changed(day: str) -> None:
+def test_a_clock_time_is_right_on_days_when_clocks_change(day: str) -> None:
     start, end = berlin(f"{day}T00:10"), berlin(f"{day}T23:00")
     for clock in ("00:30", "14:00", "14:00:07"):
         for text in (clock, f"{day} {clock}"):
@@ -69,12 +69,12 @@ def test_a_clock_time_on_a_day_on_which_clocks_are_changed(day: str) -> None:
     ("start", "end"),
     [("2026-10-24T23:00", "2026-10-25T12:00"), ("2026-03-28T23:00", "2026-03-29T12:00")],
 )
-def test_the_next_day_is_no_day_of_24_hours(start: str, end: str) -> None:
+def test_the_next_day_may_have_23_or_25_hours(start: str, end: str) -> None:
     found = clock_unix_s(parse_when("11:00:00.5"), berlin(start), berlin(end))
     assert found == berlin(end[:11] + "11:00") + 0.5
 
 
-def test_the_end_of_a_part_is_the_next_such_time_after_its_begin(tmp_path: Path) -> None:
+def test_the_end_of_a_part_is_the_next_such_time_after_its_start(tmp_path: Path) -> None:
     path = tmp_path / "s.ioh"
     path.write_bytes(recorded(fakes.first(12)))  # 15:44:47 to 15:44:58
     minute = utc("2012-04-24T15:44:00")

@@ -26,7 +26,7 @@ NUMBERS = {"sys_enter": 1, "sys_exit": 2, "io_uring_submit_req": 3, "io_uring_co
 
 @pytest.fixture
 def tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where an old kernel has it: the first place is empty."""
+    """tracefs where an old kernel has it; the first folder does not exist."""
     events = tmp_path / "debug"
     for at, name in enumerate(("sys_enter", "sys_exit")):
         (events / "raw_syscalls" / name).mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_they_are_used_where_probes_are_preempted(
 
 
 @pytest.mark.parametrize("at_events", [False, True])
-def test_only_where_calls_and_requests_begin_and_end_are_trace_events(
+def test_only_the_begin_and_end_of_calls_and_requests_use_trace_events(
     monkeypatch: pytest.MonkeyPatch, at_events: bool
 ) -> None:
     layer = all_layers()["syscall"]
@@ -118,7 +118,7 @@ def test_only_where_calls_and_requests_begin_and_end_are_trace_events(
     assert len(places) > 5
 
 
-def test_trace_events_come_first_and_can_be_refused() -> None:
+def test_trace_events_are_tried_first_and_can_be_refused() -> None:
     layer, other = all_layers()["syscall"], all_layers()["block"]
     host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
     plain = replace(host, trace_events=False)
@@ -137,9 +137,7 @@ def test_trace_events_come_first_and_can_be_refused() -> None:
         ("trace_event_raw_sys_enter.args", {"URING_RECORDS"}),
     ],
 )
-def test_records_that_are_not_as_the_probe_reads_them_are_not_used(
-    member: str, left: set[str]
-) -> None:
+def test_records_other_than_the_probe_reads_them_are_not_used(member: str, left: set[str]) -> None:
     btf = linux_6_18()
     btf.drop(member)
     host = btf.host(preempted=True, casts=True, trace_events=True)

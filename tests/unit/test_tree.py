@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 MAX_LINES = 400
 SOURCES = ("*.py", "*.c", "*.h", "*.sh", "*.toml", "*.yaml", "*.md")
 FOLDERS = ("ioh", "probes", "tests", ".ci")
-# A checkout is not bound to the machine it was written on.
+# Paths of the machine that the code was written on.
 PRIVATE = ("/" + "work/", "/" + "root/.")
 
 

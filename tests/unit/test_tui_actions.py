@@ -1,4 +1,4 @@
-"""Each key's step from one state of the view to the next."""
+"""What each key changes in the state of the view."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def do(
     snapshot: Snapshot = LAST,
     page: int = PAGE,
 ) -> ViewState:
-    """One action, as the screen does it."""
+    """Perform one action as the screen does."""
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
     view = PanelView(state, shown, ())
     layer = shown_layer(view)
@@ -47,7 +47,7 @@ def do(
 
 
 def press(state: ViewState, *keys: str) -> ViewState:
-    """Keys by the terminal library's names."""
+    """Press keys, by textual's names."""
     for name in keys:
         key = find_key(name)
         assert key is not None
@@ -62,7 +62,7 @@ def rows_of(state: ViewState) -> list[tuple[str, ...]]:
     return visible_rows(PanelView(state, LAST, ()))[1]
 
 
-def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
+def test_the_first_line_is_chosen_until_the_user_chooses_one() -> None:
     assert START.chosen == ("syscall", "read")
     late = replace(LAST, layers={name: LAST.layers[name] for name in ("tcp", "block")})
     first = with_valid_choice(ViewState(), late)
@@ -102,7 +102,7 @@ def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
         ("f question_mark", {"screen": "help"}),
     ],
 )
-def test_keys_lead_to_what_is_seen(keys: str, seen: dict[str, Any]) -> None:
+def test_keys_lead_to_the_expected_state(keys: str, seen: dict[str, Any]) -> None:
     state = press(START, *keys.split())
     usual = {"layer": "", "chosen": START.chosen, "focus": "layers", "panel": "hist"}
     wanted = {"screen": "main", **usual} | seen
@@ -125,7 +125,7 @@ def test_esc_goes_back_one_step_at_a_time() -> None:
     assert press(steps[-1], "escape") == steps[-1]
 
 
-def test_o_goes_through_a_layers_ops() -> None:
+def test_o_cycles_through_a_layers_ops() -> None:
     now, ops = press(START, "5"), set()
     for _ in range(20):
         now = press(now, "o")
@@ -133,7 +133,7 @@ def test_o_goes_through_a_layers_ops() -> None:
     assert ops == {row.key for row in layer_rows(LAST, only="block") if row.op}
 
 
-def test_t_goes_through_the_breakdowns_in_a_ring() -> None:
+def test_t_cycles_through_the_breakdowns() -> None:
     names = [table.name for table in LAST.specs["syscall"].tables]
     seen, state = [], START
     for _ in names:
@@ -157,7 +157,7 @@ def test_sorting_goes_through_the_columns_and_back_to_the_tables_own_order() -> 
     assert press(START, "less_than_sign").table_of("syscall").sort == names[-2]
 
 
-def test_a_click_on_a_heading_sorts_and_again_turns_round() -> None:
+def test_a_click_on_a_heading_sorts_and_a_second_reverses() -> None:
     once = do(START, "sort", "writes_per_s")
     table = once.table_of("syscall")
     assert (table.sort, table.is_ascending) == ("writes_per_s", False)
@@ -180,7 +180,7 @@ def test_the_cursor_of_a_breakdown_stays_on_its_row() -> None:
     assert do(first, "open", snapshot=later).narrow == Narrow("process", rows_of(START)[0])
 
 
-def test_a_click_on_a_line_chooses_and_again_zooms() -> None:
+def test_a_click_on_a_line_chooses_and_a_second_zooms() -> None:
     once = do(START, "choose", "block/write")
     assert (once.chosen, once.layer) == (("block", "write"), "")
     assert do(once, "choose", "block/write").layer == "block"

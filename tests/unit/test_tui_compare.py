@@ -1,4 +1,4 @@
-"""A: what is shown beside a mark's interval, or one that was pinned."""
+"""The A key compares the interval shown with that of a mark, or with a pinned one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_without_a_mark_a_pins_an_interval_and_compares_with_it(on: Stage)
 
 
 def replay(*ticks: int) -> FakeFeed:
-    """A recording with a mark in these intervals, fio run 3 and so on, and a gap."""
+    """A recording with marks (fio run 3, and so on) in these intervals, and a gap."""
     times = [minute()[tick - 1].time_unix_s + 0.5 for tick in ticks]
     marks = [TimelineEvent(at, f"fio run {number}") for number, at in enumerate(times, 3)]
     gap = TimelineEvent(times[-1] + 20, "nothing was measured", times[-1] + 25)
@@ -62,7 +62,7 @@ async def test_before_the_first_mark_a_compares_with_that_one(on: Stage) -> None
 
 
 @on_screen(lambda: replay(5))
-async def test_a_mark_whose_interval_is_lost_is_told(on: Stage) -> None:
+async def test_a_mark_whose_interval_is_lost_is_reported(on: Stage) -> None:
     on.feed.lost = {6}
     await on.press("end")
     await on.shows("14:07:40")

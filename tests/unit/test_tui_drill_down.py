@@ -26,7 +26,7 @@ def test_a_mount_shows_its_whole_statistics_where_they_are_kept() -> None:
     assert all(r.key[0].startswith(row.key[0]) for r in client.tables["file"])
 
 
-def test_a_process_shows_what_its_row_knows_and_no_histogram() -> None:
+def test_a_process_shows_the_numbers_of_its_row_and_no_histogram() -> None:
     row = layer_of(SHOWN, "syscall").tables["process"][0]
     shown = narrowed(SHOWN, Narrow("process", row.key))
     read = layer_of(shown, "syscall").ops["read"]
@@ -71,7 +71,7 @@ def test_a_panel_without_latencies_says_why_and_how_to_get_them(
 @pytest.mark.parametrize(
     ("size", "title", "row"), [(0, "latency, counts", "  all"), (512, "by size, counts", "  512")]
 )
-def test_a_histogram_of_what_has_no_bytes_is_not_by_size(size: int, title: str, row: str) -> None:
+def test_a_histogram_of_an_op_without_bytes_is_not_by_size(size: int, title: str, row: str) -> None:
     hist = SizeLatencyHist((0, 5) + (0,) * (SIZE_BUCKETS * LATENCY_BUCKETS - 2))
     made = layer_made("syscall", {"fsync": op(5, size, 90, size_lat=hist)})
     state = ViewState(layer="syscall", chosen=("syscall", "fsync"))

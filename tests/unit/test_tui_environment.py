@@ -1,4 +1,4 @@
-"""What the terminal library would take wrongly from the environment."""
+"""What textual would misread from the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_terminal_that_says_its_size_is_believed(monkeypatch: pytest.MonkeyPat
     assert screen_size() == (80, 24)
 
 
-def test_one_that_does_not_is_as_large_as_the_environment_says(
+def test_a_terminal_without_a_size_is_as_large_as_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal(monkeypatch, 0, 0)

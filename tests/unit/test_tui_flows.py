@@ -1,4 +1,4 @@
-"""Every flow of the screen, key by key, in the terminal library's own test terminal."""
+"""Every flow of the screen, key by key, in textual's own test terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_the_first_paint_says_what_is_awaited_and_numbers_follow(on: Stage
 
 @pytest.mark.parametrize("first", [None, minute()[0]])
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_the_picture_before_the_screen_is_the_screens_first_one(
+def test_the_first_picture_equals_the_screens_first_frame(
     *, ascii_only: bool, first: Snapshot | None
 ) -> None:
     options = ScreenOptions(utc=True, ascii_only=ascii_only, filters_text="pid 7")
@@ -49,7 +49,7 @@ def test_the_picture_before_the_screen_is_the_screens_first_one(
     stage(flow, live(), options=options, first=first)
 
 
-def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
+def test_the_first_numbers_stay_until_the_feed_reports_some() -> None:
     first, *later = minute()
 
     async def flow(on: Stage) -> None:
@@ -63,7 +63,7 @@ def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
     stage(flow, FakeFeed(later), first=first)
 
 
-def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:
+def test_help_and_quit_work_with_a_feed_that_reports_nothing() -> None:
     keys = "1 enter tab t h l g f c slash less_than_sign space left right home end plus i"
 
     async def flow(on: Stage) -> None:
@@ -125,7 +125,7 @@ async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile
 
 
 @on_screen(live, told=5)
-async def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else(on: Stage) -> None:
+async def test_pasted_text_goes_into_the_filter_and_nowhere_else(on: Stage) -> None:
     await on.paste("qR")
     assert on.feed.calls == []
     assert on.app.is_running
@@ -150,7 +150,7 @@ async def test_only_columns_that_are_shown_can_be_sorted_by(on: Stage) -> None:
 
 
 @on_screen(live)
-async def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back(on: Stage) -> None:
+async def test_a_layer_that_goes_away_while_shown_says_why_and_comes_back(on: Stage) -> None:
     on.feed.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
     await on.push(2)
     await on.press("2")
@@ -169,14 +169,14 @@ def widths(on: Stage) -> list[int]:
 
 
 @on_screen(live, told=5)
-async def test_the_size_changes_meanwhile(on: Stage) -> None:
+async def test_a_resized_terminal_is_redrawn_at_once(on: Stage) -> None:
     for width, height in ((80, 24), (300, 60), (20, 5), (1, 1), (120, 40)):
         await on.pilot.resize_terminal(width, height)
         assert widths(on) == [width] * height, "at once, though no interval comes"
     assert "1 app " in on.text
 
 
-def test_what_ends_the_feed_ends_the_screen() -> None:
+def test_an_error_of_the_feed_ends_the_screen() -> None:
     async def flow(on: Stage) -> None:
         await on.push(1)
         on.feed.say(News(error=IohError("the disk is gone", "Look for it.")))
@@ -192,7 +192,7 @@ class BrokenFeed(FakeFeed):
         raise ZeroDivisionError
 
 
-def test_a_feed_that_dies_is_not_silence() -> None:
+def test_an_exception_in_the_feed_is_reported() -> None:
     async def flow(on: Stage) -> None:
         await on.until(lambda: on.app.error is not None)
 
@@ -200,7 +200,7 @@ def test_a_feed_that_dies_is_not_silence() -> None:
 
 
 @on_screen(live, told=3)
-async def test_the_end_is_said_and_nothing_is_late_after_it(on: Stage) -> None:
+async def test_the_end_is_shown_and_nothing_is_late_after_it(on: Stage) -> None:
     on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))
     await on.shows("ended after 3 s, as asked for")
     await on.later(60)
@@ -209,7 +209,7 @@ async def test_the_end_is_said_and_nothing_is_late_after_it(on: Stage) -> None:
 
 
 @on_screen(live, told=2)
-async def test_a_late_tick_is_said_while_it_is_late_only(on: Stage) -> None:
+async def test_late_is_shown_only_while_a_tick_is_late(on: Stage) -> None:
     await on.later(400)
     assert "LATE 40" in on.canvas.frame.lines[0].text
     await on.push(1)
@@ -217,7 +217,7 @@ async def test_a_late_tick_is_said_while_it_is_late_only(on: Stage) -> None:
 
 
 @on_screen(live)
-async def test_a_long_interval_is_said(on: Stage) -> None:
+async def test_a_long_interval_is_shown(on: Stage) -> None:
     on.feed.intervals[1] = replace(minute()[1], interval_s=7.3)
     await on.push(2)
     assert "interval 7.3 s" in on.lines[0]
@@ -229,7 +229,7 @@ async def test_a_long_interval_is_said(on: Stage) -> None:
     size=(200, 50),
     told=3,
 )
-async def test_options_of_the_screen_are_seen(on: Stage) -> None:
+async def test_options_of_the_screen_take_effect(on: Stage) -> None:
     assert "pid 4121" in on.lines[0]
     assert all(line.text.isascii() for line in on.canvas.frame.lines)
     styles = {style for line in on.canvas.frame.lines for _, style in line.spans}
@@ -249,7 +249,7 @@ IGNORED = "--comm not applied here: all requests are shown"
 
 
 def noting(snapshot: Snapshot, notes: dict[str, tuple[str, ...]]) -> Snapshot:
-    """The same with layers that say something."""
+    """The same snapshot with notes of some layers."""
     for name, said in notes.items():
         snapshot = with_layer(snapshot, name, notes=said)
     return snapshot

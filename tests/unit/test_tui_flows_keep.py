@@ -69,7 +69,7 @@ async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
 
 
 @on_screen(live, told=5)
-async def test_s_never_writes_over_anything(on: Stage, here: Path) -> None:
+async def test_s_never_overwrites_anything(on: Stage, here: Path) -> None:
     stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
     (here / f"{stem}.svg").write_text("mine")
     (here / f"{stem}.txt").symlink_to(here / "elsewhere")
@@ -82,7 +82,7 @@ async def test_s_never_writes_over_anything(on: Stage, here: Path) -> None:
 
 
 @on_screen(live, told=5)
-async def test_what_cannot_be_saved_is_said(
+async def test_a_failed_save_is_reported(
     on: Stage, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(effects, "writable_folder", lambda: "/proc/1/nowhere")
@@ -92,11 +92,11 @@ async def test_what_cannot_be_saved_is_said(
     assert "1 app " in on.text
 
 
-def test_a_text_that_is_no_unicode_is_written_all_the_same(here: Path) -> None:
+def test_text_that_is_not_valid_unicode_is_written_escaped(here: Path) -> None:
     assert Path(write_new("a.txt", "\ud800")).read_text("utf-8") == "\\ud800"
 
 
-def test_where_nothing_may_be_written_the_temporary_folder_is_used(
+def test_if_the_current_folder_is_not_writable_another_is_used(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert writable_folder() == "."
@@ -141,7 +141,7 @@ def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -
 
 
 @on_screen(live, told=5)
-async def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page(on: Stage) -> None:
+async def test_the_palette_does_what_is_chosen(on: Stage) -> None:
     await on.press("ctrl+p")
     assert "command: _" in on.lines[-1]
     await on.press(*"zoom into", "down", "down", "up")
@@ -192,7 +192,7 @@ async def test_m_marks_this_moment_or_the_one_shown(on: Stage) -> None:
 
 
 @on_screen(live, told=5)
-async def test_an_esc_that_was_none_is_taken_back(on: Stage) -> None:
+async def test_an_esc_that_began_a_sequence_is_taken_back(on: Stage) -> None:
     await on.press("2", "escape", NO_ESCAPE, "down")
     assert on.app.state.layer == "nfs_client"
 
@@ -270,7 +270,7 @@ async def test_the_wheel_moves_what_it_is_turned_over(on: Stage) -> None:
 
 
 @on_screen(live)
-async def test_a_finding_is_clicked_and_its_begin_is_shown(on: Stage) -> None:
+async def test_clicks_on_a_finding_lead_to_where_it_began(on: Stage) -> None:
     on.feed.intervals[49] = judged()
     await on.push(50)
     await on.click("A critical thing", into=3)
@@ -286,11 +286,11 @@ async def test_a_finding_is_clicked_and_its_begin_is_shown(on: Stage) -> None:
     assert " READ " in on.text
 
 
-def test_names_of_files_say_when() -> None:
+def test_file_names_contain_the_host_and_the_date() -> None:
     assert stem_of("db 01/x", START_S).startswith("ioh-db_01_x-202611")
 
 
-def test_a_crash_that_was_told_on_the_terminal_is_no_success(
+def test_a_crash_reported_on_the_terminal_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(IohApp, "run", lambda *_, **__: None)

@@ -1,4 +1,4 @@
-"""Going through time on the screen, live and in a recording."""
+"""Moving through time on the screen, live and in a recording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def replay() -> FakeFeed:
 
 
 @on_screen(live, told=10)
-async def test_space_stops_the_screen_and_lets_it_go_on(on: Stage) -> None:
+async def test_space_pauses_and_resumes_the_screen(on: Stage) -> None:
     await on.press("space")
     assert "‖ PAUSED" in on.lines[0]
     on.feed.push(5)
@@ -58,7 +58,7 @@ async def test_arrows_step_and_home_and_end_jump(on: Stage) -> None:
 
 
 @on_screen(live, told=20)
-async def test_nothing_is_drawn_until_the_interval_asked_for_is_there(on: Stage) -> None:
+async def test_nothing_is_drawn_until_the_interval_requested_arrives(on: Stage) -> None:
     is_read, may_end = threading.Event(), threading.Event()
     drawn: list[str] = []
     draw = on.app.redraw
@@ -85,7 +85,7 @@ async def test_nothing_is_drawn_until_the_interval_asked_for_is_there(on: Stage)
 
 
 @on_screen(live, told=50)
-async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
+async def test_brackets_go_to_marks_and_gaps_and_show_their_text(on: Stage) -> None:
     await on.press("left_square_bracket")
     await on.until(lambda: on.app.view.travel.tick == 35)
     await on.press("left_square_bracket")
@@ -99,7 +99,7 @@ async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
 
 
 def with_findings() -> FakeFeed:
-    """The time line has one a second before the gap's end."""
+    """The time line has a finding one second before the gap's end."""
     return FakeFeed([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
 
 
@@ -121,7 +121,7 @@ async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Sta
 
 
 @on_screen(replay, told=5)
-async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
+async def test_a_recording_plays_pauses_and_resumes(on: Stage) -> None:
     assert "▶ REPLAY" in on.lines[0]
     assert "run.ioh" in on.lines[0]
     await on.press("space")
@@ -199,7 +199,7 @@ async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stag
     await on.press("tab", "enter")
     assert "only 4121 dbserver" in on.lines[0]
     await on.until(lambda: on.feed.walked >= set(range(1, 30)))
-    # Of all intervals, not of the newest alone.
+    # The trend of all intervals, not of the newest alone.
     trend = re.compile("│ R MB/s +[▁▂▃▄▅▆▇█]{5}")
     await on.until(lambda: any(map(trend.match, on.lines)))
     await on.press("escape", "escape")
@@ -207,7 +207,7 @@ async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stag
 
 
 @on_screen(live)
-async def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it(on: Stage) -> None:
+async def test_a_lost_interval_is_reported(on: Stage) -> None:
     on.feed.lost.add(8)
     await on.push(10)
     await on.press("left")
@@ -217,7 +217,7 @@ async def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it
 
 
 @on_screen(live, told=10)
-async def test_findings_of_the_past_come_when_they_are_known(on: Stage) -> None:
+async def test_findings_of_the_past_appear_when_they_are_known(on: Stage) -> None:
     since = replace(FINDINGS[2], since_unix_s=minute()[4].time_unix_s)
     on.feed.judged[9] = replace(minute()[8], findings=(since,))
     await on.press("left")
@@ -226,8 +226,7 @@ async def test_findings_of_the_past_come_when_they_are_known(on: Stage) -> None:
 
 
 @on_screen(live, told=20)
-async def test_time_goes_on_in_the_past_as_at_present(on: Stage) -> None:
-    """Zoom, panels and narrowing stay while the time changes."""
+async def test_zoom_panel_and_narrowing_stay_when_the_time_changes(on: Stage) -> None:
     await on.press("1", "tab", "enter", "l")
     assert "only 4121" in on.lines[0]
     await on.press("left")

@@ -1,7 +1,7 @@
-"""Every screen at three sizes, as committed; IOH_REGENERATE_GOLDEN=1 writes the files anew.
+"""Every screen at three sizes, as committed; IOH_REGENERATE_GOLDEN=1 rewrites the files.
 
-Text with the styles of its spans for all of them, where a difference can be read; pictures
-(SVG) of the main ones, as S saves them, in every theme; each panel by itself.
+All of them as text with the styles of its spans, where a difference is easy to read; the main ones
+also as pictures (SVG), as S saves them, in every theme; each panel by itself.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ PICTURES: tuple[tuple[str, tuple[int, int], ThemeName], ...] = (
     ("overview", SIZES[1], "light"),
     ("overview", SIZES[1], "mono"),
 )
-# Of a panel: as it is on a terminal of that size, at 80 columns on one that is high enough.
+# Of a panel: its size on terminals of the sizes above; at 80 columns, on one that is high enough.
 PANEL_SIZES = ((80, 12), (120, 7), (200, 10))
 
 

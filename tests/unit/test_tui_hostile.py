@@ -1,4 +1,4 @@
-"""Names from outside, on every screen and in all that leaves it: nothing raw, nothing dies."""
+"""Untrusted names on every screen and in all its output: nothing raw, no crash."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def finding(name: str, severity: Severity) -> Finding:
 
 @cache
 def intervals() -> list[Snapshot]:
-    """Every name in every table, part, note, finding and rule; hosts of other names."""
-    names = [printable(name) for name in NAMES]  # as whoever makes findings has to
+    """Every name in every table, part, note, finding and rule; another host name in each."""
+    names = [printable(name) for name in NAMES]  # as everything that makes findings must
     found = tuple(finding(name, "critical") for name in names)
     missing = tuple(NotEvaluated(name, name, name) for name in names)
     made = [derive(older, newer) for older, newer in pairwise(samples())]
@@ -64,7 +64,7 @@ def texts(lines: list[Line]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("size", [(20, 5), (80, 24), (300, 80)])
-def test_no_screen_has_anything_raw(size: tuple[int, int]) -> None:
+def test_no_screen_contains_raw_characters(size: tuple[int, int]) -> None:
     snapshot = intervals()[0]
     data = screen_data(snapshot, narrowed="x", title=snapshot.hostname)
     for state in states()[:: 7 if size[0] > 200 else 3]:
@@ -100,7 +100,7 @@ def test_each_name_everywhere_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("layer", ["syscall", "nfs_client", "tcp", "nfs_server", "block"])
-def test_every_row_can_be_narrowed_to_whatever_it_is_called(layer: str) -> None:
+def test_every_row_can_be_narrowed_to_whatever_its_name(layer: str) -> None:
     for table, rows in layer_of(intervals()[0], layer).tables.items():
         for row in rows[::51]:
             only = Narrow(table, row.key)
@@ -119,8 +119,8 @@ def hostile_feed() -> FakeFeed:
     return feed
 
 
-def test_nothing_raw_leaves_the_screen_by_any_way(here: Path) -> None:
-    """The application itself: its segments, messages, palette, clipboard and files."""
+def test_no_raw_characters_leave_the_screen(here: Path) -> None:
+    """The application itself: its frames, messages, palette, clipboard and files."""
 
     def check(on: Stage) -> None:
         for line in on.canvas.frame.lines:

@@ -1,4 +1,4 @@
-"""Ctrl-Z, bg, fg and kill: the terminal goes back to the shell and comes again."""
+"""Ctrl-Z, bg, fg and kill: the shell gets the terminal, and the screen gets it back."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def shell(folder: Path, command: str) -> Emulated:
 
 
 def has_prompt(on: Emulated) -> bool:
-    """Whether the shell waits for a command, everything before it being there again."""
+    """Whether the last line is the shell's prompt: the screen is gone, the shell is waiting."""
     shown = [line for line in on.lines if line]
     return bool(shown) and shown[-1].startswith("ready>")
 
 
 def to_prompt(on: Emulated, *keys: str, says: str = "") -> None:
-    """Press keys that lead back to the shell, which may say something."""
+    """Press keys that lead back to the shell; wait for its prompt and for ``says``."""
     on.press(*keys)
     on.wait_until(lambda: has_prompt(on) and says in "\n".join(on.lines))
 
 
 def ask(on: Emulated, command: str) -> str:
-    """What a command of the shell answers."""
+    """The output of a command in the shell."""
     begin = len(on.shown)
-    # Typed otherwise than it is said: a shell that is not ready yet echoes twice.
+    # The typed text differs from the output: a shell that is not ready yet echoes it twice.
     on.press(f"{command}; echo end''-of-it\r")
     on.wait_until(lambda: b"end-of-it" in on.shown[begin:])
     return on.shown[begin:].decode()
@@ -63,12 +63,12 @@ def wait_for_screen(on: Emulated, *keys: str) -> None:
 def test_the_shell_has_its_terminal_until_fg(tmp_path: Path) -> None:
     with shell(tmp_path, LIVE) as on:
         wait_for_screen(on)
-        run_until_ticks(on, 1)  # by now it is more than its first picture
+        run_until_ticks(on, 1)  # by now there is more than the first picture
         to_prompt(on, "3", CTRL_Z, says="Stopped")
         assert "ioh --proc" in on.lines[0], "what stood there before is there again"
         assert "Stopped" in ask(on, "jobs")
         assert termios.tcgetattr(on.fd)[3] & termios.ISIG
-        time.sleep(0.8)  # a longer interval than usual
+        time.sleep(0.8)  # makes one interval longer than usual
         wait_for_screen(on, "fg\r")
         on.wait_until(lambda: "interval" in on.lines[0])
         on.wait_until(lambda: "suspended" in on.lines[-1])
@@ -121,7 +121,7 @@ def ticks_of(recording: Path) -> int:
 
 
 @pytest.mark.parametrize(("typed", "prompt"), [("/", "filter:"), ("\x10", "command:")])
-def test_no_prompt_takes_the_key_and_what_is_stopped_can_be_ended(
+def test_ctrl_z_works_in_prompts_and_a_stopped_screen_can_be_killed(
     tmp_path: Path, typed: str, prompt: str
 ) -> None:
     with shell(tmp_path, DEMO) as on:
@@ -140,8 +140,8 @@ def test_no_prompt_takes_the_key_and_what_is_stopped_can_be_ended(
         assert "Traceback" not in on.text
 
 
-def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
-    """SIGSTOP cannot be heard: the shell gets a terminal that is not its own."""
+def test_stopped_by_a_signal_it_gets_its_terminal_back(tmp_path: Path) -> None:
+    """SIGSTOP cannot be caught: the shell gets the terminal with the screen's settings."""
     with shell(tmp_path, f"{DEMO} & echo its id is $!; fg") as on:
         wait_for_screen(on)
         run_until_ticks(on, 1)
@@ -165,12 +165,12 @@ def test_without_a_shell_that_could_continue_it_says_so(tmp_path: Path) -> None:
     with Emulated(command, tmp_path) as shown:
         shown.wait_for_line("block")
         shown.press(CTRL_Z)
-        shown.wait_for_line("no job control")  # of which only cells that change are written
+        shown.wait_for_line("no job control")  # as emulated: only changed cells are written
         shown.press("q")
         assert shown.wait() == 0
 
 
-def test_where_stopping_is_switched_off_it_says_so(tmp_path: Path) -> None:
+def test_if_sigtstp_is_ignored_it_says_so(tmp_path: Path) -> None:
     with shell(tmp_path, f"(trap '' TSTP; {DEMO})") as on:
         wait_for_screen(on)
         on.press(CTRL_Z)
@@ -178,10 +178,10 @@ def test_where_stopping_is_switched_off_it_says_so(tmp_path: Path) -> None:
         to_prompt(on, "q")
 
 
-def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
+def test_keys_work_after_fg_even_if_ctrl_z_was_handled_late(
     tmp_path: Path,
 ) -> None:
-    """The thread that reads keys may stand still in any moment, as on a busy machine."""
+    """On a busy machine, the thread that reads keys may pause at any moment."""
     program = (
         "import sys, time\n"
         "from ioh.commands import main\n"
@@ -202,7 +202,7 @@ def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
         to_prompt(on, "q")
 
 
-def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> None:
+def test_it_can_be_stopped_before_it_has_imported_its_libraries(tmp_path: Path) -> None:
     program = (
         "import os, sys, time\n"
         "class Slow:\n"

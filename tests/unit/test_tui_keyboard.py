@@ -1,4 +1,4 @@
-"""Bytes of a terminal as events: whole, in pieces, late, and such as no terminal sends."""
+"""Bytes from a terminal as events: whole, in pieces, late, and some that no terminal sends."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named(found: object) -> list[str]:
         (b"\x10\x03", ["ctrl+p", "ctrl+c"]),
     ],
 )
-def test_the_same_whole_and_in_pieces(sent: bytes, keys: list[str]) -> None:
+def test_keys_are_the_same_whole_and_in_pieces(sent: bytes, keys: list[str]) -> None:
     assert Typing().send(sent) == keys
     assert Typing().send(*(sent[at : at + 1] for at in range(len(sent)))) == keys
 
@@ -76,7 +76,7 @@ def test_a_sequence_that_a_link_splits_is_one_key() -> None:
     assert on.send(b"[A") == ["left_square_bracket", "A"]
 
 
-def test_a_paste_or_a_sequence_that_never_ends_does_not_take_the_keys() -> None:
+def test_an_endless_paste_or_sequence_does_not_swallow_later_keys() -> None:
     on = Typing()
     assert on.send(b"\x1b[200~abc") == []
     assert on.wait(REST_S) == ["Paste"]
@@ -86,7 +86,7 @@ def test_a_paste_or_a_sequence_that_never_ends_does_not_take_the_keys() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_bytes_are_too_bad(seed: int) -> None:
+def test_q_is_recognized_after_any_bytes(seed: int) -> None:
     dice, on = random.Random(seed), Typing()
     often = b"\x1b\x1b\x1b[[[]O<>;;?0123456789~uMRtI"
     bad = bytes(dice.choice(often + bytes(range(256))) for _ in range(10_000))

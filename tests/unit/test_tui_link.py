@@ -1,4 +1,4 @@
-"""How much is written to a terminal that takes its time: simulated, byte by byte."""
+"""How much is written to a slow terminal, simulated byte by byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOW = 1500.0  # bytes a second
 
 
 class Line:
-    """A terminal at the end of a line; each step writes what may be written."""
+    """A terminal at the end of a line; each step writes as much as the link allows."""
 
     def __init__(self, *, answers: bool, buffer: float = 1e9, delay_s: float = 0.0) -> None:
         self.now_s = 0.0
@@ -24,7 +24,7 @@ class Line:
         self.written = 0.0
 
     def run(self, seconds: float, rate: float, *, wanted: float = 1e9) -> None:
-        """Let time pass; the screen has new pictures all the time."""
+        """Let time pass; the screen always has a new picture to write."""
         until = self.now_s + seconds
         while self.now_s < until:
             self.now_s += STEP_S
@@ -58,7 +58,7 @@ class Line:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_on_a_slow_link_little_is_on_its_way(answers: bool) -> None:
+def test_on_a_slow_link_little_is_in_flight(answers: bool) -> None:
     on = Line(answers=answers, buffer=8192)
     on.run(60.0, SLOW)
     worst = 0.0
@@ -72,7 +72,7 @@ def test_on_a_slow_link_little_is_on_its_way(answers: bool) -> None:
         assert on.written > 0.2 * SLOW * on.now_s
 
 
-def test_the_first_picture_goes_out_in_pieces_until_it_is_known_how_slow_the_link_is() -> None:
+def test_the_first_picture_is_sent_in_pieces_until_the_speed_is_known() -> None:
     on = Line(answers=True)
     for _ in range(300):
         on.run(0.02, SLOW)
@@ -80,7 +80,7 @@ def test_the_first_picture_goes_out_in_pieces_until_it_is_known_how_slow_the_lin
     assert on.written > 0.5 * SLOW * on.now_s
 
 
-def test_a_terminal_that_never_answers_has_the_first_picture_all_the_same() -> None:
+def test_a_terminal_that_never_answers_still_gets_the_first_picture() -> None:
     on = Line(answers=False)
     on.run(0.1, 1e6)
     assert FIRST_BYTES <= on.written < FRAME_BYTES
@@ -88,7 +88,7 @@ def test_a_terminal_that_never_answers_has_the_first_picture_all_the_same() -> N
     assert on.written >= FRAME_BYTES
 
 
-def test_of_a_stall_next_to_nothing_is_left() -> None:
+def test_after_a_stall_little_is_queued() -> None:
     on = Line(answers=True)
     on.run(5.0, 1e6)
     on.run(60.0, 0.0)
@@ -103,7 +103,7 @@ def test_a_long_fast_link_is_not_taken_for_a_slow_one() -> None:
     assert on.written - written > 3 * FRAME_BYTES
 
 
-def test_what_a_shell_would_take_for_keys_is_known() -> None:
+def test_the_link_knows_whether_an_answer_is_outstanding() -> None:
     on = Line(answers=True)
     on.run(0.1, 1e6)
     on.run(0.1, 1e6, wanted=0)

@@ -1,4 +1,4 @@
-"""PgUp and PgDn move by what is seen, on every screen and in every table, at every size."""
+"""PgUp and PgDn move by what is visible, on every screen and in every table, at every size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 70
 
 
 def crowded(snapshot: Snapshot) -> Snapshot:
-    """The same with as many processes as no terminal shows, and findings for several pages."""
+    """The same snapshot with more processes than a terminal shows, and many findings."""
     values = layer_of(snapshot, "syscall").tables["process"][0].values
     rows = tuple(TableRow((str(n), f"many{n:03}"), values) for n in range(COUNT))
     many = tuple(replace(FINDINGS[0], title=f"Thing {n}", subject=str(n)) for n in range(40))
@@ -33,7 +33,7 @@ def feed() -> FakeFeed:
 
 
 def table(on: Stage) -> tuple[list[int], int]:
-    """Numbers of the processes in sight, and of the chosen one."""
+    """Numbers of the visible processes, and of the chosen one."""
     lines = [line for line in on.app.frame().lines if "many" in line.text]
     numbers = [int(line.text.rpartition("many")[2][:3]) for line in lines]
     is_chosen = [any(style == "sel" for _, style in line.spans) for line in lines]
@@ -42,7 +42,7 @@ def table(on: Stage) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize(("size", "where"), [((80, 24), "zoom"), ((120, 40), "overview")])
 @on_screen(feed, told=2)
-async def test_a_table_moves_by_the_rows_in_sight(
+async def test_a_table_moves_by_its_visible_rows(
     on: Stage, size: tuple[int, int], where: str
 ) -> None:
     await on.press(*(["1"] if where == "zoom" else []), "tab")
@@ -76,14 +76,14 @@ async def test_a_table_moves_by_the_rows_in_sight(
     [((80, 24), "question_mark", True), ((120, 40), "question_mark", True), ((80, 24), "f", False)],
 )
 @on_screen(feed, told=2)
-async def test_a_screen_moves_by_the_lines_in_sight(
+async def test_a_screen_moves_by_its_visible_lines(
     on: Stage, size: tuple[int, int], key: str, *, is_live: bool
 ) -> None:
     """The last line seen is the first one of the next page, so that the eye finds it."""
 
     has_timeline = size[1] >= ROOMY or not is_live
     top = 2 if has_timeline else 1
-    if not is_live:  # a time line takes one line more of a small terminal
+    if not is_live:  # when paused, a time line takes another line of a small terminal
         await on.press("space")
     await on.press(key)
     seen = [on.lines[top:-1]]
@@ -100,7 +100,7 @@ async def test_a_screen_moves_by_the_lines_in_sight(
     assert last.strip().endswith(f"-{whole} of {whole}")
     for before, after in pairwise(seen[:-1]):
         assert after[0] == before[-1]
-    if key == "question_mark":  # among findings they choose
+    if key == "question_mark":  # among findings, arrow keys choose
         await on.press("up")
         assert on.lines[top:-1] != seen[-1], "no line was owed beyond the end"
         await on.press("down")
@@ -109,7 +109,7 @@ async def test_a_screen_moves_by_the_lines_in_sight(
 
 
 @on_screen(feed, told=2)
-async def test_a_row_that_a_filter_leaves_is_chosen_where_others_have_gone(on: Stage) -> None:
+async def test_a_row_that_matches_the_filter_is_chosen_when_others_are_gone(on: Stage) -> None:
     await on.press("tab", "slash", *"many06", "enter", *["pagedown"] * 20)
     assert table(on)[1] == 69
     rows = layer_of(on.feed.intervals[2], "syscall").tables["process"]

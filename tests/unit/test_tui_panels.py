@@ -1,4 +1,4 @@
-"""The first screen: its panels, bars and lines say what text and JSON say, and whose turn it is."""
+"""The panels, bars and lines of the first screen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def with_ops(ops: dict[str, OpStats], name: str = "block") -> Snapshot:
         (OpStats(9, None, 3e9, 2e13, latency_us=1e8, p99_us=1e8), "20M 3G 100s 100s"),
     ],
 )
-def test_panels_and_lines_say_the_same(read: OpStats, cells: str) -> None:
+def test_panels_and_lines_show_the_same(read: OpStats, cells: str) -> None:
     snapshot = with_ops({"read": read})
     title = next(line for line in shown(snapshot) if line.startswith("╭─ 5 block "))
     number = r" +(\S+)"
@@ -67,7 +67,7 @@ def fanned(snapshot: Snapshot, upper: str, lower: str, width: int = 200) -> list
     return fan_out(snapshot, layer_of(snapshot, upper), layer_of(snapshot, lower), width)
 
 
-def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() -> None:
+def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() -> None:
     read = replace(layer_of(LAST, "syscall").ops["read"], avg_bytes=1 << 20)
     metrics = {
         "read_lower_ops_per_op": 8.0,
@@ -90,7 +90,7 @@ def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() 
     assert fanned(LAST, "tcp", "nfs_server") == [], "segments are nobody's calls"
 
 
-def test_what_a_statement_becomes_is_what_its_sessions_did() -> None:
+def test_what_a_statement_becomes_is_the_io_of_its_sessions() -> None:
     def of(name: str, table: str, *rows: tuple[tuple[str, ...], dict[str, float]]) -> LayerSnapshot:
         return layer_made(name, tables={table: [(key, {**values}) for key, values in rows]})
 
@@ -129,13 +129,13 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
 
 
 def bars_of(path: Path, width: int) -> list[str]:
-    """The bars where reads took a path, and nothing is known of others."""
+    """The bars if reads took this path and nothing is known of other calls."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(waterfall, "paths", lambda _: {"read": path})
         return [line.text.rstrip() for line in waterfall.render_waterfall(LAST, LATELY, width)]
 
 
-def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said() -> None:
+def test_an_unknown_step_has_no_width_and_its_note_is_shown() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
     path = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not separable",))
     line, none, _ = bars_of(path, 120)
@@ -147,7 +147,7 @@ def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said() -> None:
 @pytest.mark.parametrize(
     ("queue_us", "said"), [(49.0, "device 51%, queue 49%"), (25.0, "device 67%")]
 )
-def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
+def test_the_second_largest_step_is_named_if_it_is_half_the_largest(
     queue_us: float, said: str
 ) -> None:
     steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
@@ -155,7 +155,7 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
     assert line.partition("◂ ")[2] == said
 
 
-def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
+def test_a_layer_without_a_panel_of_its_own_uses_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
     assert panel_of(replace(block, name="nvme")) is OPS
     assert panel_of(replace(tcp, name="wire")) is FLOW

@@ -1,4 +1,4 @@
-"""A picture stands alone: it names no other place, and each run of text has its own."""
+"""A picture is self-contained: it refers to nothing outside; each run of text has its position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def shown(picture: str) -> list[tuple[int, int, str]]:
-    """Each run of text but the title: its column, its width in columns, itself."""
+    """Each run of text but the title: its column, its width in columns, its text."""
     found = []
     for text in ET.fromstring(picture).iter(f"{NAMESPACE}text"):
         if text.get("class") != "title":

@@ -1,4 +1,4 @@
-"""What was chosen on the screen is there the next time; what makes no sense is not used."""
+"""Choices made on the screen are there the next time; an invalid file is not used."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_what_was_chosen_is_remembered(folder: Path) -> None:
 
 
 def test_only_choices_are_remembered() -> None:
-    """Not where a cursor is, nor what was being looked for."""
+    """Neither the place of a cursor nor a filter."""
     state = ViewState(screen="help", layer="block", scroll=7).with_table(
         "block", cursor=3, offset=2, pattern="sda"
     )
     assert Preferences.of(state, None) == Preferences()
 
 
-def test_nothing_is_written_where_nothing_changed(folder: Path) -> None:
+def test_nothing_is_written_if_nothing_changed(folder: Path) -> None:
     assert save(CHOSEN, CHOSEN) == ""
     assert not folder.exists()
 
@@ -60,7 +60,7 @@ def test_nothing_is_written_where_nothing_changed(folder: Path) -> None:
         json.dumps({"theme": [], "panel": {}, "tables": 3}),
     ],
 )
-def test_a_file_that_makes_no_sense_is_said_and_replaced(folder: Path, text: str) -> None:
+def test_an_invalid_file_is_reported_and_replaced(folder: Path, text: str) -> None:
     folder.mkdir()
     (folder / FILE_NAME).write_text(text, encoding="latin-1")
     found, wrong = read()
@@ -79,13 +79,13 @@ def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path) -> None
     assert (tmp_path / "victim").read_text() == "whole"
 
 
-def test_what_cannot_be_written_is_said(folder: Path) -> None:
+def test_a_failed_save_is_reported(folder: Path) -> None:
     folder.write_text("a file where the directory should be")
     assert "cannot save the screen's settings" in save(Preferences(), CHOSEN)
 
 
 @pytest.mark.parametrize("rings", [True, False])
-def test_a_new_critical_finding_rings_once_where_asked(
+def test_a_new_critical_finding_rings_once_if_enabled(
     rings: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bells: list[int] = []

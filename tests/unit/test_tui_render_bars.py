@@ -29,7 +29,7 @@ def header(width: int = 200, **changes: object) -> str:
     return render_header(minute()[-1], replace(LIVE, **changes), width).text  # type: ignore[arg-type]
 
 
-def test_the_header_says_how_the_screen_is_fed() -> None:
+def test_the_header_shows_the_mode_and_the_speed() -> None:
     assert "● LIVE 1s" in header()
     assert "● LIVE 0.5s" in header(cycle_s=0.5)
     assert "‖ PAUSED" in header(shown="paused")
@@ -40,7 +40,7 @@ def test_the_header_says_how_the_screen_is_fed() -> None:
     assert "‖ DEMO" in header(mode="demo", shown="paused")
 
 
-def test_a_late_tick_is_said_however_narrow_it_is() -> None:
+def test_a_late_tick_is_shown_however_narrow_the_header() -> None:
     assert "LATE" not in header(age_s=1.0)
     assert "LATE 2.5 s" in header(age_s=2.5)
     assert "LATE 2.5 s" in header(60, age_s=2.5)
@@ -54,7 +54,7 @@ def of_interval(**changes: object) -> str:
     return render_header(replace(minute()[-1], **changes), LIVE, 220).text  # type: ignore[arg-type]
 
 
-def test_a_number_of_the_host_has_the_digits_that_are_known_or_is_a_dash() -> None:
+def test_a_number_of_the_host_has_one_decimal_or_is_a_dash_if_unknown() -> None:
     known = of_interval(host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
     assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in known
     unknown = of_interval(host=HostStats(cpu_pct=0.0))
@@ -63,7 +63,7 @@ def test_a_number_of_the_host_has_the_digits_that_are_known_or_is_a_dash() -> No
     assert "io psi" not in unknown
 
 
-def test_the_cost_of_ioh_itself_is_not_told_where_it_is_not_known() -> None:
+def test_the_cost_of_ioh_itself_is_not_shown_if_unknown() -> None:
     assert "ioh itself" not in of_interval(self_cpu_pct=None, bpf_cpu_pct=None)
     assert "ioh itself 1.5% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
 
@@ -97,7 +97,7 @@ def test_a_time_line_is_as_wide_as_the_screen(width: int, at_s: float, extent_s:
 
 @pytest.mark.parametrize("text", ["mark: " + "long " * 30, "mark: 数数数数"])
 @pytest.mark.parametrize("width", [30, 60, 200])
-def test_what_is_said_of_an_interval_moves_nothing(width: int, text: str) -> None:
+def test_text_on_the_time_line_moves_nothing_else(width: int, text: str) -> None:
     for at_s in (0.0, 10.0, 30.0, 45.0, 60.0):
         plain = render_timeline(line_at(at_s), width)
         said = render_timeline(line_at(at_s, text=text), width)
@@ -112,12 +112,12 @@ def test_what_is_said_of_an_interval_moves_nothing(width: int, text: str) -> Non
             assert text[:10] in line.text
 
 
-def test_what_was_not_looked_through_yet_is_dotted() -> None:
+def test_time_not_yet_searched_for_findings_is_dotted() -> None:
     track = timeline(59.0, looked_until_unix_s=START_S + 30)[10:50]
     assert track == "─" * 20 + "·" * 19 + "█"
 
 
-def test_what_was_just_passed_is_said() -> None:
+def test_marks_and_gaps_just_passed_are_shown() -> None:
     def passed(begin_s: float, end_s: float) -> str:
         return passed_moment(MOMENTS, START_S + begin_s, START_S + end_s)
 
@@ -130,7 +130,7 @@ def test_what_was_just_passed_is_said() -> None:
 
 
 def keys(width: int, layers: int = 5, *, is_replay: bool = True, is_zoomed: bool = False) -> str:
-    """The last line, each of whose buttons is whole."""
+    """The last line; checks that each of its buttons is whole."""
     frame = render_keys(width, layers, is_replay=is_replay, is_zoomed=is_zoomed)
     (line,) = frame.lines
     assert line.width == width
@@ -182,8 +182,8 @@ def test_findings_of_the_past_stay_and_the_one_chosen_is_followed() -> None:
         assert "rule not evaluated" in seen.text()
 
 
-def test_where_something_begins_nothing_is_called_healthy() -> None:
-    """The time line's signs are where findings begin; the rules tell of them a little later."""
+def test_an_interval_where_a_finding_begins_is_not_called_healthy() -> None:
+    """The time line's signs are where findings begin; the rules report them a little later."""
     begun_unix_s = FINDINGS[0].since_unix_s
     text = findings_page(findings=(), begun_unix_s=begun_unix_s).frame.text()
     assert f"Something began at {clock(FINDINGS[0].since_unix_s, utc=True)}" in text

@@ -28,7 +28,7 @@ VALUES = st.lists(VALUE, max_size=80)
 
 
 def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
-    """Of (size in bytes, latency in µs, count)."""
+    """A histogram of (size in bytes, latency in µs, count)."""
     cells = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
     for size_bytes, latency_us, count in ops:
         cells[size_index(size_bytes) * LATENCY_BUCKETS + latency_index(latency_us)] += count
@@ -37,7 +37,7 @@ def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
 
 @example([1.1e-308], 1, False, False)
 @given(VALUES, st.integers(1, 4), st.booleans(), st.booleans())
-def test_bars_are_as_many_as_values(
+def test_there_is_one_bar_for_each_value(
     values: list[float | None], height: int, is_ascii: bool, gap: bool
 ) -> None:
     lines = render_bars(values, height, is_ascii=is_ascii, gap=gap)
@@ -54,7 +54,7 @@ def test_bars_are_as_many_as_values(
 
 @given(VALUES, st.integers(1, 90), st.integers(0, 10**6))
 def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, tick: int) -> None:
-    """The next interval moves the bars on by none or one, and changes the last one only."""
+    """The next interval moves the bars by one column or none, and changes only the last one."""
     before, after = binned(values, width, tick), binned([*values, 5.0], width, tick + 1)
     assert len(before) == len(after) == width
     moved = (tick + 1) % per_column(width) == 0
@@ -63,7 +63,7 @@ def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, 
     assert after[width - 1 - kept : -1] == before[width - 1 - kept + moved :][:kept]
 
 
-def test_trends_by_hand() -> None:
+def test_trends_of_a_few_values() -> None:
     assert binned([1.0, 2.0, 3.0], 60, 9) == [*[None] * 57, 1.0, 2.0, 3.0]
     assert binned([1.0, None, 3.0, 5.0], 30, 3) == [*[None] * 28, 1.0, 4.0]
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
@@ -73,7 +73,7 @@ def column(bucket: int, count: int) -> tuple[int, ...]:
     return tuple(count if b == bucket else 0 for b in range(LATENCY_BUCKETS))
 
 
-def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
+def test_a_heat_map_with_too_few_rows_loses_no_operation() -> None:
     fast, slow = latency_index(2), latency_index(9_000_000)
     lines = render_heat_map([column(fast, 5), column(slow, 5)], 12, 4)
     text = [line.text for line in lines[:-1]]
@@ -91,7 +91,7 @@ def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
 
 @pytest.mark.parametrize("room", [4, 13, 25, 26, 40, 52, 80, 104, 300])
 @pytest.mark.parametrize("widest", [1, 2, 3, 4])
-def test_the_axis_joins_the_fast_and_never_the_slow(room: int, widest: int) -> None:
+def test_the_axis_joins_fast_buckets_and_never_slow_ones(room: int, widest: int) -> None:
     axis = axis_for(room, widest)
     assert axis.width <= room
     assert axis.cell <= widest
@@ -108,7 +108,7 @@ def test_the_axis_joins_the_fast_and_never_the_slow(room: int, widest: int) -> N
         assert label.end() == 2 + (bucket - axis.first + 1) * axis.cell, "right above its column"
 
 
-def test_a_tail_of_one_in_a_thousand_is_seen() -> None:
+def test_a_tail_of_one_in_a_thousand_is_visible() -> None:
     row = hist((4096, 100, 1000), (4096, 9_000_000, 1)).row(size_index(4096))
     axis = axis_for(26)
     text = shaded(Line(), row, axis, "read", largest=1000).text
@@ -117,8 +117,8 @@ def test_a_tail_of_one_in_a_thousand_is_seen() -> None:
     assert set(text) == {"█", "░", "·", " "}
 
 
-def test_the_time_axis_tells_the_time_that_passed() -> None:
-    """One interval was as long as ioh stood still."""
+def test_the_time_axis_shows_the_time_that_passed() -> None:
+    """One interval is as long as ioh was stopped."""
     counts_now = (0,) * 9 + (5,) + (0,) * (LATENCY_BUCKETS - 10)
     intervals = [counts_now] * 10
     lengths = [1.0] * 8 + [37.0, 1.0]

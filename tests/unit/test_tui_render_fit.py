@@ -1,4 +1,4 @@
-"""Where not everything fits: what goes, what stays, that it is told; what is idle makes room."""
+"""When not everything fits: what is hidden, what stays, the note on it; idle layers make room."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def labels(room: int, chosen: tuple[str, str] = NOBODY) -> list[str]:
     return [shown.label for shown in fitted_rows(ROWS, chosen, room)[0]]
 
 
-def test_parts_go_first_and_the_reads_and_writes_last() -> None:
+def test_parts_are_hidden_first_and_reads_and_writes_last() -> None:
     whole = labels(len(ROWS))
     assert whole == [each.label for each in ROWS]
     gone = []
@@ -65,7 +65,7 @@ def test_parts_go_first_and_the_reads_and_writes_last() -> None:
     ("hidden", "width", "said"),
     [(0, 24, ""), (1, 24, "+1 row hidden"), (3, 24, "+3 rows hidden"), (3, 12, "+3 rows")],
 )
-def test_how_it_is_told_depends_on_the_room(hidden: int, width: int, said: str) -> None:
+def test_the_note_on_hidden_rows_depends_on_the_room(hidden: int, width: int, said: str) -> None:
     label = row("R", "x" * (width - 2))
     view = PanelView(ViewState(), judged(), ())
     head = render_layers(view, [label], 120, [label] * hidden).lines[0].text
@@ -136,13 +136,15 @@ def lines(
 
 
 def numbered(text: list[str]) -> set[int]:
-    """Layers that have a panel, or lines."""
+    """Numbers of the layers that have a panel, or lines."""
     starts = (line.lstrip("╭─ !i") for line in text)
     return {int(start[0]) for start in starts if start[:1].isdigit() and start[1:2] == " "}
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_is_folded_after_the_time_of_the_trends_and_not_before(size: tuple[int, int]) -> None:
+def test_idle_layers_are_folded_after_the_span_of_the_trends_not_before(
+    size: tuple[int, int],
+) -> None:
     pause = quiet("tcp", "nfs_client")
     still = lines(pause, size, [BUSY, *[pause] * (TREND_INTERVALS - 2)])
     assert numbered(still) == {1, 2, 3, 4, 5}
@@ -154,7 +156,7 @@ def test_it_is_folded_after_the_time_of_the_trends_and_not_before(size: tuple[in
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_what_is_looked_at_or_found_stays(size: tuple[int, int]) -> None:
+def test_an_idle_layer_that_is_chosen_or_has_a_finding_stays(size: tuple[int, int]) -> None:
     pause = quiet("tcp", "nfs_client")
     chosen = ViewState(chosen=("tcp", "in"), has_chosen=True)
     assert numbered(lines(pause, size, [], chosen)) == {1, 3, 4, 5}
@@ -162,7 +164,7 @@ def test_what_is_looked_at_or_found_stays(size: tuple[int, int]) -> None:
     assert numbered(lines(found, size)) == {1, 2, 4, 5}
 
 
-def test_what_is_not_known_is_not_idle_and_where_none_is_busy_all_have_their_room() -> None:
+def test_unknown_is_not_idle_and_if_no_layer_is_busy_all_stay() -> None:
     assert numbered(lines(quiet(*LAYERS), (80, 24))) == {1, 2, 3, 4, 5}
     known = quiet("tcp")
     unknown = nothing_known().layers["nfs_server"]
@@ -170,7 +172,7 @@ def test_what_is_not_known_is_not_idle_and_where_none_is_busy_all_have_their_roo
     assert numbered(lines(shown, (80, 24))) == {1, 2, 4, 5}
 
 
-def test_the_arrow_keys_pass_it_by_and_its_number_zooms_into_it() -> None:
+def test_arrow_keys_skip_a_folded_layer_and_its_number_zooms_into_it() -> None:
     shown = quiet("tcp", "nfs_server")
     state = with_valid_choice(ViewState(), shown)
     seen = []

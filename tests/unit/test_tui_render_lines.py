@@ -23,7 +23,7 @@ def line_of(spans: list[tuple[str, str]]) -> Line:
 
 
 def styles_by_column(line: Line) -> list[tuple[str, str]]:
-    """Each character that is seen, with its style."""
+    """Each visible character, with its style."""
     return [(char, style) for text, style in line.spans for char in text if char != " "]
 
 
@@ -42,12 +42,14 @@ def test_spaces_between_words_neither_take_nor_give_a_style() -> None:
 
 
 @given(SPANS, st.integers(0, 30))
-def test_fitted_is_exactly_as_wide_as_asked_for(spans: list[tuple[str, str]], width: int) -> None:
+def test_a_fitted_line_has_exactly_the_requested_width(
+    spans: list[tuple[str, str]], width: int
+) -> None:
     line = line_of(spans).fitted(width)
     assert line.width == width == display_width(line.text)
 
 
-def test_what_is_cut_says_so() -> None:
+def test_cut_text_ends_with_a_tilde() -> None:
     assert Line("12345678").fitted(5).text == "1234~"
     assert Line().left("12345678", 5).text == "1234~"
     assert Line("数据库").fitted(4).text == "数~ "
@@ -103,7 +105,7 @@ PIECES = st.lists(
 
 
 def cut(points: list[int], width: int) -> Runs:
-    """Runs of a line, apart from each other, that begin and end at some of these columns."""
+    """Separate runs of a line that begin and end at some of these columns."""
     inside = sorted({min(point, width) for point in points})
     return list(zip(inside[::2], inside[1::2], strict=False))
 
@@ -112,7 +114,7 @@ def cut(points: list[int], width: int) -> Runs:
 def test_pieces_are_what_a_strip_of_them_renders(
     spans: list[tuple[str, str]], points: list[int], y: int
 ) -> None:
-    """The same bytes as textual's own way would give."""
+    """The bytes are those that textual itself would write."""
     line = line_of(spans)
     console = Console(color_system="truecolor", force_terminal=True)
     runs, strip = cut(points, line.width), strip_of(line, WRITTEN)

@@ -1,4 +1,4 @@
-"""The whole screen, drawn: exactly as large as asked for, whatever is shown and however."""
+"""The whole screen is drawn at exactly the requested size, whatever it shows, in any mode."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check(frame: ScreenFrame, width: int, height: int) -> None:
 
 @settings(max_examples=80)
 @given(st.data(), st.integers(20, 300), st.integers(5, 80))
-def test_every_line_has_the_width_asked_for(data: st.DataObject, width: int, height: int) -> None:
+def test_every_line_has_the_requested_width(data: st.DataObject, width: int, height: int) -> None:
     kind = data.draw(st.sampled_from(sorted(kinds())))
     state = data.draw(st.sampled_from(shown_states(kind)))
     variant = data.draw(st.sampled_from(["live", "replay", "busy"]))
@@ -113,7 +113,7 @@ def test_in_ascii_every_line_keeps_its_width(kind: str) -> None:
                 )
 
 
-def test_drawing_changes_nothing_that_it_is_given() -> None:
+def test_drawing_does_not_change_its_arguments() -> None:
     data = screen_data(minute()[-1])
     for state in shown_states("demo")[::3]:
         before = draw(state, data, 120, 40)
@@ -128,10 +128,10 @@ def test_drawing_changes_nothing_that_it_is_given() -> None:
         ("proc", 0, "this source has no histogram"),
     ],
 )
-def test_what_has_not_happened_yet_is_not_called_unmeasured(
+def test_an_op_that_has_not_happened_yet_is_not_called_unmeasured(
     source: str, count: int | None, said: str
 ) -> None:
-    """A disk that nobody has written to since ioh began: the probe has no histogram of it."""
+    """A disk that nobody has written to since ioh started: the probe has no histogram of it."""
     ops = {**layer_of(LAST, "block").ops, "write": OpStats(count=count)}
     shown = with_layer(LAST, "block", source=source, ops=ops)
     view = PanelView(ViewState(chosen=("block", "write")), shown, ())
@@ -151,7 +151,7 @@ def test_nothing_moves_as_numbers_and_findings_come_and_go(size: tuple[int, int]
     assert len(places) == 1 or size == (80, 24), "there, what calls become has lines of its own"
 
 
-def test_sizes_that_have_no_line_are_said() -> None:
+def test_the_number_of_hidden_sizes_is_shown() -> None:
     cells = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
     for at in range(SIZE_BUCKETS):
         cells[at * LATENCY_BUCKETS + 9] = at + 1

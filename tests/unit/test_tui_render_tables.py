@@ -32,12 +32,12 @@ from tests.screens import FINDINGS, layer_of, minute
 @pytest.mark.parametrize(
     ("intervals", "length_s", "title"), [(1, 0.344, "0.3s"), (57, 0.997, "57s"), (60, 60, "3600s")]
 )
-def test_a_trend_says_how_long_it_is(intervals: int, length_s: float, title: str) -> None:
+def test_the_title_of_a_trend_is_its_length(intervals: int, length_s: float, title: str) -> None:
     points = [replace(point_of(minute()[0]), interval_s=length_s)] * intervals
     assert length_text(points, 60) == title
 
 
-def test_the_first_intervals_are_no_measure_of_a_trend() -> None:
+def test_the_length_of_a_trend_ignores_the_first_intervals() -> None:
     first, *rest = (replace(point_of(minute()[0]), interval_s=s) for s in (0.1, 0.7, 1.0, 1.0, 44))
     begun = [*[None] * 57, first, *rest[:2]]
     assert length_text(begun, 60) == ""
@@ -70,9 +70,7 @@ def keys_of(table: TableState) -> str:
 
 
 @pytest.mark.parametrize(("pattern", "keys"), [("", "123"), ("DATA", "12"), ("3", "3"), ("no", "")])
-def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case(
-    pattern: str, keys: str
-) -> None:
+def test_rows_are_filtered_by_any_part_of_a_name_ignoring_case(pattern: str, keys: str) -> None:
     assert keys_of(TableState(pattern=pattern)) == keys
 
 
@@ -80,7 +78,7 @@ def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case(
     ("sort", "falling", "rising"),
     [
         ("reads_per_s", "213", "312"),
-        ("srtt_us", "231", "321"),  # what is not known comes last either way
+        ("srtt_us", "231", "321"),  # unknown values come last either way
         ("", "123", "321"),
         ("no such column", "123", "123"),
     ],
@@ -120,7 +118,7 @@ def strip(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> li
     return frame.text().splitlines()
 
 
-def test_the_worst_finding_is_told_whole_where_there_is_room() -> None:
+def test_the_worst_finding_is_shown_in_full_if_there_is_room() -> None:
     first, second = strip(80, 2)
     assert first.endswith("become 8.0 READs of 128 KB each")
     assert second.split() == ["on", "10.0.0.5:/export.", "+2", "(f)"]
@@ -141,7 +139,7 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
         assert not metric.title or width < 80 or metric.help.split()[0] in text
 
 
-def test_help_calls_everything_as_the_screen_does() -> None:
+def test_help_uses_the_same_names_as_the_screen() -> None:
     """Headings of breakdowns, a layer's own numbers, the first lines, and units of times."""
     snapshot = minute()[-1]
     text = render_help(tuple(snapshot.specs.values()), 120).text()
@@ -164,7 +162,7 @@ def test_help_calls_everything_as_the_screen_does() -> None:
 
 
 @pytest.mark.parametrize("is_ascending", [False, True])
-def test_no_heading_is_cut_with_or_without_the_mark(*, is_ascending: bool) -> None:
+def test_no_heading_is_cut_with_or_without_the_sort_mark(*, is_ascending: bool) -> None:
     """Of every table of every layer, sorted by each of its columns."""
     for layer in all_layers().values():
         for spec in layer.spec.tables:

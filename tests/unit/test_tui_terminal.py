@@ -1,4 +1,4 @@
-"""What the screen's bytes become on a terminal is what the screen means to show.
+"""A terminal that gets the screen's bytes shows what the screen means to show.
 
 This guards ioh/tui/canvas.py: only changed cells are written, so a cell that is forgotten
 would stay wrong for ever.
@@ -36,7 +36,7 @@ CASES = {
 
 
 def run_until_ticks(on: Emulated, ticks: int) -> None:
-    """Wait until the clock has been seen to change so often."""
+    """Wait until the clock on the screen has changed this often."""
     seen: set[str] = set()
 
     def has_seen() -> bool:
@@ -47,22 +47,22 @@ def run_until_ticks(on: Emulated, ticks: int) -> None:
 
 
 def wait_for_scan(on: Emulated) -> None:
-    """Wait until the time line has all findings; that process is gone then."""
+    """Wait until the time line has all findings: the process that searches for them has ended."""
     children = Path(f"/proc/{on.pid}/task/{on.pid}/children")
     on.wait_until(lambda: not children.read_text().strip())
 
 
 def check_saved(on: Emulated, folder: Path, number: int) -> None:
-    """Save, and compare what stands on the terminal with what was to be shown."""
+    """Save, and compare the terminal's lines with the saved ones."""
     on.press("S")
     suffix = f"-{number}.txt" if number > 1 else ".txt"
     on.wait_until(lambda: on.lines[-1].startswith(" saved ") and on.lines[-1].endswith(suffix))
     newest = folder / on.lines[-1].split()[-1]
     rows = len(on.lines)
     wanted = newest.read_text("utf-8").splitlines()[:rows]
-    if on.shown.isascii():  # the file has everything
+    if on.shown.isascii():  # the file has the original characters
         wanted = [to_ascii(line) for line in wanted]
-    del wanted[rows - 1 :]  # the last line says by now that it was saved
+    del wanted[rows - 1 :]  # by now the last line says that it was saved
     skipped = 1 if "DEMO" in wanted[0] else rows  # its time line grows while the screen is paused
 
     def is_shown() -> bool:
@@ -118,7 +118,7 @@ def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_
         assert on.wait() == 0
 
 
-def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: Path) -> None:
+def test_changes_behind_the_palette_are_visible_once_it_is_closed(tmp_path: Path) -> None:
     with replay(tmp_path) as on:
         on.press("\x10")
         on.wait_until(lambda: "command: " in on.lines[-1])
@@ -143,7 +143,7 @@ def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> N
     brief = f"from ioh.tui import app; app.MESSAGE_S = 0.1; {MAIN}"
     with replay(tmp_path, brief) as on:
         on.press(" ")
-        for _ in range(5):  # it reads nothing: a write waits, the link is slow
+        for _ in range(5):  # nothing is read: a write waits, the link is slow
             os.write(on.fd, b"5l0")
             time.sleep(0.05)
         os.write(on.fd, b"S")
@@ -151,7 +151,7 @@ def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> N
         on.wait_until(lambda: on.lines[-1].startswith(" saved "))
 
 
-def test_a_frame_is_one_picture_where_the_link_has_room(tmp_path: Path) -> None:
+def test_a_frame_is_one_picture_if_the_link_has_room(tmp_path: Path) -> None:
     with Emulated((*IOH, "replay", "sample"), tmp_path) as on:
         on.answers = True
         on.wait_for_line("block")
@@ -164,5 +164,5 @@ def test_a_frame_is_one_picture_where_the_link_has_room(tmp_path: Path) -> None:
         on.wait_for_line("pause / resume")
         on.read(0.3)
         pictures = on.shown[begin:].count(QUESTION.encode())
-        assert 1 <= pictures <= 2  # the second where the message of the pause has just expired
+        assert 1 <= pictures <= 2  # two if the message of the pause has just expired
         on.press("q")

@@ -21,7 +21,7 @@ from tests.screen_feed import FakeFeed
 from tests.screens import FINDINGS, minute
 
 
-def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now(
+def test_a_step_to_a_dropped_interval_goes_to_the_first_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     feed, asked = FakeFeed(minute()), list[int]()
@@ -47,7 +47,7 @@ class SlowFeed(FakeFeed):
 
 
 class Seeking:
-    """A seeker that runs, and what it told."""
+    """A running seeker, and what it found."""
 
     def __init__(self, feed: FakeFeed, past: Past | None = None, span: int = 10) -> None:
         self.found: list[Found] = []
@@ -69,7 +69,7 @@ class Seeking:
             time.sleep(0.002)
 
 
-def test_what_is_asked_for_is_found_then_its_past_then_its_findings() -> None:
+def test_a_request_gets_the_interval_then_its_past_then_its_findings() -> None:
     feed = FakeFeed(minute(), mode="replay")
     feed.judged[30] = replace(minute()[29], findings=FINDINGS)
     with Seeking(feed) as seeking:
@@ -112,7 +112,7 @@ def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None
     assert past.window(30, 10) == [point_of(s) for s in minute()[20:30]]
 
 
-def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
+def test_a_held_key_skips_to_the_last_interval_requested() -> None:
     feed = SlowFeed()
     with Seeking(feed) as seeking:
         seeking.seeker.ask(10)
@@ -125,7 +125,7 @@ def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
     assert min(feed.walked) == 31, "the past of what nobody waits for is not read"
 
 
-def test_what_is_found_may_be_drawn_before_its_past_is_read(
+def test_an_interval_can_be_drawn_before_its_past_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another key ends the wait, and so does the screen's end."""
@@ -141,7 +141,7 @@ def test_what_is_found_may_be_drawn_before_its_past_is_read(
 
 
 @pytest.mark.parametrize("looks_back", [1, 100])
-def test_who_goes_from_key_to_key_does_not_share_the_cpu_with_a_far_look_back(
+def test_a_far_search_for_findings_waits_until_no_key_is_pressed(
     looks_back: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch, "REST_S", 3600.0)
@@ -162,7 +162,7 @@ def test_a_seeker_ends_while_it_reads_the_past() -> None:
         seeking.seeker.ask(50)
         feed.may_go_on.release()
         seeking.wait_for(lambda: bool(feed.walked))
-    Prefetch(feed, Past(), print, 1).stop()  # one that never began, too
+    Prefetch(feed, Past(), print, 1).stop()  # one that was never started, too
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -176,7 +176,7 @@ def test_history_forgets_what_is_farthest_away(count: int, monkeypatch: pytest.M
     assert past.window(10, 1)[0] is not None
 
 
-def test_a_series_has_a_hole_where_nothing_is_known_and_zero_where_nothing_was_done() -> None:
+def test_a_series_has_none_where_unknown_and_zero_where_nothing_happened() -> None:
     point = point_of(minute()[0])
     values = series([None, point], ("block", "read"), "ops_per_s")
     assert values[0] is None

@@ -1,4 +1,4 @@
-"""What cannot be read or has no meaning is one line; what has a meaning does something."""
+"""What cannot be read and options without effect give one line; other options have an effect."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ UNREADABLE = "/proc/self/mem"  # its first page is never there: EIO, as from a b
 
 
 @pytest.mark.parametrize("command", ["text", "report", "verify"])
-def test_a_read_error_is_one_line(command: str, refused: Shown) -> None:
+def test_a_read_error_gives_one_line(command: str, refused: Shown) -> None:
     told = refused(command, UNREADABLE, code=ExitCode.FAILED)
     assert f"cannot read {UNREADABLE}: Input/output error" in told
     assert "--repair" not in told
 
 
-def test_a_read_error_later_on_is_one_line(
+def test_a_later_read_error_gives_one_line(
     session_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bytes:
@@ -40,7 +40,7 @@ def test_a_read_error_later_on_is_one_line(
             list(session.items())
 
 
-def test_a_read_error_of_stdin_is_one_line() -> None:
+def test_a_read_error_of_stdin_gives_one_line() -> None:
     fd = os.open("/", os.O_RDONLY)  # EISDIR
     try:
         with (
@@ -54,7 +54,7 @@ def test_a_read_error_of_stdin_is_one_line() -> None:
 
 @pytest.mark.parametrize("command", ["text", "report", "verify"])
 @pytest.mark.parametrize(("data", "why"), [(b"", " (empty)"), (b"x" * 4000, "")])
-def test_what_is_no_recording_is_named(
+def test_a_file_that_is_not_a_recording_is_named(
     command: str, data: bytes, why: str, tmp_path: Path, refused: Shown
 ) -> None:
     path = tmp_path / "other\x1b"
@@ -64,16 +64,16 @@ def test_what_is_no_recording_is_named(
     )
 
 
-def test_of_two_the_one_that_is_no_recording_is_named(
+def test_of_two_files_the_one_that_is_not_a_recording_is_named(
     session_file: Path, tmp_path: Path, refused: Shown
 ) -> None:
     (tmp_path / "b.ioh").touch()
     assert "b.ioh is not" in refused("compare", session_file, tmp_path / "b.ioh", code=1)
 
 
-def test_a_cycle_longer_than_the_recording_is_told(tmp_path: Path, refused: Shown) -> None:
+def test_a_cycle_longer_than_the_recording_is_refused(tmp_path: Path, refused: Shown) -> None:
     path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(fakes.first(12), {3: "run 3"}))  # whose mark is not shown, either
+    path.write_bytes(recorded(fakes.first(12), {3: "run 3"}))  # its mark is not shown, either
     assert f"-c 3600 is longer than {path}, which has 11 s. " in refused("text", path, "-c", "3600")
     told = refused("json", path, "-c", "8", "--from", "3", "--to", "8")
     assert f"-c 8 is longer than that part of {path}, which has 5 s. " in told
@@ -87,7 +87,7 @@ def test_a_cycle_longer_than_the_recording_is_told(tmp_path: Path, refused: Show
         (["nonsense"], (0, 1, 2)),
     ],
 )
-def test_closed_descriptors_are_no_traceback(words: list[str], closed: tuple[int, ...]) -> None:
+def test_closed_descriptors_give_no_traceback(words: list[str], closed: tuple[int, ...]) -> None:
     with_closed = "import os, sys; [os.close(int(fd)) for fd in sys.argv[1].split()]; "
     start = with_closed + "os.execv(sys.executable, [sys.executable, '-m', 'ioh', *sys.argv[2:]])"
     done = subprocess.run(
@@ -107,7 +107,9 @@ def _fast(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [["text"], ["replay", "--as-text"], ["report"]])
-def test_a_number_of_rows_shows_them(command: list[str], session_file: Path, shown: Shown) -> None:
+def test_top_with_a_number_of_rows_shows_breakdowns(
+    command: list[str], session_file: Path, shown: Shown
+) -> None:
     assert "---- top " not in shown(*command, session_file)
     assert "---- top " not in shown(*command, session_file, "--top", "0")
     for rows in ("1", "5", "all"):
@@ -123,7 +125,7 @@ def _with_top(command: list[str]) -> str:
 
 
 @pytest.mark.parametrize("command", ["report", "compare", "text"])
-def test_histograms_have_the_width_that_is_asked_for(
+def test_histograms_have_the_requested_width(
     command: str, session_file: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(session_file)
@@ -154,7 +156,7 @@ def test_histograms_have_the_width_that_is_asked_for(
         (["demo", "--json", "-d", "hist"], "-d works only with text: JSON has everything"),
     ],
 )
-def test_what_has_no_meaning_is_refused(
+def test_options_without_effect_are_refused(
     words: list[str], cause: str, session_file: Path, refused: Shown
 ) -> None:
     assert cause in refused(*(session_file if word == "FILE" else word for word in words))
