@@ -93,8 +93,8 @@ while True:
 """
 one_buffered_reader = on_file(Load(python=_READ_ANEW, below=400, seconds=14))
 
-# Four reads of 4 KB in a row at each of many random offsets; after eight offsets the cache is
-# dropped.  Argument: path.
+# Four reads of 4 KB in a row at each of many random offsets; the cache is dropped at every eighth
+# offset.  Argument: path.
 _SCATTER = """
 import os, random, sys, time
 fd = os.open(sys.argv[1], os.O_RDONLY); pages = os.fstat(fd).st_size // 4096
