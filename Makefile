@@ -1,7 +1,7 @@
 # Every target is one call of the launcher, which sets up what it needs.
 .PHONY: run test test-vm test-programs test-servers test-distros lint bench soak fuzz
 
-# With USERLAND=trixie or so: the programs and libraries in the virtual machine are that Debian's.
+# With USERLAND=trixie or the like, the virtual machine has that Debian's programs and libraries.
 in_chroot = $(if $(USERLAND),USERLAND="$(USERLAND)" ./ioh.sh --test-distros env)
 
 run:

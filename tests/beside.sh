@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Commands beside each other; tests/run.sh sources it.  Each has a process group of its own, which
-# is ended as one; what it said is shown when all of them have ended.
+# Runs commands in parallel; tests/run.sh sources it.  Each has a process group of its own, which is
+# ended as a whole; finish waits for them in order and shows the output of each.
 
 groups=
 
@@ -19,7 +19,7 @@ start() { # $1 names it in the verdict, the rest is a program with its arguments
     groups="$groups $!=$one"
 }
 
-finish() { # waits for all that was started
+finish() { # waits for everything that was started
     for group in $groups; do
         step "$(cat "${group#*=}.name")" told_by "${group%%=*}" "${group#*=}"
     done

@@ -1,7 +1,7 @@
-"""Says why this process cannot load a BPF program; prints nothing and exits 0 where it can.
+"""Print why this process cannot load a BPF program; print nothing and exit with 0 if it can.
 
-It stands apart from ioh on purpose: if ioh wrongly believed that BPF is refused, asking ioh
-would leave the kernel tests out and look green.
+It does not use ioh on purpose: if ioh wrongly concluded that BPF is refused, asking ioh would
+leave out the kernel tests, and the run would look green.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETURN_0 = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
 
 
 def refusal() -> str:
-    """Load the smallest program of the kind that ioh uses; why not, or an empty string."""
+    """Load the smallest program of the type that ioh uses; the reason if it fails, or ""."""
     if os.geteuid() != 0:
         return "not root"
     number = SYS_BPF.get(platform.machine())

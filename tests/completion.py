@@ -1,4 +1,4 @@
-"""Completion of the command line for bash, zsh and fish, out of the argparse parsers."""
+"""Generate command-line completion for bash, zsh and fish from the argparse parsers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def options_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Options and positional arguments, without --help and what is accepted for old times' sake."""
+    """Options and positional arguments, without --help and those kept for compatibility only."""
     shown = (a for a in parser._actions if a.help != argparse.SUPPRESS)
     return [a for a in shown if not isinstance(a, argparse._HelpAction)]
 
 
 def words_of(action: argparse.Action) -> list[str]:
-    """The values that an argument may have, where they are few."""
+    """The possible values of an argument, if there are few."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     if action.metavar == "A,B" and action.option_strings:
@@ -42,7 +42,7 @@ def words_of(action: argparse.Action) -> list[str]:
 
 
 def nested(name: str) -> list[str]:
-    """The second words of commands of two: ``report`` of ``bench report``."""
+    """The second words of two-word commands: ``report`` of ``bench report``."""
     return [other.split()[1] for other in subparsers() if other.startswith(f"{name} ")]
 
 
@@ -52,7 +52,7 @@ def takes_file(action: argparse.Action) -> bool:
 
 
 def _brief(action: argparse.Action) -> str:
-    """What an option is for, short enough for a list."""
+    """An option's help, short enough for a list."""
     text = (action.help or "") % {**vars(action), "prog": "ioh"}
     text = re.split(r"[;(:]", text)[0].strip()
     return _quoted(text.replace("[", "(").replace("]", ")"))
@@ -63,7 +63,7 @@ def _quoted(text: str) -> str:
 
 
 def bash() -> Iterator[str]:
-    """A function that looks at the words of the line."""
+    """A function that inspects the words of the command line."""
     parsers = subparsers()
     yield "_ioh() {"
     yield "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}"
@@ -192,6 +192,6 @@ SHELLS = {"ioh.bash": bash, "_ioh": zsh, "ioh.fish": fish}
 
 
 def completion(name: str) -> str:
-    """A shell's script, by the name of its file."""
+    """The completion script of a shell, by file name."""
     first = "#compdef ioh ioh.sh\n" if name == "_ioh" else ""
     return first + HEAD + "\n".join(SHELLS[name]()) + "\n"

@@ -1,7 +1,7 @@
-"""A minute of a database server on NFS in all five layers, and how its network fails.
+"""A minute of a database server on NFS in all five layers, and a failure of its network.
 
-Both are recordings of a load that the demo of an earlier ioh made up: nothing in them is left to
-chance, and the layers agree with each other.
+Both are recordings of a load that the demo of an earlier ioh generated: nothing in them is random,
+and the layers agree with each other.
 """
 
 from __future__ import annotations

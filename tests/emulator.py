@@ -1,4 +1,4 @@
-"""A terminal in memory: what ioh's bytes become on one, partial updates included."""
+"""A terminal in memory, which interprets the bytes that ioh writes, partial updates included."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class _TwoScreens(pyte.Screen):
 
 
 class Emulated(PtyScreen):
-    """A program on a terminal that can be looked at."""
+    """A program on a terminal whose contents a test can read."""
 
-    # Whether it says where its cursor is when asked, as terminals do: but only as soon as a test
-    # reads, which can be when a shell takes it for keys.
+    # Whether it answers a query for the cursor position, as terminals do.  It answers only when a
+    # test reads, perhaps so late that a shell takes the answer for keys.
     answers = False
 
     def __init__(
@@ -70,9 +70,9 @@ class Emulated(PtyScreen):
         return self
 
     def read(self, timeout_s: float = 0.1) -> None:
-        """Take in what has come, and let the terminal show it, one picture at a time.
+        """Read what has arrived and show it on the terminal, one picture at a time.
 
-        However late this is called, no picture is passed over: some stand for a second only.
+        However late this is called, no picture is skipped: some are shown for only a second.
         """
         if self._fed == len(self.shown):
             super().read(timeout_s)
@@ -84,20 +84,20 @@ class Emulated(PtyScreen):
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the terminal, without spaces at line ends."""
+        """The contents of the terminal, without trailing spaces."""
         return [line.rstrip() for line in self.screen.display]
 
     def wait_for_line(self, text: str) -> None:
-        """Wait until a text stands on the terminal."""
+        """Wait until a text is on the terminal."""
         self.wait_until(lambda: any(text in line for line in self.lines))
 
     def colors(self) -> set[str]:
-        """Of all characters on the terminal, the background included."""
+        """Foreground and background colours of all characters on the terminal."""
         cells = [cell for row in self.screen.buffer.values() for cell in row.values()]
         return {cell.fg for cell in cells} | {cell.bg for cell in cells}
 
     def resize(self, columns: int, rows: int) -> None:
-        """What happens when the terminal's window gets another size."""
+        """Do what happens when the terminal's window is resized."""
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         os.kill(self.pid, signal.SIGWINCH)

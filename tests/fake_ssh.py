@@ -1,10 +1,10 @@
-"""A program ``ssh`` that reaches no host: it plays a made-up one, by its name.
+"""A fake ``ssh`` that connects to no host: it plays a made-up one, chosen by name.
 
-``db01`` mounts an NFS file system that ``nfs01`` serves: 10 READs a tick, 5 ms each, of which the
-server takes 1 ms.  Both sample 8 of these, of the first of which the network has 40 ms.
-``ahead`` has a clock 3 s ahead, ``timeless`` has none.  ``flaky`` ends after five samples, each
-time; ``old`` tells no addresses.  The others end as ssh or the far shell do, or send what no ioh
-does.
+``db01`` mounts an NFS file system from ``nfs01``: 10 READs a tick, 5 ms each, of which the server
+takes 1 ms.  Both sample 8 of these; the first of the 8 spends 40 ms in the network.
+``ahead`` has a clock 3 s ahead, ``timeless`` does not report its clock.  ``flaky`` ends after five
+samples, every time; ``old`` sends no addresses.  The others end as ssh or the remote shell does, or
+send what no ioh sends.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def reads(count: int, us: int, queue_us: int | None = None) -> OpTotals:
 
 
 def calls(tick: int, peer: str, ns: int, first_ns: int) -> Calls:
-    """8 READs of each tick so far, the first of them with another time."""
+    """8 READs of each of the last 8 ticks; the first READ of a tick has another latency."""
     return tuple(
         packed_calls(
             at, [(at * 8 + n, 0, ADDRESSES[peer], ns if n else first_ns) for n in range(8)]
@@ -88,7 +88,7 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
 
 
 def _tell_clock(read: Callable[[], str], ahead_s: float) -> None:
-    """As the far shell does, until stdin ends."""
+    """Answer with the time as the remote shell does, until stdin ends."""
     while line := read():
         os.write(2, f"ioh-clock {line.strip()} {time.time() + ahead_s:.9f}\n".encode())
     os._exit(0)
@@ -132,7 +132,7 @@ def _fail(why: str) -> NoReturn:
 
 
 def main() -> None:
-    """Be the host that the arguments name."""
+    """Play the host that the arguments name."""
     at = sys.argv.index("--")
     host, there = sys.argv[at + 1 :]
     host = host.removeprefix("ssh://").rpartition("@")[2].partition(":")[0]

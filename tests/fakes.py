@@ -1,7 +1,7 @@
 """Made-up Samples: three layers that ioh does not know, with everything a layer can have.
 
-The specs are the tests' own, so that golden files prove the sinks generic and do not change
-when a real layer gains a metric.
+These specs exist only in tests, so that golden files prove that the sinks are generic, and do not
+change when a real layer gains a metric.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Op:
         self.size_lat[cell] += times
 
     def totals(self, inflight: int = 0) -> OpTotals:
-        """The running totals; the slowest operation starts over, as a probe's does."""
+        """The running totals; resets the slowest operation, as a probe does."""
         max_ns, max_bytes = self.slowest
         self.slowest = (0, 0)
         return OpTotals(
@@ -219,7 +219,7 @@ def _table(
 
 
 def seeded(seed: int = 7) -> Iterator[Sample]:
-    """Endless Samples, the same for the same seed; from the third on a layer loses events."""
+    """Endless Samples, the same for the same seed; from tick 3 on, a layer loses events."""
     random = Random(seed)
     app = {name: Op() for name in APP.ops}
     disk = {name: Op() for name in DISK.ops}
@@ -273,7 +273,7 @@ def first(count: int, seed: int = 7) -> list[Sample]:
 
 
 def quiet(count: int = 2) -> list[Sample]:
-    """One layer with nothing going on, one that is not there, one whose numbers are unknown."""
+    """One idle layer, one that is unavailable, and one whose numbers are unknown."""
     nothing = Op().totals()
     return [
         sample(
@@ -320,10 +320,10 @@ class FakeLiveSource:
         self.close()
 
     def fork_loader(self) -> None:
-        """As the live one."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """As the live one."""
+        """Does nothing."""
 
     def attach(self) -> None:
         return
@@ -332,7 +332,7 @@ class FakeLiveSource:
         self._stopped = True
 
     def set_interval(self, interval_s: float) -> None:
-        """As the live one."""
+        """Does nothing."""
 
     def sample_soon(self) -> None:
         return
@@ -350,7 +350,7 @@ class FakeLiveSource:
 
 
 def install(*, kind: str = "seeded", delay_s: float = 0.0) -> None:
-    """Put the fake in the real source's place, in this process."""
+    """Replace the real source by the fake, in this process."""
     FakeLiveSource.kind, FakeLiveSource.delay_s = kind, delay_s
     module = types.ModuleType("ioh.live.source")
     module.LiveSource = FakeLiveSource  # type: ignore[attr-defined]

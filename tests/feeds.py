@@ -1,4 +1,4 @@
-"""Runs a feed in a thread, as a screen does, and keeps what it tells."""
+"""Run a feed in a thread, as a screen does, and keep the news it reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SNAPSHOTS = {tick: derive(*pair) for tick, pair in enumerate(pairwise(SAMPLES), 
 
 
 class Counting:
-    """A judge that says how many intervals it has seen."""
+    """A judge that reports how many intervals it has seen."""
 
     look_back_s = 15.0
 
@@ -32,13 +32,13 @@ class Counting:
 
 
 def told(snapshot: Snapshot | None) -> str:
-    """What such a judge said of an interval."""
+    """What a Counting judge reported for an interval."""
     assert snapshot is not None
     return "".join(said.reason for said in snapshot.not_evaluated)
 
 
 class Listener:
-    """What a feed tells; a context manager that ends it."""
+    """Collects what a feed reports; a context manager that stops the feed."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed

@@ -1,4 +1,6 @@
-"""What a fleet costs Prometheus, for docs/fleet.md: ``python -m tests.fleet [HOSTS [MINUTES]]``.
+"""Measure what a fleet costs Prometheus, for docs/fleet.md.
+
+Usage: python -m tests.fleet [HOSTS [MINUTES]]
 
 Each host is the page of `ioh serve` with a recording played into it, all in this process.
 """
@@ -21,7 +23,7 @@ RULES = Path(__file__).parents[1] / "contrib" / "prometheus" / "ioh.rules.yml"
 
 
 def own(prometheus: Prometheus, name: str) -> float:
-    """One of Prometheus' own numbers."""
+    """One of Prometheus' metrics about itself."""
     with urllib.request.urlopen(f"http://{prometheus.address}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.split()[0] == name))
@@ -38,7 +40,7 @@ def measure(hosts: int, minutes: float) -> None:
         ]
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = stack.enter_context(Prometheus(home, targets, [RULES], scrape_s=SCRAPE_S))
-        time.sleep(60)  # until every host was scraped, and the rules have run
+        time.sleep(60)  # until every host has been scraped and the rules have run
         began, cpu_s = time.monotonic(), own(made, "process_cpu_seconds_total")
         time.sleep(minutes * 60)
         cpu_s = own(made, "process_cpu_seconds_total") - cpu_s

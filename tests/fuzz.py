@@ -1,8 +1,10 @@
-"""Recordings with valid checksums and nonsense in them: ``make fuzz``, or SECONDS and a seed.
+"""Fuzz the reading of recordings: nonsense with valid checksums.
 
-Each changes a good recording in a few places, at the level of records and of what they hold.  ioh
-must end with an error of its own or with harmless output, within LIMIT_S and LIMIT_BYTES.  What
-does not is kept in tests/data/fuzz, which the unit tests read again.
+Usage: ./ioh.sh --fuzz [SECONDS [SEED]], or ``make fuzz``
+
+Each input is a good recording changed in a few places, at the level of records and their contents.
+ioh must end with an error of its own or with harmless output, within LIMIT_S and LIMIT_BYTES.
+A recording that breaks this is kept in tests/data/fuzz, which the unit tests read again.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ from tests.sessions import recorded, small
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests/data/fuzz"
 LIMIT_S, LIMIT_BYTES = 2.0, 150 << 20
-_MOST_BYTES = 100 << 20  # of a recording: the limits hold up to there
+_MOST_BYTES = 100 << 20  # of a recording: the limits hold up to this size
 _OWN_BYTES = 45 << 20  # of Python and ioh's modules, before a byte is read
 _EXAMPLES = 50
-Record = tuple[int, int, float, object]  # kind, number, time, what it holds
+Record = tuple[int, int, float, object]  # kind, number, time, content
 _VALUES: tuple[object, ...] = (
     0, 1, -1, 2, 25, 127, 255, 65_535, 1 << 20, (1 << 31) - 1, 1 << 40, (1 << 63) - 1,
     (1 << 64) - 1, -(1 << 63), None, True, 0.5, 1e308, float("inf"), float("nan"), b"", b"x",
@@ -56,7 +58,7 @@ def _decoded(plain: bytes) -> object:
 
 @cache
 def bases() -> list[list[Record]]:
-    """Good recordings, taken apart."""
+    """Good recordings, split into records."""
     found = []
     records: list[Record]
     for data in (
@@ -74,7 +76,7 @@ def bases() -> list[list[Record]]:
 
 
 def _places(found: object) -> list[tuple[object, object]]:
-    """Every list and map in it with each of its keys."""
+    """Every list and map in an object, with each of its keys."""
     places: list[tuple[object, object]] = []
     if isinstance(found, list):
         places += [(found, at) for at in range(len(found))]
@@ -159,7 +161,7 @@ def _with_bytes_changed(data: bytes, random: Random) -> bytes:
 
 
 def made(random: Random) -> bytes:
-    """One recording that means harm."""
+    """One malicious recording."""
     data = _joined(_changed(random.choice(bases()), random))[:_MOST_BYTES]
     return _with_bytes_changed(data, random) if random.random() < 0.2 else data
 
@@ -174,7 +176,7 @@ def _look_around(path: str) -> None:
 
 
 def assert_harmless(data: bytes) -> None:
-    """Read it in every way: each must end in order, soon, and within the memory there is."""
+    """Read a recording in every way: each must end cleanly, soon, and within available memory."""
     with tempfile.TemporaryDirectory(prefix="ioh-fuzz-") as folder:
         path, new = f"{folder}/x.ioh", f"{folder}/new.ioh"
         Path(path).write_bytes(data)
@@ -209,7 +211,7 @@ def _from_pipe(path: str) -> None:
 
 @contextlib.contextmanager
 def _quiet():  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Descriptor 1 to nowhere."""
+    """Redirect descriptor 1 to /dev/null."""
     kept = os.dup(1)
     nowhere = os.open("/dev/null", os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -223,7 +225,7 @@ def _quiet():  # type: ignore[no-untyped-def]  # noqa: ANN202
 
 
 def _assert_harmless_in_child(data: bytes) -> None:
-    """assert_harmless() in a process that may not take more memory than that."""
+    """Call assert_harmless() in a child process that cannot exceed LIMIT_BYTES of memory."""
     child = os.fork()
     if not child:
         status = 1
@@ -232,7 +234,7 @@ def _assert_harmless_in_child(data: bytes) -> None:
             _limit_memory()
             assert_harmless(data)
             status = 0
-        except BaseException:  # noqa: BLE001 (said, and told by the status)
+        except BaseException:  # noqa: BLE001 (printed, and reported by the status)
             traceback.print_exc()
         finally:
             os._exit(status)
@@ -247,10 +249,10 @@ def _limit_memory() -> None:
 
 
 def run(seconds: float, number: int) -> None:
-    """Go on for so long; the first failure is made small, kept, and raised."""
+    """Fuzz for this many seconds; keep the first recording that fails, and raise."""
     sys.stdout.write(f"fuzz: {seconds:.0f} s, seed {number}\n")
     bases()  # built before the limit
-    assert_harmless(_joined(bases()[0]))  # imports what is imported late
+    assert_harmless(_joined(bases()[0]))  # imports modules that are imported late
     until, tried = time.monotonic() + seconds, 0
     last = [b""]
 

@@ -1,4 +1,4 @@
-"""How much a thing remembers, whatever it keeps it in."""
+"""Measure how much an object keeps in memory, in whatever attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType
 
 
 def count_held(root: object) -> int:
-    """How many objects are reached from this one, code and classes aside."""
+    """Number of objects reachable from this one, without code and classes."""
     seen: set[int] = set()
     left = [root]
     while left:

@@ -1,4 +1,4 @@
-"""Names that a process, a file or a host can have and that a terminal must never see raw."""
+"""Names that a process, file or host can have, and that must never reach a terminal unescaped."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _LETTERS = (
     "👩\u200d👩\u200d👧\u200d👦",
     "🇩🇪👍🏽",
     "Z\u0351\u036b\u0343a\u0301" + "\u0300" * 60,
-    "\u0301",  # a mark with nothing to stand on
-    "\u3164\u2800\u00a0",  # nothing to be seen
+    "\u0301",  # a combining mark without a base character
+    "\u3164\u2800\u00a0",  # invisible
     "\U000e0041\ue000\u0378",  # a tag, private use, not assigned
 )
 _BYTES = (
-    "\ud800",  # from a recording: no decoder makes it
+    "\ud800",  # from a recording: no decoder produces it
     *(
         raw.decode("utf-8", "surrogateescape")
         for raw in (b"\xff\xfe", b"a\x80b", b"\xc3(", b"\xed\xa0\x80", b"\xe2\x80")
@@ -66,20 +66,20 @@ _BYTES = (
 _PATHS = ("/" + "d" * 4095, "/" + "深" * 4095, "/" + "a/" * 2047, "/\x1b[7m" * 800)
 _WORDS = ("", " ", "-", ".", "0", '"a","b"', 'a="b"} 1 2\n# EOF')
 _FORMULAS = ("=cmd()|'x'!A0", "+1", "-2+3", "@SUM(A1)", "＝1+1", "＋1", "－1", "＠SUM(A1)", "\t=1")
-# Spelled out by their owners as another name is by ioh.
+# Literal text that looks like another name as ioh escapes it.
 _ALIKE = ("\\x1b[2J\\x1b[1;1H", "a\\x0ab", "\\\x1b", "\\\\x1b")
 
 NAMES: tuple[str, ...] = (
     *(*_TERMINAL, *_MARKUP, *_LETTERS, *_BYTES, *_PATHS, *_WORDS, *_FORMULAS, *_ALIKE),
 )
 
-# Cc control (but the end of a line), Cf bidi and zero width, Cs what is no UTF-8, Co private,
-# Cn not assigned, Zl and Zp ends of lines.
+# Cc control (except newline), Cf bidi and zero width, Cs not UTF-8, Co private use, Cn unassigned,
+# Zl and Zp line and paragraph separators.
 _RAW = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def raw_chars(text: str) -> set[str]:
-    """What of ``text``, line ends aside, should have been spelled out."""
+    """Characters of ``text``, newlines aside, that should have been escaped."""
     return {c for c in set(text) if c != "\n" and unicodedata.category(c) in _RAW}
 
 
@@ -87,9 +87,9 @@ def hostile_samples(count: int = 3, *, names: tuple[str, ...] = NAMES) -> list[S
     """The demo's samples with every one of ``names`` as a row of every table, a part, a note.
 
     Shape:
-        Host and kernel are called by another name in each sample.  A row's key is one name in
-        all of its parts; its values are those of the demo's rows in turn, so that it does
-        something whenever they do.  A table that the demo leaves empty stays so.
+        The host and the kernel have a different name in each sample.  All parts of a row's key
+        are the same name; its values are those of the demo's rows in turn, so that it is active
+        whenever they are.  Tables that are empty in the demo stay empty.
     """
     return [
         replace(
@@ -103,7 +103,7 @@ def hostile_samples(count: int = 3, *, names: tuple[str, ...] = NAMES) -> list[S
 
 
 def without_layer(samples: list[Sample], layer: str, name: str) -> list[Sample]:
-    """The same with one layer that is not there, for a reason called ``name``."""
+    """The same samples with one layer unavailable, for a reason called ``name``."""
     missing = Unavailable(name, f"{name}!")
     return [replace(s, layers={**s.layers, layer: missing}) for s in samples]
 

@@ -1,4 +1,4 @@
-"""Recordings that mean harm: for the tests of bounds, and for the fuzzer to begin with."""
+"""Malicious recordings, for the tests of limits; and tools to forge them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def frames(data: bytes) -> list[Frame]:
 
 
 def begun(*records: tuple[int, bytes], number: int = 2) -> bytes:
-    """A recording that begins well, then goes on with these records, all of the same number."""
+    """A recording that begins well, followed by these records, all with the same number."""
     data = recorded(small(2))
     last = [frame for frame in frames(data) if frame.kind == Kind.DELTA][-1]
     return data[: last.end] + b"".join(make_frame(k, number, UNIX_S, raw) for k, raw in records)
 
 
 def sample(is_whole: bool, changed: dict[str, object]) -> list[object]:
-    """A record of a sample in which nothing happens, with some fields changed."""
+    """The fields of a sample in which nothing happens, some of them changed."""
     fields: dict[str, object] = {
         "mono_ns": 1 << 50, "layers": [], "removed": [], "added": [], "gaps": [], "incs": [],
         "set_gaps": [], "sets": [], "read_after": [],
@@ -53,7 +53,7 @@ def whole(**changed: object) -> tuple[int, bytes]:
 def stream(
     count: int, start: dict[str, object] | None = None, **changed: object
 ) -> list[tuple[int, bytes]]:
-    """A whole sample, of nothing if not told otherwise, and deltas that go on from it."""
+    """A whole sample, empty unless ``start`` is given, and deltas that continue it."""
     packer = Packer(FOR_MEMORY)
     plain = msgspec.msgpack.encode(sample(False, changed))
     begin = packer.pack(msgspec.msgpack.encode(sample(True, start or {})))
@@ -64,14 +64,14 @@ def stream(
 
 
 def numbered(records: list[tuple[int, bytes]], *before: tuple[int, bytes]) -> bytes:
-    """begun(), these records, and then others each of the next number."""
+    """begun() with the records ``before``, then ``records``, each with the next number."""
     return begun(*before) + b"".join(
         make_frame(kind, 2 + at, UNIX_S + at * 1e-6, raw) for at, (kind, raw) in enumerate(records)
     )
 
 
 def layer(**changed: object) -> list[object]:
-    """The shape of the layer that begun() knows."""
+    """The shape of the layer that begun() has, with some fields changed."""
     fields: dict[str, object] = {
         "name": b"platter", "source": b"bpf", "reason": None, "hint": b"", "ops": [], "parts": [],
         "metrics": [], "lost": [], "gauge_hists": [], "notes": [], "is_idle": False,
@@ -80,7 +80,7 @@ def layer(**changed: object) -> list[object]:
 
 
 def wide_layer() -> list[object]:
-    """1,024 parts of 256 ops with both histograms each."""
+    """1,024 parts of 256 ops, each with both histograms."""
     ops = [[b"%d" % at, 2, 2] for at in range(256)]
     return layer(parts=[[b"%d" % at, ops] for at in range(1024)])
 
@@ -97,7 +97,7 @@ def index(entries: list[list[object]], offset: int, previous: int = -1) -> bytes
 
 
 def equal_entries() -> bytes:
-    """An index of 131,072 entries for the same place, forty times."""
+    """An index of 131,072 entries for the same offset, forty times."""
     data = begun()
     previous = -1
     for _ in range(40):
@@ -108,7 +108,7 @@ def equal_entries() -> bytes:
 
 
 def rising_entries() -> bytes:
-    """Indexes that name every byte before them."""
+    """Eight indexes, with an entry for each byte since the index before, up to 65,000."""
     data = begun()
     previous = -1
     for _ in range(8):
@@ -155,7 +155,7 @@ def head_of(*specs: object) -> tuple[int, bytes]:
 
 
 def of_block(count: int, parts: int, rows: int, table: str, **changed: object) -> bytes:
-    """A recording of ioh's own block layer: all histograms of so many parts, rows of a table."""
+    """A recording of ioh's own block layer: parts with all histograms, and rows of a table."""
     spec = all_layers()["block"].spec
     ops = [[op.encode(), 2, 2] for op in spec.ops[:2]]
     shape = layer(name=b"block", ops=ops, parts=[[b"%d" % at, ops] for at in range(parts)])
@@ -174,7 +174,7 @@ def metric(name: str, kind: str, **changed: object) -> dict[str, object]:
 
 
 def many_heads() -> bytes:
-    """Heads of another content each, as large as they may be."""
+    """200 heads, each of the largest size and with different content."""
     head = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompressobj().decompress(
         frames(begun())[0].payload
     ))  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# One fake for every program: it writes down its call, then does what its name stands for.
+# One fake for every program: it logs the call, then does what its name stands for.
 FAKE = """#!/bin/sh
 name=${0##*/}
 echo "$name $*" >>"$FAKE_LOG"
@@ -61,7 +61,7 @@ TOOLS += ["losetup", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc"]
 
 
 class Machine:
-    """A checkout of the launcher alone, and a PATH with fakes in front."""
+    """A checkout with little more than the launcher, and a PATH that begins with the fakes."""
 
     def __init__(self, where: Path) -> None:
         self.checkout = where / "check out"
@@ -107,7 +107,7 @@ class Machine:
         self.trust(f"{self.fakes}:{programs}")
 
     def trust(self, path: str) -> None:
-        """Let these be the system's directories of programs."""
+        """Make this the PATH, and the launcher's ``system_path``."""
         launcher = re.sub(r"(?m)^system_path=.*", f"system_path='{path}'", self.launcher)
         (self.checkout / "ioh.sh").write_text(launcher)
         self.environment["PATH"] = path
@@ -128,7 +128,7 @@ class Machine:
         )
 
     def run(self, *arguments: str, user: int | None = None, **fake: str) -> tuple[int, list[str]]:
-        """Its exit status and the lines it wrote for people."""
+        """Run the launcher; its exit status and the lines that it wrote to stderr."""
         self.log.write_text("")
         with self.start(*arguments, user=user, **fake) as process:
             _, messages = process.communicate(timeout=30)
@@ -136,7 +136,7 @@ class Machine:
 
     @property
     def calls(self) -> list[str]:
-        """What was called, without what only asks."""
+        """The logged calls, without those that only query."""
         asks = ("id ", "stat ", "apt-cache ", "sudo -n")
         lines = [line.rstrip() for line in self.log.read_text().splitlines()]
         return [line for line in lines if not line.startswith(asks) and " -I -c " not in line]

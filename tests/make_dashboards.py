@@ -1,4 +1,4 @@
-"""Writes contrib/grafana: ``python -m tests.make_dashboards``; panels are much alike."""
+"""Write contrib/grafana, whose panels are much alike: ``python -m tests.make_dashboards``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 GRAFANA = Path(__file__).parents[1] / "contrib" / "grafana"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH, HEIGHT = 24, 8
-# As the screen calls them; in the order of the path.
+# Named as on the screen, in the order of the I/O path.
 LAYERS = {
     "syscall": "Application",
     "nfs_client": "NFS client",
@@ -32,7 +32,7 @@ def panel(
     text: str = "",
     options: dict[str, Any] | None = None,
 ) -> Panel:
-    """A panel without its place; a query is an expression and its legend."""
+    """A panel without a position; a query is an expression and its legend."""
     is_now = kind in {"stat", "table", "bargauge"}
     shape = {"heatmap": "heatmap", "table": "table"}.get(kind, "time_series")
     targets = [
@@ -81,7 +81,7 @@ def row(title: str) -> Panel:
 
 
 def dashboard(name: str, title: str, panels: list[Panel], variables: list[dict[str, Any]]) -> Panel:
-    """Panels from left to right, and with numbers."""
+    """A dashboard of these panels, numbered and placed from left to right."""
     x = y = 0
     for number, each in enumerate(panels, 1):
         place = each["gridPos"]
@@ -112,7 +112,7 @@ def series(title: str, *queries: tuple[str, str], **options: Any) -> Panel:
 
 
 def of_host() -> Panel:
-    """One host's stack."""
+    """The dashboard of one host."""
     here = 'host="$host"'
     host = {
         "name": "host",
@@ -168,7 +168,7 @@ def _of_parts(layer: str, title: str, here: str) -> Iterator[Panel]:
 
 
 def of_fleet() -> Panel:
-    """All hosts, the worst first."""
+    """The dashboard of all hosts, the worst first."""
     worse = 'count(count by (host) (ioh_finding{severity=~"warning|critical"} == 1)) or vector(0)'
     worst = 'topk(10, ioh:latency_seconds:p99_5m{{layer=~"{}"}} and ioh:operations:rate5m > 0.1)'
     missing = "count(ioh_layer_up == 0) or vector(0)"
@@ -201,7 +201,7 @@ def of_fleet() -> Panel:
 
 
 def dashboards() -> dict[Path, str]:
-    """Each file with what belongs into it."""
+    """Each file with its contents."""
     made = (of_host(), of_fleet())
     return {GRAFANA / f"{each['uid']}.json": json.dumps(each, indent=1) + "\n" for each in made}
 

@@ -1,6 +1,7 @@
-"""Writes requirements.lock: what ./ioh.sh installs from PyPI, with the hashes of all its wheels.
+"""Write requirements.lock: what ./ioh.sh installs from PyPI, with the hashes of all its wheels.
 
-Run by the oldest Python that ioh supports, so that nothing is left out that only it needs.
+Run it with the oldest Python that ioh supports, so that packages which only that one needs are
+included.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HEAD = """\
 
 
 def dependencies(python: str) -> list[str]:
-    """Those of pyproject.toml for one Python; the only marker there names 3.10."""
+    """Dependencies in pyproject.toml for one Python; the only marker there is for 3.10."""
     text = (ROOT / "pyproject.toml").read_text()
     block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     assert block, "no dependencies in pyproject.toml"
@@ -33,7 +34,7 @@ def dependencies(python: str) -> list[str]:
 
 
 def resolved(python: str, machine: str) -> list[dict[str, object]]:
-    """What pip would install there."""
+    """What pip would install for this Python on this machine."""
     tags = [word for glibc in GLIBCS for word in ("--platform", f"{glibc}_{machine}")]
     done = subprocess.run(
         [sys.executable, "-I", "-m", "pip", "install", "--dry-run", "--ignore-installed",
@@ -46,7 +47,7 @@ def resolved(python: str, machine: str) -> list[dict[str, object]]:
 
 
 def lock() -> str:
-    """All of requirements.lock."""
+    """The contents of requirements.lock."""
     hashes: dict[tuple[str, str], set[str]] = defaultdict(set)
     pythons: dict[tuple[str, str], set[str]] = defaultdict(set)
     for python in PYTHONS:
@@ -67,7 +68,7 @@ def lock() -> str:
 
 
 def marker(which: set[str]) -> str:
-    """For some of the Pythons, one after the other; the last stands for those to come."""
+    """The marker for consecutive Pythons; the newest also stands for later ones."""
     numbers = sorted(PYTHONS.index(python) for python in which)
     bounds = [f'python_version >= "{PYTHONS[numbers[0]]}"'] * (numbers[0] > 0)
     if numbers[-1] + 1 < len(PYTHONS):

@@ -1,6 +1,6 @@
-"""Writes what follows from the definition of options: ``python -m tests.make_manual``.
+"""Write what is generated from the definitions of options: ``python -m tests.make_manual``.
 
-The generated half of man/ioh.8, and the completion for bash, zsh and fish in contrib/completion.
+This is half of man/ioh.8, and the completion for bash, zsh and fish in contrib/completion.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END = '.\\" End of the generated part.\n'
 
 
 def manual() -> str:
-    """The manual page as it should be: what is written by hand as it stands, the rest made anew."""
+    """The manual page as it should be: the handwritten part as it is, the rest generated."""
     before, begin, rest = MANUAL.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin
@@ -71,7 +71,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    """A value at the beginning, such as ``hist:``, keeps its case."""
+    """Make a sentence of it; a value at the beginning, such as ``hist:``, keeps its case."""
     return (
         (text[:1] if re.match(r"\w+:", text) else text[:1].upper())
         + text[1:]
@@ -80,13 +80,13 @@ def _sentence(text: str) -> str:
 
 
 def _roff(text: str) -> str:
-    """Escaped; a line that begins with a dot would be a macro."""
+    """Escape for roff, in which a line that begins with a dot is a macro."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
     return "\\&" + text if text[:1] in {".", "'"} else text
 
 
 def files() -> dict[Path, str]:
-    """Everything this module writes, as it should be."""
+    """Each file that this module writes, with its contents."""
     made = {COMPLETION / name: completion(name) for name in SHELLS}
     return {MANUAL: manual(), **made}
 

@@ -1,9 +1,9 @@
-"""Records ioh/data/sample.ioh: a real fio run on a loop device; needs root, fio and mkfs.ext4.
+"""Record ioh/data/sample.ioh: a real fio run on a loop device; needs root, fio and mkfs.ext4.
 
 Usage: sudo .venv/bin/python tests/make_sample_session.py
 
-All of it happens in namespaces of its own, so that nothing of the machine it is made on is in
-the recording: host name db01, no network but loopback, one disk, the programs started here.
+It runs in namespaces of its own, so that the recording shows nothing of the machine it was made
+on: host name db01, no network but loopback, one disk, the programs started here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOST = "db01"
 SQL_PORT = 5432
 DISK = Path("/srv/db")
 IMAGE = Path("/srv/db.img")
-# Name, fio's options; rates are bounded, so that the run says the same on any machine.
+# Name, fio's options, rate; rates are limited, so that the run looks the same on any machine.
 PHASES = (
     (
         "random reads",
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def inside() -> int:
-    """Make a disk and connections, load them, record."""
+    """Set up the namespaces and a disk, then record."""
     subprocess.run(["hostname", HOST], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "--bind", os.environ["IOH_SAMPLE_DIRECTORY"], "/srv"], check=True)
@@ -87,7 +87,7 @@ def inside() -> int:
 
 
 def record(device: str) -> None:
-    """One recording over all phases, each begun with a mark."""
+    """Make one recording of all phases; a mark begins each."""
     lay_out()
     talk()
     path = "/srv/sample.ioh"
@@ -119,7 +119,7 @@ def lay_out() -> None:
 
 
 def talk() -> None:
-    """Three clients that ask a made-up database, in threads that end with this program."""
+    """Start three clients that query a made-up database, in threads that end with this program."""
     server = socket.create_server(("127.0.0.1", SQL_PORT))
 
     def serve(connection: socket.socket) -> None:

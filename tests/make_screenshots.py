@@ -1,9 +1,9 @@
-"""Writes screenshots/: what ioh shows of a real fio run; needs root, fio and Chromium.
+"""Write screenshots/: what ioh shows of a real fio run; needs root, fio and Chromium.
 
-Records a database-like mix for SECONDS, then draws screens and text from that recording, and from
-the recordings of NFS and of a database among the tests' data.
+It records a database-like mix for SECONDS, then draws screens and text from that recording and from
+the recordings of NFS and of a database in tests/data.
 
-``bench.png`` is the page of a real bench of a few minutes.
+``bench.png`` is the page of a real benchmark of a few minutes.
 
 Usage: sudo .venv/bin/python tests/make_screenshots.py
 """
@@ -58,13 +58,13 @@ WIDE, SMALL = (120, 40), (80, 24)
 
 
 def fio(directory: str, name: str, *options: str) -> subprocess.Popen[bytes]:
-    """Start one load that lasts as long as ioh looks."""
+    """Start one load that lasts as long as the recording."""
     common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 5}"]
     return subprocess.Popen(["fio", f"--name={name}", *common, *options], stdout=subprocess.DEVNULL)
 
 
 def record(target: Path) -> None:
-    """A database-like mix: random reads and a log, then a backup that reads in order."""
+    """Record a database-like mix: random reads and a log, then a backup that reads in order."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         tables = ["--rw=randread", "--bs=8k", "--size=512m", "--direct=1", "--iodepth=16"]
         backup = ["--rw=read", "--bs=1m", "--size=512m", "--startdelay=25", "--rate=200m"]
@@ -83,21 +83,21 @@ def record(target: Path) -> None:
 
 
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
-    """One picture of the end of a recording, after some keys."""
-    os.chdir(session.parent)  # its folder is nobody's business
+    """Draw the end of a recording, after some keys."""
+    os.chdir(session.parent)  # so that the picture does not show the folder
     with FileFeed(session.name, Played()) as feed:
         app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)
             await pilot.press("end", *keys)
-            await pilot.pause(FILL_S)  # the history before it is read in a thread
+            await pilot.pause(FILL_S)  # a thread reads the history before it
             frame = app.frame()
     picture = svg(frame, styles_for("dark", "truecolor"), f"ioh replay {session.name}")
     (TARGET / f"{name}.svg").write_text(picture)
 
 
 def text(session: Path) -> None:
-    """The last block of text."""
+    """Write the last block of ``ioh text``."""
     shown = subprocess.run(
         [sys.executable, "-I", "-m", "ioh", *TEXT, session],
         cwd=REPO,
@@ -110,12 +110,12 @@ def text(session: Path) -> None:
 
 
 def bench(folder: Path) -> None:
-    """The upper part of the page of random and sequential reads and synchronous writes."""
+    """Draw the top of the page of a benchmark: random, sequential reads, synchronous writes."""
     (folder / "bench.toml").write_text(PLAN)
     words = (folder, "--plan", folder / "bench.toml", "-o", folder / "bench", "--no-tui")
     subprocess.run([sys.executable, "-I", "-m", "ioh", "bench", *words], cwd=folder, check=True)
     page = folder / "bench" / "report.html"
-    text = page.read_text().replace(str(folder), "/mnt/data")  # nobody's business
+    text = page.read_text().replace(str(folder), "/mnt/data")  # not a temporary folder's name
     page.write_text(text)
     browser = Chromium(folder / "profile")
     browser.call(

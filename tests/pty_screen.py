@@ -1,4 +1,4 @@
-"""A program on a terminal of its own: keys go in, what it shows comes out."""
+"""Run a program on a pseudo-terminal: send keys, read what it shows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 60.0  # as long as a busy machine may take; nothing here measures time
 _ESCAPES = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|[@-_])")
 LEFT = b"\x1b[?1049l"  # the alternate screen
-# As the kitty protocol sends it: a bare Esc is Alt with the key that follows at once.
+# Esc in the kitty protocol: a bare Esc, directly followed by a key, is Alt with that key.
 ESC = "\x1b[27u"
 
 
 class PtyScreen:
-    """The program, its terminal, and all that it has shown; a context manager."""
+    """The program, its terminal, and all its output; a context manager."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PtyScreen:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup tests are deaf to it
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if tests run under nohup
             size = struct.pack("HHHH", rows, columns, 0, 0)
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             usual = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -59,14 +59,14 @@ class PtyScreen:
 
     @property
     def text(self) -> str:
-        """All that was shown so far, without colours and places."""
+        """All output so far, without escape sequences."""
         return _ESCAPES.sub(b" ", self.shown).decode(errors="replace")
 
     def read(self, timeout_s: float = 0.1) -> None:
-        """Take in what has come, waiting a moment for it."""
+        """Read what has arrived; wait for it at most ``timeout_s``."""
         if self.is_closed or not select.select([self.fd], [], [], timeout_s)[0]:
             return
-        with contextlib.suppress(OSError):  # nobody has the other end open
+        with contextlib.suppress(OSError):  # no process has the other end open
             self.shown += os.read(self.fd, 1 << 16)
 
     def wait_for(self, *texts: str) -> None:
@@ -80,7 +80,7 @@ class PtyScreen:
             self.read()
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that is not on the screen, where only what changes is written."""
+        """Wait for any condition: a text may not be output again, as only changes are written."""
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < deadline, self.text[-3000:]
@@ -88,7 +88,7 @@ class PtyScreen:
             self.read()
 
     def close(self) -> None:
-        """What happens when the connection is lost."""
+        """Close the terminal, as when the connection is lost."""
         os.close(self.fd)
         self.is_closed = True
 
@@ -99,7 +99,7 @@ class PtyScreen:
         return self._status is not None
 
     def wait(self) -> int:
-        """Wait for the end; the exit status, as a shell would say it for a signal."""
+        """Wait for the end; the exit status, or for a signal its negative number."""
         deadline = time.monotonic() + TIMEOUT_S
         while not self.has_ended():
             assert time.monotonic() < deadline, self.text[-3000:]

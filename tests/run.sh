@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# The part of ./ioh.sh that only --test..., --lint, --bench, --soak and --fuzz need; ioh.sh sources it with the
-# development environment ready in $venv.
+# The part of ./ioh.sh that only --test..., --lint, --bench, --soak and --fuzz need; ioh.sh sources
+# it with the development environment ready in $venv.
 
 # shellcheck disable=SC2154  # root, venv, foreign come from ioh.sh
 PATH=$venv/bin:$PATH:/usr/sbin:/sbin
@@ -27,14 +27,14 @@ lint() {
     step codespell codespell
 }
 
-# pytest says 5 where no test fits: no fault where the user chose tests by name.
+# pytest exits with 5 if no test matches: no failure if the user chose tests by name.
 run_pytest() {
     status=0
     python -m pytest "$@" || status=$?
     [ "$status" = 0 ] || { [ "$status" = 5 ] && [ -n "$chosen" ]; }
 }
 
-need_servers() { # the distribution's own servers stay down: the tests begin theirs
+need_servers() { # installing must not start the distribution's servers: tests start their own
     refusal=/usr/sbin/policy-rc.d
     if [ -d "${refusal%/*}" ] && [ ! -e "$refusal" ]; then
         trap 'rm -f "$refusal"; give_back' EXIT

@@ -1,4 +1,4 @@
-"""tests/run.sh in a checkout where what it runs is a script of the test's own."""
+"""Run tests/run.sh in a checkout in which the programs it runs are scripts of the test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.kernel.talker import wait_until
 
 ROOT = Path(__file__).parents[1]
-# What ioh.sh has ready when it sources tests/run.sh.
+# What ioh.sh has defined when it sources tests/run.sh.
 LAUNCHER = """
 root=$PWD venv=$PWD/none foreign= uid=${FAKE_UID:-0}
 say() { printf '%s\\n' "$*"; }
@@ -21,7 +21,7 @@ need_programs() { :; }
 
 
 class Stage:
-    """A checkout whose ``tests`` is the real one, but for the programs that a test puts there."""
+    """A checkout with the real shell scripts of ``tests`` and the programs that a test adds."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
@@ -40,14 +40,14 @@ class Stage:
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         here = {"PATH": f"{self.where}:{os.environ['PATH']}", "TMPDIR": str(self.where)}
         return subprocess.Popen(
-            # Under nohup and the like a signal that is ignored cannot be trapped.
+            # A shell cannot trap a signal that was ignored when it started, as under nohup.
             ["env", "--default-signal=INT,TERM", "sh", "-euc", LAUNCHER, "sh", *arguments],
             cwd=self.where, env={**os.environ, **here, **environment}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
-        """The exit status, and the lines that were said."""
+        """The exit status and the lines of output."""
         with self.start(*arguments, **environment) as running:
             said, _ = running.communicate(timeout=20)
         return running.returncode, said.splitlines()

@@ -1,4 +1,4 @@
-"""A feed that tells an interval when a test says so, and a screen over it without a terminal."""
+"""A feed that reports an interval when a test says so, and a screen of it without a terminal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import Preferences
 
 TIMEOUT_S = 20.0
-# After each key the pilot sleeps in such steps until the process does next to nothing.
+# After each key the pilot sleeps in steps of this length until the process is almost idle.
 _wait.SLEEP_GRANULARITY = 1 / 500
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 5
 
 
 def _brief(snapshot: Snapshot) -> Snapshot:
-    """Without what a feed leaves out where it is not asked for."""
+    """Without tables and parts, which a feed leaves out unless asked for them."""
     layers = {
         name: replace(x, tables={}, parts={}) if isinstance(x, LayerSnapshot) else x
         for name, x in snapshot.layers.items()
@@ -39,11 +39,11 @@ def _brief(snapshot: Snapshot) -> Snapshot:
 
 
 class FakeFeed:
-    """Intervals 1 to n, told by push() when live; all of them there from the first in a replay.
+    """Intervals 1 to n: reported by push() when live, all there from the start in a replay.
 
     Shape:
-        ``calls`` is what the screen asked of the feed; ``lost`` the intervals that visit() does
-        not find; ``visits`` those asked for, ``walked`` those that walk() gave.
+        ``calls`` are the screen's requests; ``lost`` are the intervals that visit() does not
+        find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FakeFeed:
         self.walked: set[int] = set()
         self.lost: set[int] = set()
         self.judged: dict[int, Snapshot] = {}
-        self.looks_back = 0  # so many intervals, for findings
+        self.looks_back = 0  # intervals, for findings
         self.told = 0
         self._tell: Callable[[News], None] | None = None
         self.is_running = threading.Event()
@@ -97,7 +97,7 @@ class FakeFeed:
         self._tell(news)
 
     def push(self, count: int = 1, *, status: str = "") -> None:
-        """Tell the next intervals."""
+        """Report the next intervals."""
         for _ in range(count):
             self.told += 1
             self.say(News(self.told, self.intervals[self.told - 1], status))
@@ -156,10 +156,10 @@ class FakeFeed:
 
 
 class Clock:
-    """The screen's: however busy the machine is, time passes when a test says so."""
+    """The screen's clock: its monotonic time passes only when a test says so."""
 
     now_s = 1000.0
-    looks = 0  # how often the screen has looked at it of its own accord
+    looks = 0  # how often the screen's timer has run
 
     def monotonic(self) -> float:
         return self.now_s
@@ -176,14 +176,14 @@ class Stage:
         self._clock = clock
 
     async def later(self, seconds: float) -> None:
-        """Let time pass for the screen, which looks at the clock now and then."""
+        """Advance the screen's clock, and wait until the screen's timer has run."""
         self._clock.now_s += seconds
         looks = self._clock.looks
         await self.until(lambda: self._clock.looks > looks)
 
     @property
     def text(self) -> str:
-        """The screen, without spaces at line ends."""
+        """The screen, without trailing spaces."""
         return self.app.frame().text()
 
     @property
@@ -192,11 +192,11 @@ class Stage:
 
     @property
     def canvas(self) -> Canvas:
-        """What stands on the terminal, which may be older than ``text``."""
+        """What the terminal shows, which may be older than ``text``."""
         return self.app.query_one(Canvas)
 
     async def push(self, count: int = 1, *, status: str = "") -> None:
-        """Tell intervals, and let the screen take them."""
+        """Report intervals, and wait until the screen has taken them."""
         told = self.feed.told + count
         self.feed.push(count, status=status)
         await self.until(lambda: self.app.view.latest is self.feed.intervals[told - 1])
@@ -206,12 +206,12 @@ class Stage:
         await self.pilot.pause()
 
     async def paste(self, text: str) -> None:
-        """As a terminal tells of it, in one piece."""
+        """Paste as a terminal reports it, in one piece."""
         self.app.post_message(events.Paste(text))
         await self.pilot.pause()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what a thread brings."""
+        """Wait for a condition that a thread fulfils."""
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < deadline, f"never happened; the screen is\n{self.text}"
@@ -223,7 +223,7 @@ class Stage:
         await self.until(lambda: all(text in self.text for text in texts))
 
     async def click(self, text: str, *, into: int = 0) -> None:
-        """Click where a text stands first."""
+        """Click the first occurrence of a text."""
         for y, line in enumerate(self.app.frame().lines):
             if text in line.text:
                 await self.pilot.click(offset=(line.text.index(text) + into, y))
@@ -271,9 +271,9 @@ def stage(
 def on_screen(
     make_feed: Callable[[], FakeFeed], *, told: int = 0, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of a flow, which gets its Stage and fixtures, once so many intervals were told.
+    """Turn a flow into a test: it gets fixtures and a Stage whose feed has reported ``told``.
 
-    ``options`` are stage()'s, which gets fixtures of such names, too.
+    ``options`` go to stage(), as do the fixtures size, options, first and remembered.
     """
 
     def decorate(flow: Callable[..., Awaitable[None]]) -> Callable[..., None]:

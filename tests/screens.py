@@ -1,4 +1,4 @@
-"""What the screen's tests draw: intervals of the demo and worse ones, and everything to look at."""
+"""What tests of the screen draw: intervals of the demo and harder ones, and all views."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MOMENTS = (
 
 @cache
 def minute() -> tuple[Snapshot, ...]:
-    """A minute of the demo's begin, second by second."""
+    """The minute of the demo, second by second."""
     return tuple(intervals())
 
 
@@ -81,33 +81,33 @@ def nothing_known() -> Snapshot:
 
 
 def nothing_there() -> Snapshot:
-    """No layer is there, each for a reason."""
+    """No layer is available, each for a reason."""
     missing = Unavailable("no file system of this kind is mounted", "Mount one.")
     return replace(minute()[-1], layers=dict.fromkeys(LAYERS, missing))
 
 
 def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot:
-    """A layer that is there."""
+    """A layer that is available."""
     layer = snapshot.layers[name]
     assert isinstance(layer, LayerSnapshot)
     return layer
 
 
 def with_layer(snapshot: Snapshot, name: str, **changes: object) -> Snapshot:
-    """The same with a layer of which something is otherwise."""
+    """The same snapshot with some fields of a layer changed."""
     layer = replace(layer_of(snapshot, name), **changes)  # type: ignore[arg-type]
     return replace(snapshot, layers={**snapshot.layers, name: layer})
 
 
 def without(snapshot: Snapshot, layer: str) -> Snapshot:
-    """The same with a layer that has gone."""
+    """The same snapshot with a layer that has become unavailable."""
     gone = Unavailable("the last mount is gone", is_idle=True)
     return replace(snapshot, layers={**snapshot.layers, layer: gone})
 
 
 @cache
 def kinds() -> dict[str, Snapshot]:
-    """One Snapshot of every kind that the screen can be shown."""
+    """One Snapshot of every kind that the screen can show."""
     nothing = replace(minute()[-1], layers={}, specs={})
     fake = list(snapshots(fakes.first(4)))[-1]
     quiet = next(iter(snapshots(fakes.quiet(2))))
@@ -130,7 +130,7 @@ def kinds() -> dict[str, Snapshot]:
 
 
 def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
-    """Everything there is to look at."""
+    """Every view: screens, panels, layers, tables."""
     made = [ViewState(), ViewState(focus="top"), ViewState(screen="help")]
     made += [ViewState(screen="help", scroll=5), ViewState(screen="findings")]
     made += [ViewState(screen="findings", scroll=10_000)]
@@ -161,7 +161,7 @@ def screen_data(
     history: Sequence[Snapshot] | None = None,
     **header: object,
 ) -> ScreenData:
-    """What draw() needs, with the minute of the demo as its past."""
+    """What draw() needs, with the minute of the demo as history."""
     past = minute() if history is None else history
     view = HeaderView(
         mode=mode,  # type: ignore[arg-type]
@@ -195,6 +195,6 @@ def drawn(
     state: ViewState | None = None,
     history: Sequence[Snapshot] | None = None,
 ) -> ScreenFrame:
-    """The screen that shows an interval, something on it being chosen."""
+    """The screen of an interval, with something on it chosen."""
     state = with_valid_choice(state or ViewState(), snapshot)
     return draw(state, screen_data(snapshot, history=history), *size)

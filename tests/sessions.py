@@ -20,12 +20,12 @@ from ioh.session.writer import SessionWriter
 from tests import fakes
 from tests.fakes import SPECS
 
-Shown = Callable[..., str]  # runs a command; what it printed
+Shown = Callable[..., str]  # runs a command; returns what it printed
 CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
 
 
 def await_full_pipe(pipe: IO[bytes]) -> None:
-    """Until whoever writes all the time waits for somebody to read."""
+    """Wait until the pipe is full and its writer, which never pauses, is blocked."""
     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
     empty = before = queued = bytes(4)
     while queued == empty or queued != before:
@@ -55,7 +55,7 @@ class Memory(Output):
 def recorded(
     samples: Iterable[Sample], marks: Mapping[int, str] | None = None, **options: Any
 ) -> bytes:
-    """The bytes of a session that ended in order; marks follow these samples by 0.1 s."""
+    """The bytes of a session that was closed; each mark is 0.1 s after the sample of that tick."""
     memory = Memory()
     writer = SessionWriter(memory, **options)
     for tick, sample in enumerate(samples):
@@ -67,7 +67,7 @@ def recorded(
 
 
 def items(data: bytes, piece: int = 1 << 16, *, joins: bool = False) -> Iterator[Item]:
-    """What a stream of these bytes tells."""
+    """The items in a stream of these bytes."""
     reader = ItemReader(joins=joins)
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
@@ -81,7 +81,7 @@ def samples_of(data: bytes) -> list[Sample]:
 
 @cache
 def long_one() -> tuple[list[Sample], bytes]:
-    """Samples with several whole ones and indexes among their records, and these."""
+    """260 samples, and a recording of them with several whole samples and indexes."""
     samples = list(itertools.islice(fakes.seeded(), 260))
     return samples, recorded(samples)
 
@@ -107,7 +107,7 @@ def small(count: int) -> list[Sample]:
 _text = st.text(max_size=12) | st.sampled_from(fakes.HOSTILE)
 _count = st.integers(0, (1 << 64) - 1) | st.integers(0, 300)
 _known = st.none() | _count
-# Far from infinity: what two infinite totals differ by is no number, and equals nothing.
+# Far from infinity: the difference of two infinite totals is NaN, which equals nothing.
 _value = _known | st.floats(-1e150, 1e150)
 
 
@@ -171,7 +171,7 @@ def _layer(draw: st.DrawFn, name: str) -> LayerSample | Unavailable:
 
 @st.composite
 def any_samples(draw: st.DrawFn) -> list[Sample]:
-    """Samples that share nothing but the order of time."""
+    """Samples that have nothing in common, in the order of time."""
     mono_ns = draw(st.integers(1, 1 << 60))
     made = []
     for _ in range(draw(st.integers(1, 6))):

@@ -69,7 +69,7 @@ ones. The device is at its limit: more requests in flight only increase latency.
 
 
 def picture(name: str, step: str, rule: str) -> str:
-    """The first screen at the last interval of a recording that shows the situation."""
+    """The main screen at the last interval of a recording that shows the situation."""
     path = next((ROOT / "tests" / "data").rglob(f"{name}.ioh"))
     with ReplaySource(str(path), speed=None) as source:
         samples = [item.sample for item in source if isinstance(item, Tick)]

@@ -1,9 +1,9 @@
-"""Does ioh stay as it is for weeks?  By hand: minutes of this machine, then a day by a fast clock.
+"""Can ioh run for weeks?  Run by hand: minutes on this machine, then a simulated day.
 
-Live: ``ioh record`` with every layer beside a load of fio, endless files of 64 kB.  Simulated:
-24 hours of a made-up minute through what a live screen keeps and judges, and into a recording.
-Both demand that memory and descriptors stay flat once warm, that no tick is lost, and that the
-recording went on from file to file.
+Live: ``ioh record`` with every layer beside an fio load, into files of 64 kB without end.
+Simulated: 24 hours of a made-up minute go through the history and the rules of a live screen, and
+into a recording.  Both require that memory and descriptors stay flat after the warm-up, that no
+tick is lost, and that the recording continues from file to file.
 
 Usage: ./ioh.sh --soak [minutes, 30]; needs root and fio.
 """
@@ -35,15 +35,15 @@ from tests.demo_samples import samples
 GROWTH_BYTES = 2_000_000
 CYCLE_S = 1.0
 LOOK_S = 5.0
-PART_BYTES, KEEP = 64_000, 2  # five minutes are enough to come to the third file
+PART_BYTES, KEEP = 64_000, 2  # five minutes are enough to reach the third file
 DAY_TICKS = 86_400
-HISTORY_BYTES = 1 << 20  # full after an hour: from then on the oldest half goes
-WARM = 0.25  # of the looks: caches fill, each kind of work has been done once
+HISTORY_BYTES = 1 << 20  # full after an hour: from then on the oldest half is dropped
+WARM = 0.25  # of the readings: caches fill, each kind of work has been done once
 
 
 @dataclass
 class Flatness:
-    """Memory and descriptors of one process, as seen now and then."""
+    """Memory and descriptors of one process, read now and then."""
 
     name: str
     pid: int
@@ -57,11 +57,11 @@ class Flatness:
         self.descriptors.append(len(list((proc / "fd").iterdir())))
 
     def verdict(self) -> bool:
-        """Say what was seen; whether it was flat, the beginning aside."""
+        """Print what was read; whether it was flat after the warm-up."""
         warm = int(len(self.rss_bytes) * WARM)
         rss, descriptors = self.rss_bytes[warm:], self.descriptors[warm:]
         growth = max(rss) - rss[0]
-        # Some are open for the moment of a reading; what leaks never closes again.
+        # Some are open only while ioh reads a file; a leaked one is never closed.
         half = len(descriptors) // 2
         leaked = min(descriptors[half:]) - min(descriptors[:half])
         is_flat = growth <= GROWTH_BYTES and leaked <= 0
@@ -83,7 +83,7 @@ def says(what: str, *, is_so: bool) -> bool:
 
 
 def are_parts_whole(folder: Path) -> bool:
-    """Whether the files that are left follow each other without a gap or damage."""
+    """Whether the files that are left follow each other without gaps or damage."""
     paths = sorted(folder.glob("run-*.ioh"))
     found = [check(str(path)) for path in paths]
     print(f"{len(paths)} files left: {paths[0].name} to {paths[-1].name}")
@@ -139,7 +139,7 @@ def _watched(command: list[str], folder: Path, seconds: float) -> bool:
 
 
 def simulated(ticks: int) -> bool:
-    """A day of the made-up minute again and again, as fast as it goes."""
+    """Repeat the made-up minute for a day of ticks, as fast as possible."""
     print(f"== {ticks / 3600:.0f} hours, simulated")
     give_back_large()  # as every live source does
     began = time.monotonic()
@@ -169,7 +169,7 @@ def simulated(ticks: int) -> bool:
 
 
 def main() -> int:
-    """Both, and whether both were flat."""
+    """Run both; returns the exit status."""
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     done = [live(60 * minutes), simulated(DAY_TICKS)]
     print("passed" if all(done) else "FAILED")

@@ -19,13 +19,13 @@ ADDRESSES = fake_ssh.ADDRESSES
 
 
 def host(name: str, count: int, first: int = 0) -> list[Sample]:
-    """Samples of ``db01``, which mounts from ``nfs01``, or of that one, a second apart."""
+    """Samples, a second apart, of ``db01``, which mounts from ``nfs01``, or of ``nfs01``."""
     found = all_layers()
     made = []
     for tick in range(first, first + count):
         count = tick * fake_ssh.READS
         layers = fake_ssh.layers(name, count)
-        if name == "nfs01":  # whose disk has 600 of each call's 1,000 us, 100 of them in the queue
+        if name == "nfs01":  # its disk takes 600 of a call's 1,000 us, 100 of them in the queue
             layers["block"] = LayerSample("bpf", {"read": fake_ssh.reads(count, 600, 100)})
         empty = fakes.sample(tick, {}, hostname=f"{name}.example")
         specs = {layer: found[layer].spec for layer in layers}
@@ -40,7 +40,7 @@ def write(path: Path, samples: list[Sample], name: str = "", **options: Any) -> 
 
 
 def two_in_one(folder: Path, count: int = 20) -> str:
-    """A file of both, ``nfs01`` beginning 5 s later and marked twice."""
+    """One file of both hosts, each with a mark; ``nfs01`` begins 5 s later."""
     paths = [
         write(folder / "db01.ioh", host("db01", count), "db01", marks={3: "go"}),
         write(folder / "nfs01.ioh", host("nfs01", count - 5, 5), "nfs01", marks={3: "go"}),

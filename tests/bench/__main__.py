@@ -1,4 +1,4 @@
-"""What ioh costs: prints the tables of docs/benchmarks.md; see ``./ioh.sh --bench --help``."""
+"""Measure what ioh costs: print the tables of docs/benchmarks.md; see ./ioh.sh --bench --help."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def main() -> int:
     args = parse_arguments()
     if os.geteuid() != 0:
         sys.exit("ioh.sh --bench: needs root: start it with sudo")
-    # Ends as Ctrl-C does, so that loop devices, files and processes go away.
-    # A lost connection must not leave fio behind, which reads for a day; nohup means to go on.
+    # End as with Ctrl-C, so that loop devices, files and processes are removed: a lost connection
+    # must not leave fio behind, which reads for a day.  With nohup, a lost connection is ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""What the kernel tells of the BPF programs that are loaded."""
+"""What the kernel reports about loaded BPF programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRACING_TYPES = {2, 5, 7, 17, 26}  # kprobe, tracepoint, perf event, raw tracep
 
 @dataclass(frozen=True)
 class Spent:
-    """What one program ran for, so far."""
+    """Run time and number of runs of one program, so far."""
 
     name: str
     kind: int
@@ -50,7 +50,7 @@ def read_program(number: int) -> Spent:
 
 
 def tracing_programs() -> set[int]:
-    """Ids of all programs that may sit on a traced event, whoever loaded them."""
+    """Ids of all programs that may be attached to a traced event, whoever loaded them."""
     lib = libbpf()
     found, number = set(), ctypes.c_uint32(0)
     while lib.bpf_prog_get_next_id(number, ctypes.byref(number)) == 0:
@@ -62,7 +62,7 @@ def tracing_programs() -> set[int]:
 
 @contextlib.contextmanager
 def counted() -> Iterator[None]:
-    """Let the kernel (since 5.8) count run time of all programs, as long as this lasts."""
+    """Have the kernel (since 5.8) count the run time of all programs inside the block."""
     fd = libbpf().bpf_enable_stats(_STATS_RUN_TIME)
     if fd < 0:
         raise _failure()

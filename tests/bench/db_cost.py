@@ -1,4 +1,4 @@
-"""What layer ``db`` takes of a PostgreSQL's throughput, beside nobody and a bpftrace script."""
+"""Throughput of PostgreSQL watched by layer ``db``, by a bpftrace script, and by nobody."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tests.bench.watchers import NOBODY, Watcher, WatcherError, bpftrace, ioh, w
 from tests.servers.postgres import Cluster
 
 BUDGET_PCT = 3.0
-ATTACH_S = 7.0  # a server is seen within 6 s, and ioh's first interval does not wait for that
+ATTACH_S = 7.0  # ioh finds a server within 6 s, and its first interval does not wait for that
 PER_S = 2500
-# Eight clients that write, as often as they can and as often as the budget says; and one whose
-# statements are as short as can be: the worst case.
+# Eight clients that write, as fast as they can and at the rate of the budget; and one client with
+# the shortest statements, which is the worst case.
 PACED = f"pgbench -N -c 8 -R {PER_S}"
 WORKLOADS = ("pgbench -N -c 8", PACED, "pgbench -S -c 1")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What pgbench reached."""
+    """The result of pgbench."""
 
     per_s: float
     cpu_us: float  # of its sessions, for each transaction
 
 
 def script(program: Path) -> str:
-    """The same places, and of what ioh keeps the latency histogram alone."""
+    """A script with probes at the same places as ioh's; it keeps only latency histograms."""
     (server,) = [found for found in read_servers() if found.title == "PostgreSQL"]
     made = []
     for n, probe in enumerate(server.probes):
@@ -53,7 +53,7 @@ def _place(event: str, program: Path) -> str:
 
 
 def measure(report: Report, rounds: int, seconds: float) -> None:
-    """In turns, so that what the disk and the machine do meets all of them."""
+    """Measure in turns, so that changes of the disk and the machine affect all watchers alike."""
     say("a PostgreSQL of its own")
     try:
         cluster = Cluster()
@@ -99,7 +99,7 @@ def _measure(report: Report, cluster: Cluster, rounds: int, seconds: float) -> N
 
 
 def _figure() -> str:
-    """What a server that has no CPU to spare loses of its throughput; a paced one loses none."""
+    """The figure's name: a server without spare CPU loses this share, a paced one nothing."""
     return f"db: of all CPUs, at {PER_S:,} transactions a second"
 
 
@@ -113,7 +113,7 @@ def _run(cluster: Cluster, watcher: Watcher, workload: str, seconds: float) -> R
             told = cluster.pgbench(*options, "-T", str(round(seconds)))
             psutil.wait_procs(
                 set(server.children()) - others, 10
-            )  # as pgbench ends, they may not have
+            )  # they may not have ended when pgbench ends
             spent_s = _spent_s(server) - before
     except WatcherError as error:
         say(str(error))
@@ -126,6 +126,6 @@ def _run(cluster: Cluster, watcher: Watcher, workload: str, seconds: float) -> R
 
 
 def _spent_s(server: psutil.Process) -> float:
-    """CPU time of the server's sessions that have ended, which pays for their traps."""
+    """CPU time of the server's ended sessions, which includes their traps."""
     spent = server.cpu_times()
     return float(spent.children_user + spent.children_system)

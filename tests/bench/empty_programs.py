@@ -1,4 +1,4 @@
-"""Attaches a program that does nothing to each raw tracepoint that is named, until SIGINT."""
+"""Attach a program that does nothing to each raw tracepoint named, until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one tick takes ioh on hosts that are larger than this one: CPUs, disks, sockets, files.
+"""Measure a tick of ioh on hosts that are larger than this one: CPUs, disks, sockets, files.
 
 Maps of 256 possible CPUs, and of 1,000 disks, are made up here and read by the same code as the
 kernel's; what the kernel copies from a map is copied here, too.  Sockets and files are real.
@@ -49,14 +49,14 @@ CONNECTIONS, SOCKETS_BUDGET_MS = 5000, 60.0  # each has two sockets
 FILES, FILES_BUDGET_MS = 20_000, 20.0
 TICKS = 11
 _WINDOW_S = 20.0
-_SETTLE_S = 20.0  # until as many files are followed as there can be
+_SETTLE_S = 20.0  # until ioh follows as many files as it can
 _READ, _WRITE = (BLOCK.ops.index(name) for name in ("read", "write"))
 _ARRAYS = {2, 6}
 
 
 @dataclass
 class Held:
-    """What a made-up kernel holds of one map."""
+    """The contents of one map in a made-up kernel."""
 
     spec: MapSpec
     keys: list[bytes]
@@ -68,7 +68,7 @@ class Held:
 
 
 class MadeUpKernel:
-    """libbpf's calls over arrays: as little beside the copying as there can be."""
+    """libbpf's calls on arrays: as little work besides copying as possible."""
 
     def __init__(self, specs: list[MapSpec], cpus: int) -> None:
         self.held: dict[int, Held] = {}
@@ -83,7 +83,7 @@ class MadeUpKernel:
         return next(held for held in self.held.values() if held.spec.name == name)
 
     def fill(self, name: str, keys: list[bytes]) -> Any:
-        """Have these entries, of zeros; their values."""
+        """Fill a map with these keys and zeros; returns its values."""
         held = self.named(name)
         held.keys = keys
         held.values = np.zeros((len(keys), *held.values.shape[1:]), "u8")
@@ -123,7 +123,7 @@ class MadeUpKernel:
         ctypes.memmove(cursor, (at + len(chosen)).to_bytes(8, "little"), 8)
         ctypes.memmove(keys, b"".join(chosen), sum(map(len, chosen)))
         if chosen:
-            # A hash of values that are not per CPU has them unpadded; all that are read are.
+            # A hash that is not per CPU has unpadded values; all that are filled here are per CPU.
             ctypes.memmove(values, held.values[at].ctypes.data, held.value_bytes * len(chosen))
         if at + len(chosen) < len(held.keys):
             return 0
@@ -135,7 +135,7 @@ class MadeUpKernel:
 
 @contextlib.contextmanager
 def made_up(layer: type[Layer], cpus: int) -> Iterator[tuple[MadeUpKernel, dict[str, Map]]]:
-    """A layer's maps as its probe declares them on a host of so many possible CPUs."""
+    """A layer's maps as its probe declares them on a host with this many possible CPUs."""
     host = fake_kernel.linux_6_18().host(cpus=cpus)
     defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
     assert not isinstance(defines, Unavailable)
@@ -149,7 +149,7 @@ def made_up(layer: type[Layer], cpus: int) -> Iterator[tuple[MadeUpKernel, dict[
 
 
 def do_something(totals: Any) -> None:
-    """Each of these ops ends 10 times on every CPU, at ten latencies."""
+    """Let each of these ops end 10 times on every CPU, with ten latencies."""
     for at, more in ((STARTED, 10), (COUNT, 10), (BYTES, 40960), (LATENCY_NS, 1_000_000)):
         totals[:, :, at] += np.uint64(more)
     for first in (LATENCY, SIZE_LAT):
@@ -157,7 +157,7 @@ def do_something(totals: Any) -> None:
 
 
 def ticks_ms(read: Callable[[], object], change: Callable[[], None]) -> list[float]:
-    """CPU time of each of some ticks; the first ones, which take in what there is, left out."""
+    """CPU time of each tick, without the first three, which read what already exists."""
     found = []
     for _ in range(TICKS + 3):
         change()
@@ -168,7 +168,7 @@ def ticks_ms(read: Callable[[], object], change: Callable[[], None]) -> list[flo
 
 
 def measure_cpus(report: Report) -> None:
-    """Layers syscall and block: reads, writes, fsyncs on two disks; then all there is room for."""
+    """Layers syscall and block: reads, writes, fsyncs on two disks; then all the maps can hold."""
     say(f"a tick with {CPUS} possible CPUs")
     with made_up(Syscall, CPUS) as (kernel, of_calls), made_up(Block, CPUS) as (disks, of_disks):
         layers = (Syscall(Filters()), of_calls), (Block(Filters()), of_disks)
@@ -195,12 +195,12 @@ def measure_cpus(report: Report) -> None:
 
 
 def flow_keys(count: int) -> list[bytes]:
-    """One process reads so many files."""
+    """Keys of one process that reads this many files."""
     return [struct.pack("=QIIII", 1000 + at, make_dev(8, 1), 4711, 0, at) for at in range(count)]
 
 
 def make_disks(root: Path, count: int) -> list[tuple[int, str]]:
-    """A /sys of so many disks; their numbers and names."""
+    """Make a /sys with this many disks; returns their numbers and names."""
     (root / "sys/dev/block").mkdir(parents=True)
     (root / "sys/block").mkdir()
     (root / "proc/self").mkdir(parents=True)
@@ -275,7 +275,7 @@ while True:
 
 
 def measure_files(report: Report) -> None:
-    """Layer syscall: what ioh takes more in a second in which one process writes to each file."""
+    """Layer syscall: CPU time that ioh needs in addition while a process writes to each file."""
     say(f"a tick with {FILES:,} busy files")
     watcher = Watcher("ioh text", (*IOH, "text", "--layers", "syscall"), "date:")
     with (
@@ -303,7 +303,6 @@ def _spent_s(group: ControlGroup) -> float:
 
 
 def measure(report: Report) -> None:
-    """All of it."""
     measure_cpus(report)
     measure_disks(report)
     measure_sockets(report)

@@ -1,4 +1,4 @@
-"""Throughput and CPU time of the workloads with and without somebody watching, in turns."""
+"""Throughput and CPU time of the workloads with and without a watcher, in turns."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ BENCH_BUDGET_PCT = 3.0
 
 @dataclass
 class Series:
-    """One watcher with one job, turn by turn; the round is the key."""
+    """Results of one watcher with one job, by round."""
 
     done: dict[int, Done] = field(default_factory=dict)
-    # Nobody else traced, and the watcher has counted what fio did.
+    # Rounds in which no other program traced, and the watcher counted what fio did.
     sound: set[int] = field(default_factory=set)
 
 
@@ -89,7 +89,7 @@ def measure(report: Report, targets: Targets, rounds: int, seconds: float) -> No
 def in_turns(
     report: Report, watchers: Sequence[Watcher], jobs: Sequence[Job], rounds: int, seconds: float
 ) -> Results:
-    """A B C A B C … A: each round lies between two readings of the first watcher, nobody."""
+    """A B C A B C … A: each round is between two runs of the first watcher, NOBODY."""
     results: Results = {(w, j): Series() for w in watchers for j in jobs}
     turns = [(n, w) for n in range(rounds) for w in watchers] + [(rounds, NOBODY)]
     failed: set[Watcher] = set()
@@ -112,7 +112,7 @@ def in_turns(
 
 
 def one_turn(all_series: dict[Job, Series], watcher: Watcher, round_: int, seconds: float) -> str:
-    """Run every job once; returns why the result proves nothing, "" when it does."""
+    """Run every job once; returns why the result does not count, or ""."""
     wait_for_quiet()
     done = {}
     with watching(watcher) as at_work:
@@ -134,14 +134,14 @@ def one_turn(all_series: dict[Job, Series], watcher: Watcher, round_: int, secon
 
 
 def wait_for_quiet() -> None:
-    """Until nobody traces, but not for long."""
+    """Wait until no program traces, but at most QUIET_TIMEOUT_S."""
     deadline = time.monotonic() + QUIET_TIMEOUT_S
     while tracing_programs() and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
 def cpu_bound_rate(done: Done) -> float:
-    """The rate on a CPU of its own: from CPU time, which others disturb least."""
+    """The rate on a CPU of its own: from CPU time, which other programs disturb least."""
     return 1e9 / done.cpu_ns_per_op
 
 
@@ -152,7 +152,7 @@ def wall_rate(done: Done) -> float:
 def losses(
     results: Results, watcher: Watcher, job: Job, rate: Callable[[Done], float]
 ) -> dict[int, float]:
-    """Share of the rate lost in each sound round, against nobody before and after it."""
+    """Share of the rate lost in each sound round, compared with NOBODY before and after it."""
     base, series = results[NOBODY, job], results[watcher, job]
     found = {}
     for n in sorted(series.sound):
@@ -165,7 +165,7 @@ def losses(
 def median_of(
     results: Results, watcher: Watcher, job: Job, value: Callable[[Done], float]
 ) -> float:
-    """Over the sound turns, if there are any."""
+    """The median over the sound rounds, or over all if none is sound."""
     series = results[watcher, job]
     return statistics.median(value(series.done[n]) for n in series.sound or series.done)
 

@@ -1,4 +1,4 @@
-"""What the machine must be like: how much time its host gave to others, and tracefs, mounted."""
+"""The state of the machine: CPU time that its host stole, and a mounted tracefs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTED = 8  # guest time, behind these, is part of user time
 
 
 class StealClock:
-    """Share of CPU time stolen since it was made."""
+    """Share of CPU time stolen since this object was made."""
 
     def __init__(self) -> None:
         self._then = self._read()
@@ -33,7 +33,7 @@ class StealClock:
 
 @contextlib.contextmanager
 def tracefs(report: Report) -> Iterator[None]:
-    """Mounted, since bpftrace does nothing without it; a note where that cannot be."""
+    """Mount tracefs, since bpftrace needs it; add a note if that fails."""
     if (TRACEFS / "events").is_dir():
         yield
         return

@@ -38,7 +38,7 @@ class ControlGroup:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """In front of a command, makes it start inside."""
+        """Words that, in front of a command, start it inside the group."""
         return ("sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self.path / "cgroup.procs"))
 
     def cpu_s(self) -> float:
@@ -71,7 +71,7 @@ class ControlGroup:
 
 @contextlib.contextmanager
 def control_group() -> Iterator[ControlGroup]:
-    """Make one, and remove it once it is empty."""
+    """Make a control group; in the end kill what is in it, and remove it."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
     if not roots:
@@ -144,7 +144,7 @@ def cpu_figure(
 
 
 def memory_figures(report: Report, group: ControlGroup, when: str) -> None:
-    """RSS counts pages that the processes share once for each: the strict reading of it."""
+    """PSS and RSS; RSS, the stricter one, counts a shared page once for each process."""
     for field in ("Pss", "Rss"):
         name = f"{field.upper()} of {len(group.pids())} processes, {when}"
         report.figure(name, "MB", [group.memory_mb(field)], MEMORY_BUDGET_MB)
@@ -152,7 +152,7 @@ def memory_figures(report: Report, group: ControlGroup, when: str) -> None:
 
 @contextlib.contextmanager
 def short_processes(where: Path) -> Iterator[None]:
-    """PROCESSES_PER_S processes a second, which read all FILES once a second between them."""
+    """Run PROCESSES_PER_S processes a second; together they read all FILES once a second."""
     files = where / "files"
     files.mkdir()
     names = [str(files / f"{n:04}") for n in range(FILES)]

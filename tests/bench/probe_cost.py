@@ -1,4 +1,4 @@
-"""Time of each probe program for one run, as the kernel counts it."""
+"""Time that each probe program takes for a run, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS_MIN = 1000
 
 
 def measure(report: Report, targets: Targets, seconds: float) -> None:
-    """Count while fio runs; the counting itself makes every run dearer, an empty one too."""
+    """Count while fio runs; counting itself makes every run more expensive, even an empty one."""
     head = ("probe program", "ns a run", "runs for an operation", "ns an operation")
     name = f"block probes at {TARGET_IOPS:,} IOPS"
     made = Table("Probe programs, by the kernel's own statistics (with its clock reads)", head)
@@ -43,7 +43,7 @@ def measure(report: Report, targets: Targets, seconds: float) -> None:
 
 
 def add_rows(made: Table, watcher: Watcher, job: Job, seconds: float) -> float:
-    """One row for each program that ran; returns ns of all of them for one operation."""
+    """Add a row for each program with RUNS_MIN runs; returns ns of all programs an operation."""
     say(f"probe cost: {watcher.name}, {job.name}")
     with watching(watcher) as at_work, counted():
         programs = sorted(held({at_work.pid}, "prog_id"))

@@ -1,4 +1,4 @@
-"""What a recording costs: bytes and CPU a second, opening, seeking and replaying a whole day."""
+"""What a recording costs: bytes and CPU a second; opening, seeking and replaying a long one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[2]
 BYTES_PER_S = 1024
 OPEN_S, SEEK_S, REPLAY_MB, CPU_PCT, TICKS_PER_S = 0.5, 0.05, 100, 0.5, 1000
 DAY_S, MIX_S = 86_400, 3600
-REAL = ROOT / "tests/data/nfs-session.ioh"  # five layers that were all at work
+REAL = ROOT / "tests/data/nfs-session.ioh"  # five layers, all of them active
 _COUNTERS = tuple(f.name for f in fields(OpTotals) if f.name.endswith("_total"))
 
 
 def live_samples(path: Path, seconds: int) -> list[Sample]:
-    """Real samples of this machine, one a second, by an ioh of its own: it gives up root."""
+    """Record this machine, one sample a second, in a process of its own: ioh gives up root."""
     subprocess.run([*IOH, "record", "-t", str(seconds), "-o", str(path)], check=True, cwd=ROOT)
     return real_samples(path)
 
@@ -40,8 +40,8 @@ def live_samples(path: Path, seconds: int) -> list[Sample]:
 def five_layers(samples: Sequence[Sample]) -> list[Sample]:
     """The first half of the samples, with two more layers: what block did in the other half.
 
-    There is no NFS here; what block did at the same time, or a little before, would be found again
-    by the compressor, and cost nothing.
+    There is no NFS here.  What block did at the same time or shortly before would cost nothing: the
+    compressor would find it again.
     """
     half = len(samples) // 2
     made = []
@@ -59,7 +59,7 @@ def _sum(a: Value, b: Value) -> Value:
 
 
 def _grown(op: OpTotals, older: OpTotals | None, newer: OpTotals | None, times: int) -> OpTotals:
-    """``op`` and so many times what lies between two others."""
+    """``op`` plus the difference of two others, this many times."""
     if older is None or newer is None:
         return op
     changed: dict[str, object] = {}
@@ -86,7 +86,7 @@ def _ops_grown(now: object, a: object, b: object, times: int) -> dict[str, OpTot
 def _table_grown(
     now: dict[tuple[str, ...], Row], last: dict[tuple[str, ...], Row], times: int
 ) -> dict[tuple[str, ...], Row]:
-    """Every row of the last sample, grown; so that rows neither come nor go from loop to loop."""
+    """Every row of the last sample, grown, so that no rows come or go from loop to loop."""
     made = {}
     for key, row in last.items():
         here = now.get(key, row)
@@ -98,7 +98,7 @@ def _table_grown(
 
 
 def endless(samples: Sequence[Sample]) -> Iterator[Sample]:
-    """The samples again and again, their totals growing on."""
+    """Repeat the samples without end; their totals keep growing."""
     first, last = samples[0], samples[-1]
     period_ns = last.mono_ns - first.mono_ns + 10**9
     loop = 0
@@ -134,7 +134,7 @@ def endless(samples: Sequence[Sample]) -> Iterator[Sample]:
 
 
 def write(path: Path, samples: Iterator[Sample], count: int) -> tuple[float, int]:
-    """Record so many samples; CPU seconds of writing alone, and bytes."""
+    """Record ``count`` samples; returns the CPU seconds of writing alone, and bytes."""
     writer = SessionWriter(FileOutput(str(path)))
     spent_s = 0.0
     for _, sample in zip(range(count), samples, strict=False):
@@ -146,7 +146,7 @@ def write(path: Path, samples: Iterator[Sample], count: int) -> tuple[float, int
 
 
 def peers(folder: Path, seconds: int) -> dict[str, int]:
-    """What atop and sadc write in as many seconds, where they are installed."""
+    """Bytes that atop and sadc, if installed, write in this many seconds."""
     sadc = next(
         (p for p in ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc") if Path(p).exists()), ""
     )
@@ -170,13 +170,13 @@ def _children_s() -> float:
 
 
 def real_samples(path: Path = REAL) -> list[Sample]:
-    """What was recorded."""
+    """The samples of a recording."""
     with Session(str(path)) as session:
         return [tick.sample for tick in session.ticks(0)]
 
 
 def measure_long(report: Report, path: Path, what: str) -> None:
-    """Open it, jump about in it, and print it; CPU time, since others may be at work too."""
+    """Open it, seek in it, and print it; in CPU time, since other programs may run, too."""
     opened, seeks, random = [], [], Random(4)
     for _ in range(5):
         began = time.process_time()
@@ -212,7 +212,7 @@ def measure_long(report: Report, path: Path, what: str) -> None:
 
 
 def measure(report: Report, targets: Targets, seconds: int, day_s: int) -> None:
-    """All of it: real samples under load for so many seconds, then so long a session of them."""
+    """Record real samples under load for ``seconds``, then make long sessions of them."""
     jobs = [_steady(targets.cached), _steady(targets.devices[0])]
     with tempfile.TemporaryDirectory(prefix="ioh-bench-") as name:
         folder = Path(name)
@@ -232,7 +232,7 @@ def measure(report: Report, targets: Targets, seconds: int, day_s: int) -> None:
 
 
 def measure_sessions(report: Report, folder: Path, mix: list[Sample], day_s: int) -> None:
-    """Long sessions: of a real NFS client and server, a day; of the mix, an hour at most."""
+    """Long sessions: ``day_s`` of a real NFS client and server; of the mix, an hour at most."""
     real = real_samples()
     _, size = write(folder / "real.ioh", iter(real), len(real))
     report.figure("recording, a real NFS host", "bytes/s", [size / len(real)], BYTES_PER_S)
@@ -244,5 +244,5 @@ def measure_sessions(report: Report, folder: Path, mix: list[Sample], day_s: int
 
 
 def _steady(job: Job) -> Job:
-    """As a busy server does it, not as fast as it can."""
+    """The job at the rate of a busy server, not as fast as it can."""
     return replace(job, arguments=(*job.arguments, "--rate_iops=4000"))

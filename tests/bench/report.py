@@ -13,7 +13,7 @@ _STARTED = time.monotonic()
 
 
 def say(message: str) -> None:
-    """Progress, for people: not part of the result."""
+    """Print progress to stderr: it is not part of the result."""
     print(f"[{time.monotonic() - _STARTED:4.0f} s] {message}", file=sys.stderr, flush=True)
 
 
@@ -23,7 +23,7 @@ class Figure:
 
     name: str
     unit: str
-    values: tuple[float, ...]  # none: it could not be measured, which no budget forgives
+    values: tuple[float, ...]  # empty: it could not be measured, which fails any budget
     budget: float | None = None
     below: bool = False  # the budget itself is already too much
 
@@ -54,7 +54,7 @@ class Figure:
 
 
 def number(value: float) -> str:
-    """Three digits that matter, thousands apart."""
+    """Three significant digits, with a separator of thousands."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -86,7 +86,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 @dataclass
 class Report:
-    """Everything one run has found."""
+    """The results of one run."""
 
     host: str
     tables: list[Table] = field(default_factory=list)

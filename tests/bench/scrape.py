@@ -1,4 +1,4 @@
-"""What a scrape of ``ioh serve`` costs, against prometheus_client's page of as many series."""
+"""Cost of a scrape of ``ioh serve``, relative to prometheus_client's page of as many series."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = 20
 
 
 def cpu_s(what: Callable[[], object]) -> float:
-    """The least CPU time of several runs."""
+    """The lowest CPU time of several runs."""
     found = []
     for _ in range(_TIMES):
         began_s = time.process_time()
@@ -28,7 +28,7 @@ def cpu_s(what: Callable[[], object]) -> float:
 
 
 def measure(report: Report) -> None:
-    """A host of 20 disks and 10 mounts; the library's page has no units, findings, compression."""
+    """A host with 20 disks, 10 mounts; the library's page has no units, findings, compression."""
     say(f"a scrape of {SERIES:,} series")
     registry = CollectorRegistry()
     gauge = Gauge("calls", "Calls.", ("device", "op"), registry=registry)

@@ -1,7 +1,7 @@
-"""What the screen costs: bytes to the terminal, CPU, memory, time to the first numbers and to keys.
+"""What the screen costs: bytes to the terminal, CPU, memory, time to first numbers and of keys.
 
-A key is answered once what it asks for stands on the terminal: the other panel, the clock of the
-other interval.
+A key is answered once what it asks for is on the terminal: the other panel, the clock of the other
+interval.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
 CPU_PCT, MEMORY_MB = 2.0, 60.0
 FIRST_PAINT_S, FIRST_NUMBERS_S, KEY_MS = 0.3, 1.0, 50.0
 SETTLE_S = 4.0
-# No multiple of a tick; by the end of the longer one, the screen looks for findings where it went.
+# No multiples of a tick; by the end of the longer one, the screen looks for findings at its new
+# place.
 BETWEEN_KEYS_S = (0.13, 0.6)
 GIVE_UP_S = 5.0
 _PANELS = "lgh"
 _ESC_AND_BACK = ("\x1b", "1")
 _TITLES = ("latency by size", "latency over time", "throughput, B/s")
-# Each to where it was not before: the end, minutes and steps back; the begin, minutes and steps on.
+# Each goes to a new place: the end, minutes and steps back; the start, minutes and steps forward.
 _JUMPS = ("\x1b[F", *("b", "b", "\x1b[D") * 14, "\x1b[H", *("n", "n", "\x1b[C") * 14)
 _TICK_S = os.sysconf("SC_CLK_TCK")
 
 
 def read_for(on: Emulated, seconds: float) -> None:
-    """Let it run, and take what it writes."""
+    """Let the program run, and read what it writes."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         on.read(left)
@@ -55,7 +56,7 @@ def cpu_s(pid: int) -> float:
 
 
 def wait_for_bytes(on: Emulated, wanted: bytes, begin: int = 0) -> float:
-    """Wait until something has been written; the time at which it was."""
+    """Wait until these bytes have been written; returns the time."""
     on.wait_until(lambda: wanted in on.shown[begin:])
     return time.monotonic()
 
@@ -66,7 +67,7 @@ def start(command: Sequence[str], size: tuple[int, int], *, prefix: Sequence[str
 
 
 def key_times_ms(on: Emulated, keys: Sequence[str], look: Callable[[Emulated], str]) -> list[float]:
-    """From each key until what ``look`` finds on the terminal has changed."""
+    """Time from each key until what ``look`` finds on the terminal has changed."""
     found = []
     for key, wait_s in zip(keys, cycle(BETWEEN_KEYS_S), strict=False):
         before, began = look(on), time.monotonic()
@@ -79,13 +80,13 @@ def key_times_ms(on: Emulated, keys: Sequence[str], look: Callable[[Emulated], s
 
 
 def panel_shown(on: Emulated) -> str:
-    """Which panel stands on the terminal."""
+    """Which panel is on the terminal."""
     text = "\n".join(on.lines)
     return " ".join(title for title in _TITLES if title in text)
 
 
 def clock_shown(on: Emulated) -> str:
-    """Which interval stands on the terminal."""
+    """Which interval is on the terminal."""
     return " ".join(re.findall(r"\d\d:\d\d:\d\d", on.lines[0]))
 
 
@@ -102,7 +103,7 @@ def steady(
     window_s: float,
     group: ControlGroup | None = None,
 ) -> None:
-    """Bytes, CPU and memory of a screen that is left alone; of a group, all its processes'."""
+    """Measure bytes, CPU and memory of a screen without keys; of a group, all its processes."""
     read_for(on, SETTLE_S)
     begin, began = len(on.shown), time.monotonic()
     own_s, all_s = cpu_s(on.pid), group.cpu_s() if group else 0.0
@@ -124,7 +125,7 @@ def steady(
 
 
 def keys(report: Report, on: Emulated, name: str) -> None:
-    """Panels, then Esc out of a layer and back."""
+    """Measure keys: panels, then Esc out of a layer and back."""
     times = key_times_ms(on, _PANELS * 7, panel_shown)
     report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
     times = key_times_ms(on, _ESC_AND_BACK * 7, panel_shown)[::2]
@@ -132,7 +133,7 @@ def keys(report: Report, on: Emulated, name: str) -> None:
 
 
 def measure_demo(report: Report, window_s: float) -> None:
-    """Five layers, made up; the demo's own work is in its CPU."""
+    """Measure five made-up layers; the CPU time includes the demo's own work."""
     for size in BYTES_PER_S:
         name = f"demo {size[0]}x{size[1]}"
         say(f"screen: {name}, {window_s:.0f} s")
@@ -144,7 +145,7 @@ def measure_demo(report: Report, window_s: float) -> None:
 
 
 def measure_live(report: Report, targets: Targets, window_s: float, starts: int) -> None:
-    """This machine under fio, every layer that it has."""
+    """Measure this machine under fio, with every layer that it has."""
     jobs = [targets.cached, targets.devices[-1]]
     with in_background(jobs, window_s * 2 + 60 + 10 * starts):
         for answers in (False, True):
@@ -160,7 +161,7 @@ def measure_live(report: Report, targets: Targets, window_s: float, starts: int)
 
 
 def measure_starts(report: Report, starts: int, *, answers: bool) -> None:
-    """On a terminal that says where its cursor is when asked, or on one that never does."""
+    """Measure starts on a terminal that answers where its cursor is, or on one that never does."""
     paints, numbers = [], []
     for at in range(starts):
         say(f"screen: start {at + 1} of {starts}, under load")
@@ -176,7 +177,7 @@ def measure_starts(report: Report, starts: int, *, answers: bool) -> None:
 
 
 def measure_seeking(report: Report, seconds: int) -> None:
-    """Keys in a long recording, each before the last one's interval was read."""
+    """Measure keys in a long recording, each pressed before the last one's interval was read."""
     with tempfile.TemporaryDirectory(prefix="ioh-bench-") as folder:
         path = Path(folder) / "story.ioh"
         say(f"screen: a recording of {seconds} s, made up")
@@ -193,7 +194,7 @@ def measure_seeking(report: Report, seconds: int) -> None:
 
 
 def write_story(path: Path, seconds: int) -> None:
-    """A made-up minute, again and again, its totals growing on."""
+    """Record a made-up minute, again and again; its totals keep growing."""
     writer = SessionWriter(FileOutput(str(path)))
     for _, sample in zip(range(seconds), endless(samples()), strict=False):
         writer.write(sample)
@@ -201,7 +202,7 @@ def write_story(path: Path, seconds: int) -> None:
 
 
 def measure_peers(report: Report, window_s: float) -> None:
-    """What others cost meanwhile, once a second, where they are installed."""
+    """Measure other monitors that are installed, at one update a second."""
     for name, options in (("btop", ("--utf-force",)), ("glances", ("-t", "1"))):
         program = shutil.which(name)
         if program is None:
@@ -222,7 +223,6 @@ def measure_peers(report: Report, window_s: float) -> None:
 
 
 def measure(report: Report, targets: Targets, window_s: float, starts: int, session_s: int) -> None:
-    """All of it."""
     measure_demo(report, window_s)
     try:
         measure_live(report, targets, window_s, starts)

@@ -1,4 +1,4 @@
-"""Starts ``cat`` so many times a second, each time over the next few of the files named."""
+"""Start ``cat`` a number of times a second, each time on the next few of the named files."""
 
 from __future__ import annotations
 

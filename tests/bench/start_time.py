@@ -23,13 +23,13 @@ def measure(report: Report, starts: int) -> None:
     for _ in range(starts):
         launcher.append(run_s((str(ROOT / "ioh.sh"), "--version")))
         direct.append(run_s((IOH[0], "-I", "-m", "ioh", "--version")))
-    # Less what ioh itself takes to say its version.
+    # Without the time in which ioh itself prints its version.
     share = [whole - statistics.median(direct) for whole in launcher]
     report.figure("launcher's own share", "s", share, LAUNCHER_BUDGET_S, below=True)
 
 
 def first_numbers_s() -> float:
-    """Until the first line of ``ioh text`` that holds a number and is no heading."""
+    """Time until the first line of ``ioh text`` that has a number and is not a heading."""
     started = time.monotonic()
     process = subprocess.Popen(
         [*IOH, "text"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,

@@ -1,7 +1,7 @@
 """What one tick of the tcp layer costs with thousands of open connections.
 
-They are opened within this host, in a network namespace of their own, where each is two sockets;
-ticks are timed with all of them idle, and with half of them busy.
+Both ends are on this host, in a network namespace of their own, so each connection is two sockets.
+Ticks are timed with all of them idle, and with half of them busy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from tests.kernel.netns import Agent, Namespace, Script
 
 TICKS = 10
-# Two processes, because one may have fewer descriptors than the benchmark needs.
+# Two processes, because one process may be allowed fewer descriptors than the benchmark needs.
 SERVER = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", 2049), backlog=4096)
@@ -32,7 +32,7 @@ for line in sys.stdin:
 
 
 def measure(connections: int) -> float:
-    """CPU time in ms of the worst tick with this many connections, which are twice the sockets."""
+    """CPU time in ms of the worst tick with this many connections, of two sockets each."""
     with (
         contextlib.closing(Namespace("bench")) as namespace,
         Script(namespace, "-c", SERVER, str(connections)) as server,

@@ -1,4 +1,4 @@
-"""Who watches the workload meanwhile: nobody, an empty probe pair, ioh or a bpftrace script."""
+"""What watches the workload: nothing, an empty probe pair, ioh or a bpftrace script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READY_TIMEOUT_S = 20.0
 SETTLE_S = 0.3
 TICK_S = 1.2
 
-# Its first interval comes after every probe is attached.
+# bpftrace's first interval comes after every probe is attached.
 _ATTACHED = 'interval:ms:100 { if (!@attached) { printf("attached\\n"); @attached = 1; } }'
 SYSCALL_SCRIPT = """
 tracepoint:syscalls:sys_enter_pread64 { @s[tid] = nsecs; }
@@ -32,7 +32,7 @@ tracepoint:syscalls:sys_exit_pread64 {
     if (@s[tid]) { @h[args->ret >> 9] = hist((nsecs - @s[tid]) / 1000); delete(@s[tid]); }
 }
 """
-# What ioh keeps of each read beside: its process and its file, with their operations and bytes.
+# What ioh keeps of each read in addition: its process and file, with their operations and bytes.
 FULL_SCRIPT = """
 tracepoint:syscalls:sys_enter_pread64 { @s[tid] = nsecs; @f[tid] = args->fd; }
 tracepoint:syscalls:sys_exit_pread64 {
@@ -67,7 +67,7 @@ def count_nothing(output: str, layer: str, op: str) -> int | None:
 
 
 def count_ioh(output: str, layer: str, op: str) -> int | None:
-    """Operations over all intervals that ``ioh json`` printed; None where it left the layer out."""
+    """Operations over all intervals that ``ioh json`` printed; None if it left the layer out."""
     whole = output[: output.rfind("\n") + 1].splitlines()
     counts: list[int] = [
         layers[layer]["ops"][op]["count"]
@@ -83,7 +83,7 @@ def count_bpftrace(output: str, layer: str, op: str) -> int | None:
 
 @dataclass(frozen=True)
 class Watcher:
-    """A program that watches; it has attached all it wants once ``ready`` is in its output."""
+    """A program that watches; its probes are attached once ``ready`` is in its output."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -105,13 +105,13 @@ NOBODY = Watcher("nobody")
 
 
 def empty_programs(name: str, *tracepoints: str) -> Watcher:
-    """What any BPF program there costs at least."""
+    """A watcher that costs the least of any with BPF programs at these tracepoints."""
     command = (sys.executable, "-m", "tests.bench.empty_programs", *tracepoints)
     return Watcher(name, command, "attached")
 
 
 EMPTY_PAIR = empty_programs("empty pair", "sys_enter", "sys_exit")
-# Where ioh has a program that runs for each request of a disk.
+# The tracepoints at which ioh has a program that runs for each request of a disk.
 EMPTY_ALL = empty_programs(
     "empty programs, where ioh's are",
     *("sys_enter", "sys_exit", "block_bio_queue", "block_getrq", "block_rq_complete"),
@@ -153,7 +153,7 @@ def watching(watcher: Watcher, prefix: tuple[str, ...] = ()) -> Iterator[Watchin
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """SIGINT, on which all of them print what they have; then SIGKILL to the whole session."""
+    """Send SIGINT, on which watchers print what they counted; then SIGKILL to the whole session."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):

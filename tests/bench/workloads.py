@@ -1,4 +1,4 @@
-"""What is measured: fio reading from the page cache and from devices, as fast as it can."""
+"""The workloads: fio reads from the page cache and from devices, as fast as it can."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What one run of a job did."""
+    """The result of one run of a job."""
 
     ops: int
     seconds: float
@@ -53,7 +53,7 @@ class Done:
 
     @property
     def cpu_ns_per_op(self) -> float:
-        """User and system time of the job; what interrupts and kernel threads did is apart."""
+        """User and system time of the job, without interrupts and kernel threads."""
         return self.cpu_ns / self.ops
 
 
@@ -87,8 +87,8 @@ def in_background(jobs: list[Job], seconds: float) -> Iterator[None]:
 class Targets:
     """Files and devices to read from; a context manager that removes them again.
 
-    A file that the page cache holds; direct reads of a file on the disk, of a loop device over it,
-    and of a loop device over memory, this one by io_uring, too.
+    They are a file in the page cache; and, for direct reads, a file on the disk, a loop device over
+    it, and a loop device over memory, which is read with io_uring, too.
     """
 
     def __init__(self, where: Path) -> None:
@@ -124,7 +124,7 @@ class Targets:
         self._stack.close()
 
     def fastest_disk(self) -> Job:
-        """Of the targets that are no memory, the one that reads fastest now."""
+        """Of the targets that are not in memory, the one that reads fastest now."""
         return max(self.devices[:2], key=lambda job: run(job, 1.0).rate)
 
     def _directory(self, where: Path) -> Path:
@@ -149,7 +149,7 @@ def _direct(name: str, path: Path) -> Job:
 
 
 def _fill(path: Path, megabytes: int) -> None:
-    """Real blocks: holes and unwritten extents would be answered without any I/O."""
+    """Write real blocks: reads of holes and unwritten extents would cause no I/O."""
     block = os.urandom(1 << 20)
     with path.open("wb") as file:
         for _ in range(megabytes):

@@ -1,6 +1,6 @@
-"""What goes wrong on one machine, caused for real.
+"""Problems on one machine, caused for real.
 
-Every ``time.sleep`` here is how long the scenario lasts, or one of its parts: none waits for
+Every ``time.sleep`` here is the length of a scenario or of one of its parts: none waits for
 something to be ready.
 """
 
@@ -50,7 +50,8 @@ surface_scan = on_disk(
     Load(shell="while :; do badblocks -b 65536 -c 1 {path} || exit 1; done", seconds=8)
 )
 
-# Reads a file in order, again and again, from the disk each time: path, size of a read, MB/s.
+# Reads a file in order, again and again, from the disk each time.  Arguments: path, bytes of a
+# read, MB/s.
 _READ_AGAIN = """
 import os, sys, time
 fd = os.open(sys.argv[1], os.O_RDONLY); size = int(sys.argv[2]); rate = float(sys.argv[3]) * 1e6
@@ -61,7 +62,8 @@ while True:
         at += len(data); done += len(data)
         time.sleep(max(0.0, done / rate - (time.monotonic() - start)) if done % 2**20 == 0 else 0)
 """
-# A read larger than the window is fetched by max_sectors_kb, so both are needed.
+# The kernel fetches a read larger than the read-ahead window in requests of max_sectors_kb, so both
+# must be lowered.
 small_window = on_file(
     Load(
         python=_READ_AGAIN,
@@ -79,7 +81,7 @@ cached_reads = on_file(
     is_cached=True,
 )
 
-# Reads of 64 KB at random places, nothing of which stays in the cache: path.
+# Reads of 64 KB at random offsets, none of which stays in the cache.  Argument: path.
 _READ_ANEW = """
 import os, random, sys
 fd = os.open(sys.argv[1], os.O_RDONLY); count = os.fstat(fd).st_size >> 16
@@ -91,7 +93,8 @@ while True:
 """
 one_buffered_reader = on_file(Load(python=_READ_ANEW, below=400, seconds=14))
 
-# Four calls in a row at each of many random places, nothing ever in the cache: path.
+# Four reads of 4 KB in a row at each of many random offsets; the cache is dropped at every eighth
+# offset.  Argument: path.
 _SCATTER = """
 import os, random, sys, time
 fd = os.open(sys.argv[1], os.O_RDONLY); pages = os.fstat(fd).st_size // 4096

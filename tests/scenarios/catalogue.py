@@ -1,4 +1,4 @@
-"""Every scenario by name: what it does, which rule must find it, which others may speak."""
+"""Every scenario by name: what it does, which rule must find it, which others may fire."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Scenario:
     """One scenario.
 
     Shape:
-        ``play`` takes a Stage.  ``rule`` must fire, ``""`` where none may warn; ``says`` must tell
-        of something worth knowing, ``also`` may, since what they say is true of it, too.  The
-        finding must come within WITHIN_S of the mark, or of ``sign`` where the mark alone shows
-        nothing yet.
+        ``play`` takes a Stage.  ``rule`` must fire; if it is ``""``, no rule may warn.  ``says``
+        are further rules that must fire; ``also`` are rules that may, since what they report is
+        true of the scenario, too.  The finding must come within WITHIN_S of the mark, or of
+        ``sign`` if nothing can be seen yet at the mark.
     """
 
     name: str

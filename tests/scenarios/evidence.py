@@ -1,7 +1,7 @@
-"""Since when a recording shows what a rule speaks of, where that is later than its mark.
+"""The first sign of a problem in a recording, for problems that show only after the mark.
 
-The time to a finding counts from the end of the first interval that shows it: before, nobody who
-reads the recording could know.
+The time to a finding counts from the end of the first interval that shows the problem: before that,
+no reader of the recording could know.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Sign:
-    """What shows first that something is wrong.
+    """The first sign that something is wrong.
 
     Shape:
-        ``is_shown`` takes the intervals since the mark, oldest first, the first of which may have
-        begun before; it tells of the newest.  ``what`` comes after "after".
+        ``is_shown`` takes the intervals since the mark, oldest first; the first may have begun
+        before the mark.  It says whether the newest shows the sign.  ``what`` completes the phrase
+        "after ...".
     """
 
     what: str
@@ -37,13 +38,13 @@ def _is_written_back(intervals: Sequence[Snapshot]) -> bool:
     requests = _op(intervals[-1], "block", "write")
     if not calls.avg_bytes or not requests.avg_bytes:
         return False
-    # A journal's few are no write-back.
+    # The few requests of a journal are not write-back.
     is_much = (requests.bytes or 0) >= 0.2 * (calls.bytes or 0)
     return is_much and requests.avg_bytes >= 4 * calls.avg_bytes
 
 
 def _is_read_faster(intervals: Sequence[Snapshot]) -> bool:
-    """Beside the slowest three seconds in a row: a single one may be slow or fast by chance."""
+    """Compared with the slowest three in a row: a single one may be slow or fast by chance."""
     times = [us for s in intervals if (us := _op(s, "block", "read").latency_us)]
     before = [sum(times[at : at + 3]) / 3 for at in range(len(times) - 3)]
     return bool(before) and times[-1] <= 0.6 * max(before)

@@ -1,6 +1,6 @@
-"""What looks like trouble and is none: every rule must stay silent.
+"""What looks like a problem but is none: no rule may warn.
 
-Every ``time.sleep`` here is how long the scenario lasts.
+Every ``time.sleep`` here is the length of a scenario or of one of its parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ few_trims = on_disk(
 
 
 def late_reaper(stage: Stage) -> None:
-    """A program that has other things to do before it asks what has become of its reads."""
+    """A program that does other work before it asks for the completions of its reads."""
     disk = stage.disk()
     stage.record("--device", disk.name, *LAYERS)
     end_s = time.monotonic() + SECONDS
@@ -70,7 +70,7 @@ def two_from_the_start(stage: Stage) -> None:
 
 
 def copies(stage: Stage) -> None:
-    """What is written of a loop device is in memory twice: as its files, and as its image."""
+    """What is written to a loop device is in memory twice: as files, and as its image."""
     volume = stage.volume(1024 * MIB)
     run("losetup", "--direct-io=off", volume.loop.path)
     volume.file("f", 40 * MIB).read_bytes()

@@ -1,8 +1,8 @@
-"""Plays scenarios and keeps their recordings: ``python -m tests.scenarios.make [NAME …]``.
+"""Play scenarios and keep their recordings: ``python -m tests.scenarios.make [NAME …]``.
 
-Real programs and databases (tests/programs) are played by name only.  Needs root, fio, nft, tc and
-mkfs.btrfs.  Ends with 1 where a rule did not do as the catalogue says; then that recording is kept
-beside the old one, with ``.failed``.
+Real programs and databases (tests/programs) are played only if named.  Needs root, fio, nft, tc and
+mkfs.btrfs.  Exits with 1 if a rule did not do what the catalogue says; that recording is kept
+beside the old one, with the suffix ``.failed``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def play(scenario: Scenario, output: Path) -> Outcome:
 
 
 def main(names: list[str]) -> int:
-    """Play those, or all scenarios; returns the exit status."""
+    """Play the named scenarios, or all; returns the exit status."""
     failed, known = 0, {**SCENARIOS, **DB_SCENARIOS, **PROGRAMS}
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name in names or SCENARIOS:

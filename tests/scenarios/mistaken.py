@@ -1,6 +1,6 @@
 """What rules once mistook for something else: rounding, rivals, limits, shared memory, busy CPUs.
 
-Every ``time.sleep`` here is how long the scenario lasts, or one of its parts.
+Every ``time.sleep`` here is the length of a scenario or of one of its parts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tests.scenarios.stage import Stage
 
 SECONDS = 14
 
-# Copies a file that is in the page cache into shared memory at 150 MB/s: path.  Shared memory is
-# counted as page cache, too; this is how a database fills its own cache after a restart.
+# Copies a file that is in the page cache into shared memory at 150 MB/s.  Argument: path.  Shared
+# memory is counted as page cache, too; this is how a database fills its own cache after a restart.
 _INTO_SHARED_MEMORY = """
 import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDONLY); size = os.fstat(fd).st_size
@@ -33,7 +33,7 @@ shared_memory = on_file(
 
 
 def other_writer(stage: Stage) -> None:
-    """Somebody else writes to another disk meanwhile; ioh looks at the reader's disk alone."""
+    """Another program writes to another disk meanwhile; ioh records only the reader's disk."""
     volume = stage.volume()
     path = volume.file("f", 64 * MIB)
     path.read_bytes()
@@ -44,7 +44,7 @@ def other_writer(stage: Stage) -> None:
     time.sleep(SECONDS)
 
 
-# Reads the first so many bytes of each file of a folder, cold each time: folder, bytes.
+# Reads the first bytes of each file of a folder, uncached each time.  Arguments: folder, bytes.
 _READ_HEADS = """
 import os, sys
 while True:
@@ -85,7 +85,7 @@ sparse_again = on_file(Load(shell=_DD_AGAIN.format("bs=1M"), seconds=9), holes="
 
 
 def long_rival(stage: Stage) -> None:
-    """A calm reader, and a rival that stays three quarters of a minute."""
+    """A calm reader, and a rival that stays for 45 s."""
     disk = stage.disk()
     limit = stage.limit(stage.below())
     limit.set(read_ops=900)
@@ -105,7 +105,8 @@ def starved_reader(stage: Stage) -> None:
     on_disk(Load(fio=(*RANDOM_4K, PSYNC), seconds=14))(stage)
 
 
-# Direct reads of 1 MB in memory whose pages lie apart, one after another: path.
+# Direct reads of 1 MB, one after another, into memory whose pages are not contiguous.
+# Argument: path.
 _SCATTERED = """
 import mmap, os, random, sys
 pages = mmap.mmap(-1, 2 << 20); pages.madvise(mmap.MADV_NOHUGEPAGE)

@@ -1,6 +1,6 @@
-"""What goes wrong between machines: two network namespaces and a cable.
+"""Problems between machines: two network namespaces joined by a veth pair.
 
-Every ``time.sleep`` of a scenario is how long it lasts, but for the one that lets the sink listen.
+Every ``time.sleep`` of a scenario is part of its length, except the one that lets the sink listen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from tests.kernel.netns import Namespace, drop_two_percent
 from tests.scenarios.stage import Stage
 
 TCP = ("--layers", "tcp")
-# Takes connections for ever and reads all they send: address, bytes read a second (0: all).
+# Accepts connections and reads all they send, without end.  Arguments: address, bytes a second
+# (0: no limit).
 _SINK = """
 import socket, sys, threading, time
 rate = float(sys.argv[2])
@@ -21,14 +22,14 @@ def take(sock):
     while data := sock.recv(65536): time.sleep(len(data) / rate if rate else 0)
 while True: threading.Thread(target=take, args=(listener.accept()[0],), daemon=True).start()
 """
-# Sends as fast as it can, or so many bytes a second: address, rate (0: all).
+# Sends without end.  Arguments: address, bytes a second (0: no limit).
 _SOURCE = """
 import socket, sys, time
 rate = float(sys.argv[2]); sock = socket.create_connection((sys.argv[1], 3260)); data = bytes(65536)
 while True:
     sock.sendall(data); time.sleep(len(data) / rate if rate else 0)
 """
-# Listens and never accepts, while others knock: address.
+# Listens and never accepts, while clients try to connect.  Argument: address.
 _DEAF = """
 import socket, sys, time
 listener = socket.socket(); listener.bind((sys.argv[1], 3260)); listener.listen(1); knocks = []
@@ -99,7 +100,7 @@ def full_backlog(stage: Stage) -> None:
 
 
 def dark_peer(stage: Stage) -> None:
-    """The other machine is gone: nothing that it is sent arrives."""
+    """The other machine is gone: nothing that is sent to it arrives."""
     one, other = _cable(stage)
     stage.load(*other.command("python3", "-c", _SINK, "10.99.0.2", "0"))
     time.sleep(1)

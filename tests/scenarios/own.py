@@ -1,4 +1,4 @@
-"""Takes out of a recording of a whole machine what names other programs and their files."""
+"""Remove from a recording of a whole machine what names other programs and their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ioh.session.writer import SessionWriter
 
 
 def keep_own(path: Path, devices: tuple[str, ...], comms: tuple[str, ...]) -> None:
-    """Write it anew with the rows of these devices and programs only; totals stay."""
+    """Rewrite a recording with the rows of these devices and programs only; totals stay."""
     with Session(str(path)) as session:
         samples = [item.sample for item in session.items(0) if isinstance(item, Tick)]
         marks = list(session.marks())

@@ -1,6 +1,6 @@
-"""How most scenarios go: a disk or a volume, a limit perhaps, ioh recording it, then one load.
+"""The course of most scenarios: a disk or volume, perhaps a limit, ioh recording it, one load.
 
-Every ``time.sleep`` is how long a scenario lasts: none waits for something to be ready.
+Every ``time.sleep`` is the length of a scenario: none waits for something to be ready.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ Play = Callable[[Stage], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What one load is, and what it meets.
+    """One load, and the conditions it meets.
 
     Shape:
-        ``fio`` are its options, ``python`` a program and ``shell`` a command, of which ``words``
-        follow or fill in the path.  ``queue`` are settings of the device's queue; ``below`` and
-        ``group`` so many reads a second that the disk below or a control group allows.
+        The load is fio with the options ``fio``, or the Python program ``python`` with the path
+        and ``words`` as arguments, or the command ``shell`` with the path filled in.  ``queue``
+        are settings of the device's queue; ``below`` and ``group`` are limits, in reads a second,
+        of the disk below or of a control group.
     """
 
     fio: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class Load:
     group: int = 0
 
     def play(self, stage: Stage, device: Loop, path: str, folder: str = "") -> None:
-        """Record it from before it begins; mark its begin where something is wrong with it."""
+        """Start recording, then the load; mark the start of a load that is not healthy."""
         limit = self.prepared(stage, device)
         stage.record("--device", device.name, *LAYERS)
         self.start(stage, path, folder, limit)
@@ -70,7 +71,7 @@ class Load:
 
 
 def on_disk(load: Load) -> Play:
-    """On a bare disk."""
+    """Play a load on a bare disk."""
 
     def play(stage: Stage) -> None:
         disk = stage.disk()
@@ -82,7 +83,7 @@ def on_disk(load: Load) -> Play:
 def on_file(
     load: Load, size: int = FILE_BYTES, *, is_cached: bool = False, holes: str = ""
 ) -> Play:
-    """On a file of which nothing or everything is in memory, or that is one hole of that size."""
+    """Play a load on a file: uncached, cached, or one hole of the size ``holes``."""
 
     def play(stage: Stage) -> None:
         volume = stage.volume()
@@ -99,7 +100,7 @@ def on_file(
 
 
 def on_folder(load: Load) -> Play:
-    """fio on files of its own."""
+    """Play fio on files of its own."""
 
     def play(stage: Stage) -> None:
         volume = stage.volume()

@@ -1,8 +1,8 @@
-"""Minutes of nothing and of moderate mixed fio: no rule may say anything.
+"""Minutes of idleness and of moderate mixed fio: no rule may fire.
 
 ``python -m tests.scenarios.silence [--minutes 10] [--keep FOLDER]`` records the whole machine,
-not a disk of its own, so it wants a quiet one: what others do meanwhile is judged, too, and
-what a rule says of it may be true.  Needs root and fio; ends with 1 where a rule spoke.
+not a disk of its own, so it needs a quiet one: the I/O of other programs is judged, too, and a
+finding about it may be true.  Needs root and fio; exits with 1 if a rule fired.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TITLES = {name: layer.spec.title for name, layer in all_layers().items()}
 AIO, PSYNC, DIRECT = "--ioengine=libaio", "--ioengine=psync", "--direct=1"
 FILE_BYTES = 512 * MIB
 WIDTH = 100
-# Well below what any disk made since 2010 can do, each by itself and all together.
+# Each alone, and all together, well below what any disk made since 2010 can do.
 JOBS = (
     (DIRECT, AIO, "--rw=randread", "--bs=4k", "--iodepth=4", "--rate_iops=400"),
     (DIRECT, AIO, "--rw=randwrite", "--bs=8k", "--iodepth=4", "--rate_iops=150"),
@@ -37,12 +37,12 @@ JOBS = (
 
 
 def idle(_: Stage, seconds: float) -> None:
-    """Nothing."""
-    time.sleep(seconds)  # how long it lasts, not a wait for something
+    """Do nothing."""
+    time.sleep(seconds)  # the length of it, not a wait for something
 
 
 def mixed(made: Stage, seconds: float) -> None:
-    """Jobs that come one after another and stay, each with a file of its own."""
+    """Start jobs one after another, each on a file of its own; all run to the end."""
     for number, options in enumerate(JOBS):
         made.fio(f"--filename={made.folder}/job{number}", f"--size={FILE_BYTES}", *options)
         time.sleep(seconds / 2 / len(JOBS))
@@ -50,10 +50,10 @@ def mixed(made: Stage, seconds: float) -> None:
 
 
 def prepare(made: Stage) -> None:
-    """Write the jobs' files, so that this is no part of what is recorded."""
+    """Write the jobs' files before the recording begins."""
     for number in range(len(JOBS)):
         fill(made.folder / f"job{number}", FILE_BYTES)
-    time.sleep(10)  # what the disk does on its own afterwards
+    time.sleep(10)  # for what the disk does on its own afterwards
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def tell(name: str, path: Path) -> int:
-    """Print each finding of a recording with its evidence; how many there were."""
+    """Print each finding of a recording with its evidence; returns the number of findings."""
     intervals, _ = judged_recording(path)
     spans = finding_spans(intervals)
     print(f"{name}: {len(spans)} findings; load average {os.getloadavg()[1]:.1f}", flush=True)

@@ -1,4 +1,4 @@
-"""Where a scenario plays: a disk of its own, loads, limits, and ioh recording it all."""
+"""What a scenario runs on: a disk of its own, loads, limits, and ioh recording it all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IS_V2 = (_GROUPS / "cgroup.controllers").exists()
 
 
 class Group:
-    """A control group, by the names of its controller in version 1 and 2."""
+    """A control group with one controller, named as in cgroup version 1 and in version 2."""
 
     def __init__(self, name: str, controller_v1: str, controller: str) -> None:
         base = _GROUPS if _IS_V2 else _GROUPS / controller_v1
@@ -41,7 +41,7 @@ class Group:
         self.folder.mkdir()
 
     def close(self) -> None:
-        """Remove it, once what it held has ended."""
+        """Remove it, once its processes have ended."""
         for _ in range(50):
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -51,14 +51,14 @@ class Group:
 
 
 class Limit(Group):
-    """A control group with a limit of I/O to one device; what it holds is slowed down."""
+    """A control group that limits the I/O of its processes to one device."""
 
     def __init__(self, number: str) -> None:
         super().__init__(number.replace(":", "-"), "blkio", "io")
         self._number = number
 
     def set(self, *, read_ops: int = 0, write_ops: int = 0) -> None:
-        """Operations a second; 0 for as many as come."""
+        """Limit operations a second; 0 for no limit."""
         if _IS_V2:
             words = f"riops={read_ops or 'max'} wiops={write_ops or 'max'}"
             (self.folder / "io.max").write_text(f"{self._number} {words}")
@@ -73,7 +73,7 @@ class Limit(Group):
 
 
 class MemoryLimit(Group):
-    """A control group that may use so much memory."""
+    """A control group with a limit of memory."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__("memory", "memory", "memory")
@@ -82,7 +82,7 @@ class MemoryLimit(Group):
 
 
 def fill(path: Path, size: int) -> None:
-    """Write a file all over with what does not compress; nothing of it stays in memory."""
+    """Fill a file with incompressible data; nothing of it stays in memory."""
     path.touch()
     with path.open("r+b") as stream:
         for _ in range(size // _FILL_BYTES):
@@ -108,14 +108,14 @@ class Btrfs:
         self.sysfs = Path("/sys/fs/btrfs") / uuid
 
     def close(self) -> None:
-        # An error where no scrub runs any more.
+        # Fails if no scrub is running any more.
         subprocess.run(["btrfs", "scrub", "cancel", self.mount], check=False, capture_output=True)
         run("umount", self.mount)
         self.loop.close()
 
 
 class Zram:
-    """A disk of compressed memory, which has no requests."""
+    """A disk of compressed memory; its I/O makes no requests."""
 
     _control = Path("/sys/class/zram-control")
 
@@ -131,7 +131,7 @@ class Zram:
 
 
 class Stage:
-    """What a scenario may use; all of it is given back in the end.
+    """What a scenario may use; all of it is released in the end.
 
     Args:
         folder: For disk images; on a file system with O_DIRECT.
@@ -156,12 +156,12 @@ class Stage:
         self._stack.close()
 
     def _given_back(self, made: _Made) -> _Made:
-        """The same, closed in the end."""
+        """Close this in the end; returns it."""
         self._stack.callback(made.close)
         return made
 
     def disk(self) -> Loop:
-        """A bare loop device, written all over with what does not compress."""
+        """A bare loop device, full of incompressible data."""
         loop = self._given_back(Loop(self.folder, DISK_BYTES))
         fill(loop.image, DISK_BYTES)
         return loop
@@ -183,7 +183,7 @@ class Stage:
         return self._given_back(MemoryLimit(most_bytes))
 
     def zram(self) -> Zram:
-        """A disk in memory, of the kernel's own compression."""
+        """A disk in memory that the kernel compresses."""
         run("sh", "-c", "[ -e /sys/class/zram-control ] || modprobe zram")
         return self._given_back(Zram(2 * DISK_BYTES))
 
@@ -194,7 +194,7 @@ class Stage:
         self._stack.callback(run, "swapoff", disk.path)
 
     def below(self) -> str:
-        """Number of the disk on which the images lie: limited, it makes the loop device slow."""
+        """Number of the disk that holds the images: a limit on it slows down the loop device."""
         dev = self.folder.stat().st_dev
         number = f"{os.major(dev)}:{os.minor(dev)}"
         folder = Path(f"/sys/dev/block/{number}").resolve()
@@ -202,7 +202,7 @@ class Stage:
         return (whole / "dev").read_text().strip()
 
     def dirty_limits(self, background: int, most: int) -> None:
-        """Let so many bytes wait for write-back, until the end.
+        """Limit how many bytes may wait for write-back, until the end.
 
         The kernel keeps each limit as bytes or as a ratio: the one not in force reads 0, and 0
         cannot be written.
@@ -218,13 +218,13 @@ class Stage:
         return self._given_back(Namespace(name))
 
     def at_end(self, undo: Callable[..., object], *words: object) -> None:
-        """Call that once the loads have ended, before what was made earlier is given back."""
+        """Call ``undo`` once the loads have ended, before what was made earlier is released."""
         self._stack.callback(undo, *words)
 
     def load(
         self, *command: str, limit: Limit | MemoryLimit | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start something; it is ended with the recording."""
+        """Start a program; it is killed after the recording has ended."""
         words = list(command)
         if limit is not None:
             enter = f'echo $$ > {limit.folder}/cgroup.procs; exec "$@"'
@@ -236,15 +236,15 @@ class Stage:
         return process
 
     def fio(self, *options: str, limit: Limit | None = None) -> None:
-        """fio without an end."""
+        """Start fio, which runs until the end."""
         self.load("fio", *_ENDLESS, *options, limit=limit)
 
     def python(self, program: str, *words: str, limit: Limit | MemoryLimit | None = None) -> None:
-        """A Python program without an end."""
+        """Start a Python program, which runs until the end."""
         self.load(sys.executable, "-c", program, *words, limit=limit)
 
     def own_fio(self, *options: str) -> None:
-        """fio under a name of its own, so that ``--comm OWN_FIO`` records no other one's files."""
+        """Start fio as OWN_FIO, so that ``--comm OWN_FIO`` does not record another fio's files."""
         program = self.folder / OWN_FIO
         shutil.copy(shutil.which("fio") or "/usr/bin/fio", program)
         self.load(str(program), *_ENDLESS, *options)
@@ -260,7 +260,7 @@ class Stage:
         self._loads.clear()
 
     def record(self, *options: str, prefix: tuple[str, ...] = ()) -> None:
-        """Record from now on; returns once samples come."""
+        """Start recording; returns once samples arrive."""
         self._output.unlink(missing_ok=True)
         self._prefix = prefix  # ioh mark finds a recording of its own network namespace only
         words = [*prefix, *ioh_command("record", "-o", str(self._output), *options)]
@@ -273,13 +273,13 @@ class Stage:
         time.sleep(1.5)
 
     def record_all_disks(self, loop: Loop, *options: str) -> None:
-        """Record the whole machine; of what has a name only this device and the disk below."""
+        """Record the whole machine; keep the names of only this device, the disk below, and fio."""
         disk = Path(f"/sys/dev/block/{self.below()}").resolve().name
         self._own_devices = (loop.name, disk)
         self.record("--comm", OWN_FIO, *options)
 
     def begins(self) -> None:
-        """Mark the moment from which the anomaly is there to be seen."""
+        """Mark the moment from which the anomaly can be seen."""
         run(*self._prefix, *ioh_command("mark", BEGINS, "--file", str(self._output)))
 
     def begins_for(self, seconds: float) -> None:

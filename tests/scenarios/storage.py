@@ -1,6 +1,6 @@
 """What storage does below and beside a program: caches, compression, scrubs; lost events.
 
-Every ``time.sleep`` here is how long the scenario lasts.
+Every ``time.sleep`` here is the length of a scenario.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def cached_image(stage: Stage) -> None:
     disk = stage.disk()
     run("losetup", "--direct-io=off", disk.path)
     disk.image.read_bytes()
-    stage.record_all_disks(disk, *LAYERS)  # what is read of the one below is what tells
+    stage.record_all_disks(disk, *LAYERS)  # reads of the disk below are the evidence
     stage.own_fio(f"--filename={disk.path}", "--rw=randread", "--bs=64k", DIRECT, PSYNC)
     stage.begins_for(10)
 
@@ -45,8 +45,8 @@ def half_cached(stage: Stage) -> None:
     stage.begins_for(16)
 
 
-# Six of ten reads go to the first half of a disk, which is in memory whatever others do to the page
-# cache, and nothing of the second half is: path, image.
+# Six of ten reads go to the first half of a disk, which is in memory whatever other programs do to
+# the page cache; nothing of the second half is.  Arguments: path, image.
 _HALVES = """
 import mmap, os, random, sys
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT); buffer = mmap.mmap(-1, 4096)
@@ -67,7 +67,7 @@ def compressed(stage: Stage) -> None:
     stage.begins_for(16)
 
 
-# Reads a file from its disk, again and again: path.
+# Reads a file from its disk, again and again.  Argument: path.
 _READ_COLD = """
 import os, sys
 fd = os.open(sys.argv[1], os.O_RDONLY)
@@ -88,7 +88,7 @@ def incompressible_reads(stage: Stage) -> None:
 
 
 def _read_btrfs(stage: Stage, words: bytes = b"") -> None:
-    """Reads of a file made of these words, or of none that comes twice."""
+    """Read a file that repeats these words, or one of random bytes."""
     volume = stage.btrfs("compress-force=zstd")
     path = volume.mount / "f"
     with path.open("wb") as stream:
@@ -133,14 +133,14 @@ def read_btrfs(stage: Stage) -> None:
     time.sleep(14)
 
 
-# fio takes its completions from the ring itself: no call in which ioh could see them.
+# fio takes its completions from the ring itself, without a call in which ioh could see them.
 _UNSEEN = ("--userspace_reap=1", "--iodepth_batch_complete_min=0", "--rate_iops=2000")
 unseen_completions = on_disk(
     Load(fio=("--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", *_UNSEEN), seconds=9)
 )
 
 
-# Touches pages of so many MB at random, for ever.
+# Writes to random pages, without end.  Argument: MB of memory.
 _TOUCH = """
 import mmap, random, sys
 size = int(sys.argv[1]) << 20; pages = mmap.mmap(-1, size)
@@ -154,7 +154,7 @@ def swapping(stage: Stage) -> None:
 
 
 def swapping_zram(stage: Stage) -> None:
-    """The same, and what is swapped stays in memory, compressed."""
+    """The same with swap in compressed memory."""
     _swap(stage, stage.zram())
 
 
@@ -166,10 +166,10 @@ def _swap(stage: Stage, disk: Loop | Zram) -> None:
 
 
 def memory_writes(stage: Stage) -> None:
-    """dd as a benchmark of a disk, without O_DIRECT and without an fsync in the end."""
+    """dd as a benchmark of a disk, without O_DIRECT and without fsync at the end."""
     volume = stage.volume(2048 * MIB)
     stage.record("--device", volume.loop.name, *LAYERS)
-    # Into a new file each time: ext4 writes back what is truncated and written anew.
+    # A new file each time: ext4 writes back a file that is truncated and rewritten.
     stage.load("sh", "-c", f"cd {volume.mount}; while :; do dd if=/dev/zero of=f bs=1M count=900 "
                "|| exit 1; rm f; done")  # fmt: skip
     stage.begins_for(11)

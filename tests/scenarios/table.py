@@ -1,4 +1,4 @@
-"""Writes the generated half of docs/findings.md: ``python -m tests.scenarios.table``.
+"""Write the generated half of docs/findings.md: ``python -m tests.scenarios.table``.
 
 Every rule as ``ioh explain`` describes it, and what it found in the recorded scenarios.
 """
@@ -98,7 +98,7 @@ def _played(what: str, after_s: float, sign: Sign | None) -> str:
 
 
 def page() -> str:
-    """The page as it should be: what is written by hand as it stands, the rest made anew."""
+    """The page as it should be: the handwritten part as it is, the rest generated."""
     by_hand, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
     return by_hand + mark + "\n" + render_rules()
 

@@ -1,4 +1,4 @@
-"""Each scenario played on this machine's kernel, recorded and judged; nothing is kept."""
+"""Play each scenario on this machine's kernel, record and judge it; nothing is kept."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 
 @dataclass(frozen=True)
 class Outcome:
-    """When each rule that fired did so first, and its worst finding, the last of equals.
+    """When each rule first fired, and its worst finding, the last of equals.
 
     Units:
-        Seconds from the sign, from the mark where no sign was asked for, or from the first sample
-        where there is no mark.
+        Seconds from the sign, from the mark if no sign was asked for, or from the first sample
+        if there is no mark.
     """
 
     after_s: dict[str, float]
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
-    """Every interval of a recording as all rules judge it; when each mark was set."""
+    """Every interval of a recording, judged by all rules, and the time of each mark."""
     with Session(str(path)) as session:
         samples = [item.sample for item in session.items(0) if isinstance(item, Tick)]
         marks = {mark.text: mark.time_unix_s for mark in session.marks()}
@@ -49,7 +49,7 @@ def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
 
 
 def judge_phases(path: Path, sign: Sign) -> dict[str, dict[str, tuple[float, Finding]]]:
-    """Of a recording with a mark at each phase's start: what fired first in which, and when.
+    """For a recording with a mark at the start of each phase: each rule's first finding in it.
 
     Returns:
         By mark and rule: seconds after the first sign in that phase, and the finding.
@@ -105,12 +105,12 @@ def judge(path: Path, sign: Sign | None = None) -> Outcome:
 
 @cache
 def judge_recorded(name: str, sign: Sign | None = None) -> Outcome:
-    """judge() of the recording that is kept of this scenario."""
+    """judge() of the kept recording of this scenario."""
     return judge(RECORDINGS / f"{name}.ioh", sign)
 
 
 def absent_paths(outcome: Outcome) -> list[str]:
-    """What findings' commands name and this machine, on which they were found, does not have."""
+    """Paths in the commands of findings that do not exist on this machine, which was recorded."""
     return [
         word
         for finding in outcome.last.values()
@@ -120,7 +120,7 @@ def absent_paths(outcome: Outcome) -> list[str]:
 
 
 def complaint(scenario: Scenario, outcome: Outcome) -> str:
-    """What is wrong; "" for nothing."""
+    """What is wrong; "" if nothing is."""
     known = {scenario.rule, *scenario.also, *scenario.says}
     wrong = sorted(
         rule

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Without them it looks for Google's hosts at every start.
+# Without these options it looks up Google's hosts at every start.
 _QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -18,14 +18,14 @@ _QUIET = (
 
 
 class Chromium:
-    """The browser; requests of its page and what console and exceptions said are kept."""
+    """The browser; it keeps the requests of its page, and console messages and exceptions."""
 
     def __init__(self, profile: Path) -> None:
         self.requests: list[str] = []
         self.complaints: list[str] = []
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # It reads from 3 and writes to 4; dup2 in the shell, which needs no preexec_fn.
+        # It reads from 3 and writes to 4; the shell calls dup2, so that no preexec_fn is needed.
         script = f'exec chromium "$@" 3<&{theirs_in} 4>&{theirs_out}'
         self._process = subprocess.Popen(
             ["bash", "-c", script, "bash", *_QUIET, f"--user-data-dir={profile}"],
@@ -43,7 +43,7 @@ class Chromium:
     _session: str | None = None
 
     def call(self, method: str, **params: object) -> dict[str, Any]:
-        """Its answer to a method of the protocol."""
+        """Call a method of the protocol; returns its result."""
         self._number += 1
         message: dict[str, object] = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -57,19 +57,18 @@ class Chromium:
                 return result
 
     def wait_for(self, event: str) -> None:
-        """Until that event."""
+        """Wait for an event."""
         while self._next().get("method") != event:
             pass
 
     def value(self, expression: str) -> Any:
-        """What JavaScript says, of a promise what it brings."""
+        """The value of a JavaScript expression; for a promise, its result."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
         return answer["result"].get("value")
 
     def close(self) -> None:
-        """End it."""
         self._process.terminate()
         self._process.wait(30)
         os.close(self._in)

@@ -1,4 +1,4 @@
-"""A MariaDB of a test's own: data and socket in a directory, no network."""
+"""A MariaDB server for one test: data and socket in a directory, no network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.kernel.talker import wait_until
 from tests.servers.postgres import ROOT, give_to, inside
 
 _START_S = 60.0
-# Debian has no MySQL: one of another system, in ROOT, is tested with the tests of MariaDB.
+# Debian has no MySQL: a MySQL of another system, in ROOT, is tested with the tests of MariaDB.
 IS_MYSQL = (ROOT / "usr/sbin/mysqld").exists() and not (ROOT / "usr/sbin/mariadbd").exists()
 _SERVER, _CLIENT = ("mysqld", "mysql") if IS_MYSQL else ("mariadbd", "mariadb")
 
@@ -64,12 +64,12 @@ class MariaDB:
         shutil.rmtree(self.home)
 
     def client(self, *words: str) -> list[str]:
-        """The command."""
+        """The command of a client."""
         how = ["--no-defaults", f"--socket={inside(self.home)}/s", "-uroot", "-NB"]
         return ["chroot", str(ROOT), _CLIENT, *how, *words]
 
     def sql(self, text: str, database: str = "bench") -> str:
-        """All of it in one session, which goes on after errors."""
+        """Run statements in one session, which continues after errors."""
         done = subprocess.run(
             self.client("--force", database), input=text, capture_output=True, text=True,
             check=False, timeout=60,
@@ -77,11 +77,11 @@ class MariaDB:
         return done.stdout.strip()
 
     def status(self) -> dict[str, int]:
-        """Its own counters, by this one statement."""
+        """The server's own counters, read with this one statement."""
         rows = [line.split("\t") for line in self.sql("show global status").splitlines()]
         return {name: int(value) for name, value in rows if re.fullmatch(r"\d+", value)}
 
     def sysbench(self, load: str, command: str, *options: str, rows: int = 500) -> list[str]:
-        """The command, on two tables of so many rows."""
+        """The command of sysbench on two tables of ``rows`` rows each."""
         here = [f"--mysql-socket={self.home}/s", "--mysql-user=root", "--mysql-db=bench"]
         return ["sysbench", load, *here, "--tables=2", f"--table-size={rows}", *options, command]

@@ -1,4 +1,4 @@
-"""A recording played into the page of `ioh serve`, over and over: a host that is not there."""
+"""A recording played into the page of `ioh serve`, over and over: a made-up host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEMO = Path(__file__).parents[2] / "ioh" / "data" / "demo.ioh"
 
 
 class Recorded:
-    """The samples of a recording and what is found in them, read once for many hosts."""
+    """The samples of a recording and their findings, read once for many hosts."""
 
     def __init__(self, path: Path = DEMO) -> None:
         with ReplaySource(str(path), Span(None, None), speed=None) as source:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own: data and socket in a directory, a port nobody else has."""
+"""A PostgreSQL server for one test: data and socket in a directory, a free port."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.kernel.rig import run
 from tests.kernel.talker import Talker
 
 PASSWORD = "correct-horse-battery"
-# Where another system with another version lies: debootstrap --include=postgresql sid DIR.
+# The root of another system with another version: debootstrap --include=postgresql sid DIR.
 ROOT = Path(os.environ.get("IOH_SERVER_ROOT", "/"))
-# Nothing of its own accord: what is counted is the test's.
+# No background work: only what the test does is counted.
 _SETTINGS = {
     "autovacuum": "off",
     "checkpoint_timeout": "1h",
@@ -48,12 +48,12 @@ def _program(name: str) -> str:
 
 
 def inside(path: Path) -> str:
-    """What the server itself calls it."""
+    """A path as the server itself sees it."""
     return str("/" / path.relative_to(ROOT))
 
 
 def give_to(user: str, path: Path) -> None:
-    """A directory to the server's user, whose number is another one in another system."""
+    """Give a directory to the server's user, whose number differs in another system."""
     run("chroot", str(ROOT), "chown", f"{user}:{user}", inside(path))
 
 
@@ -64,7 +64,7 @@ def _free_port() -> int:
 
 
 class Postgres:
-    """A server of these settings, whose data and socket are in a directory of its own."""
+    """A server with these settings; its data and socket are in a directory of its own."""
 
     database = "postgres"  # pgbench's
 
@@ -79,7 +79,7 @@ class Postgres:
         self.start()
 
     def words(self, name: str, *words: str | Path) -> list[str]:
-        """A command of its user's."""
+        """A command, run by the server's user."""
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         known = [inside(x) if isinstance(x, Path) else x for x in words]
         return ["chroot", str(ROOT), *user, _program(name), *known]
@@ -103,16 +103,16 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """Of the first process."""
+        """The pid of the first process."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
     @property
     def pids(self) -> list[int]:
-        """All of its processes."""
+        """The pids of all of its processes."""
         return [self.pid, *map(int, run("pgrep", "--parent", str(self.pid)).split())]
 
     def psql(self, *words: str) -> list[str]:
-        """The command."""
+        """The command of psql."""
         return self.client("psql", "-qAt", *words)
 
     def sql(self, text: str, database: str = "postgres") -> str:
@@ -122,13 +122,13 @@ class Postgres:
         return run(*self.client("pgbench", "-n", *options, self.database))
 
     def fill(self, scale: int) -> None:
-        """pgbench's tables, 15 MB for each of the scale; nothing is left to be written."""
+        """Create pgbench's tables, 15 MB per unit of scale; nothing is left to be written."""
         self.pgbench("-i", "-q", "-s", str(scale))
         self.sql("checkpoint")
 
 
 class Cluster(Postgres):
-    """One with a database ``bench`` besides, and a role ``ioh`` by password."""
+    """A server that also has a database ``bench``, and a role ``ioh`` with a password."""
 
     database = "bench"
 
@@ -147,21 +147,21 @@ class Cluster(Postgres):
 
     @property
     def version(self) -> int:
-        """The major one."""
+        """The major version."""
         return int((self.data / "PG_VERSION").read_text())
 
     def kill(self) -> None:
-        """All of its processes at once, as a crash of the machine ends them."""
+        """Kill all of its processes at once, as a crash of the machine does."""
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):  # a session that has just ended
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
-        # Nobody may have waited for the dead process yet, which start() would take for a server.
+        # The dead process may not have been reaped yet, and start() would take it for a server.
         for lock in ("data/postmaster.pid", f".s.PGSQL.{self.port}.lock"):
             (self.home / lock).unlink()
 
     def is_ready(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         done = subprocess.run(self.psql("-c", "select 1"), check=False, capture_output=True)
         return done.returncode == 0
 
@@ -170,12 +170,12 @@ class Cluster(Postgres):
         shutil.rmtree(self.home)
 
     def run_script(self, text: str, *options: str) -> str:
-        """What pgbench says of these statements as its transaction."""
+        """Run pgbench with these statements as its transaction; returns its output."""
         (self.home / "script.sql").write_text(f"{text}\n")
         return self.pgbench("-f", inside(self.home / "script.sql"), *options)
 
     def session(self, text: str) -> Talker:
-        """A session that does this, and stays until its input is closed."""
+        """A session that runs this, and stays until its input is closed."""
         made = Talker(*self.psql("-d", "bench"), env={**os.environ, "PGOPTIONS": ""})
         assert made.ask(f"{text};\n\\echo ready") == "ready"
         return made

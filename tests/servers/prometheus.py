@@ -1,4 +1,4 @@
-"""`ioh serve` as it runs, and a Prometheus of a test's own that scrapes it."""
+"""A running `ioh serve`, and a Prometheus server for one test that scrapes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kernel.talker import Running, wait_until
 
 
 class Serve(Running):
-    """`ioh serve` at a port that was free; a context manager."""
+    """`ioh serve` on a free port; a context manager."""
 
     def __init__(
         self,
@@ -107,5 +107,5 @@ class Prometheus:
         return value
 
     def wait_until(self, text: str, timeout_s: float = 30) -> None:
-        """Until an expression has a series."""
+        """Wait until an expression has a series."""
         wait_until(lambda: self.query(text), timeout_s, pause_s=0.2, why=lambda: text)

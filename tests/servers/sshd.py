@@ -1,4 +1,4 @@
-"""An OpenSSH server of a test's own on loopback, and a configuration of ssh that knows it."""
+"""An OpenSSH server for one test on loopback, and a configuration of ssh for it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ Host *
 class Sshd:
     """``db01`` and ``nfs01`` are this machine; a context manager.
 
-    ``stranger`` is it under a key that nobody knows, ``keyless`` for somebody it does not know.
-    A ``user`` other than root must be able to read the folder.
+    ``stranger`` is this machine with an unknown host key, ``keyless`` is this machine for a user
+    key that it does not accept.  A ``user`` other than root must be able to read the folder.
     """
 
     def __init__(self, folder: Path, user: str = "root") -> None:
@@ -67,7 +67,7 @@ class Sshd:
         ssh = folder / "bin" / "ssh"
         ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/client "$@"\n')
         ssh.chmod(0o755)
-        Path("/run/sshd").mkdir(exist_ok=True)  # where it locks itself in
+        Path("/run/sshd").mkdir(exist_ok=True)  # its chroot for privilege separation
         self.start()
 
     def __enter__(self) -> Sshd:  # noqa: PYI034 (Self came with Python 3.11)
@@ -78,11 +78,11 @@ class Sshd:
 
     @property
     def environment(self) -> dict[str, str]:
-        """One in which ``ssh`` knows these hosts."""
+        """An environment in which ``ssh`` knows these hosts."""
         return {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
 
     def start(self) -> None:
-        """Listen."""
+        """Start, and wait until it listens."""
         self._process = subprocess.Popen([SSHD, "-D", "-e", "-f", self.folder / "server"])
 
         def listens() -> bool:
@@ -98,13 +98,13 @@ class Sshd:
         return [each for each in found if each.name().startswith("sshd")]
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to each connection's processes."""
+        """Send a signal to each connection's processes."""
         for each in self.sessions:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
 
     def stop(self) -> None:
-        """End it, and all connections with it."""
+        """Stop the server and all connections."""
         self.send(signal.SIGKILL)
         self._process.terminate()
         self._process.wait(10)

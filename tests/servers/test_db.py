@@ -1,4 +1,4 @@
-"""Layer ``db`` with a real PostgreSQL: its counts are the server's own, from outside."""
+"""Layer ``db`` with a real PostgreSQL: its counts from outside equal the server's own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def counters(cluster: Cluster) -> dict[str, int]:
-    time.sleep(2)  # what sessions and the log writer did is handed over
+    time.sleep(2)  # until sessions and the log writer have reported what they did
     asked = dict(COUNTERS)
     if cluster.version >= 18:
         io = "from pg_stat_io where object {} 'wal'"
@@ -51,7 +51,7 @@ def counters(cluster: Cluster) -> dict[str, int]:
 
 @contextlib.contextmanager
 def counted(cluster: Cluster) -> Iterator[dict[str, int]]:
-    """What the server counts meanwhile, without what it takes to ask the server."""
+    """What the server counts inside the block, without the queries that read its counters."""
     calm = counters(cluster)
     before = counters(cluster)
     server: dict[str, int] = {}
@@ -84,7 +84,7 @@ def watched(count: int = 1) -> Iterator[Ioh]:
 
 
 def done_by(told: str) -> int:
-    """Transactions, as pgbench tells."""
+    """Transactions, as pgbench reports them."""
     found = re.search(r"actually processed: (\d+)", told)
     assert found is not None, told
     return int(found[1])
@@ -96,7 +96,7 @@ def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> No
         assert done_by(cluster.pgbench("-c", "4", "-t", "250", "-M", protocol)) == 1000
     assert ioh.total("db", "commit") == server["commit"]
     assert ioh.total("db", "log_sync") == server["log_sync"] > 100
-    # Seven in each transaction, BEGIN and END among them, and what pgbench asks first.
+    # Seven in each transaction, including BEGIN and END, and pgbench's first queries.
     assert 7000 <= ioh.total("db", "statement") <= 7000 + 10
     assert ioh.errors("db", "statement") == 0
     sessions = ioh.table("db", "session", "session")
@@ -108,7 +108,7 @@ def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> No
 
 
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
-def test_what_a_statement_executes_by_itself_is_a_part_of_it(
+def test_queries_inside_a_function_are_part_of_one_statement(
     cluster: Cluster, protocol: str
 ) -> None:
     body = "for i in 1..20 loop perform count(*) from pgbench_branches where bid = i; end loop;"
@@ -121,7 +121,7 @@ def test_what_a_statement_executes_by_itself_is_a_part_of_it(
     assert running_statements(ioh) == 0
 
 
-def test_what_is_sent_up_to_a_sync_is_one_statement(cluster: Cluster) -> None:
+def test_a_pipeline_up_to_its_sync_is_one_statement(cluster: Cluster) -> None:
     script = "\\startpipeline\nselect 1;\nselect 2;\nselect 3;\n\\endpipeline"
     with watched() as ioh:
         cluster.run_script(script, "-t", "40", "-M", "extended")
@@ -129,9 +129,9 @@ def test_what_is_sent_up_to_a_sync_is_one_statement(cluster: Cluster) -> None:
 
 
 def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
-    cluster.stop()  # its buffers are empty again
+    cluster.stop()  # to empty its buffers
     cluster.start()
-    counters(cluster)  # reads the catalogue into them; what follows does not fill them
+    counters(cluster)  # reads the catalogue into the buffers; what follows does not fill them
     with counted(cluster) as server, watched() as ioh:
         cluster.pgbench("-S", "-t", "800")
     assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192 > 500 * 8192
@@ -140,7 +140,7 @@ def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
 
 
 def test_reads_of_several_sessions_by_each_io_method(cluster: Cluster) -> None:
-    """Since 18 blks_read has more than was read, where they ask for the same blocks at once."""
+    """Since 18, blks_read exceeds what was read if sessions ask for the same blocks at once."""
     query = "set max_parallel_workers_per_gather = 0; select max(bid) from pgbench_accounts"
     scan = cluster.psql("-d", "bench", "-o", "/dev/null", "-c", query)
     methods = ("worker", "sync", "io_uring") if cluster.version >= 18 else ()
@@ -162,7 +162,7 @@ def test_reads_of_several_sessions_by_each_io_method(cluster: Cluster) -> None:
 
 
 def test_reads_of_a_file_that_is_copied(cluster: Cluster) -> None:
-    """Past the buffers; no statistics view knows them."""
+    """They bypass the buffers; no statistics view has them."""
     place = cluster.home / "place"
     place.mkdir()
     give_to("postgres", place)
@@ -176,8 +176,8 @@ def test_reads_of_a_file_that_is_copied(cluster: Cluster) -> None:
     assert size <= ioh.total("db", "data_read", "bytes") < size + 100 * 8192
 
 
-def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
-    """Its clock is around ours, with our two traps and what the session waits for a CPU between."""
+def test_time_of_reads_agrees_with_explain(cluster: Cluster) -> None:
+    """EXPLAIN's interval encloses ours: it has our two traps and waits for a CPU in addition."""
     cluster.stop()
     cluster.start()
     query = "select sum(abalance) from pgbench_accounts"
@@ -204,7 +204,7 @@ def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster) -> Non
     assert ioh.total("db", "log_full") == server["log_full"] > 100
 
 
-def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
+def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster) -> None:
     cluster.pgbench("-t", "300")
     sql = "select buffers_checkpoint from pg_stat_bgwriter"
     if cluster.version >= 17:
@@ -215,12 +215,12 @@ def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
     time.sleep(2)
     written = int(cluster.sql(sql)) - before
     assert ioh.total("db", "checkpoint") == 1
-    # SLRUs (the commit log) count as buffers of the checkpoint, too, and are no data files.
+    # SLRUs (the commit log) count as buffers of the checkpoint, too, but are not data files.
     assert 0 <= written - ioh.total("db", "data_write") <= 4
     assert ioh.total("db", "data_write", "bytes") == ioh.total("db", "data_write") * 8192
 
 
-def test_how_long_a_statement_takes(cluster: Cluster) -> None:
+def test_latency_of_statements_agrees_with_pgbench(cluster: Cluster) -> None:
     with watched() as ioh:
         told = cluster.run_script("select pg_sleep(0.03);", "-t", "50")
     latency_ms = re.search(r"latency average = ([\d.]+) ms", told)
@@ -240,11 +240,13 @@ def test_how_long_a_statement_takes(cluster: Cluster) -> None:
         pytest.param("select pg_sleep(0.02)", 0.0, 0.05, id="sleeps"),
     ],
 )
-def test_time_on_a_cpu(cluster: Cluster, query: str, least: float, most: float) -> None:
-    """Even of statements so short that the scheduler has not looked at its clock meanwhile.
+def test_cpu_time_agrees_with_the_scheduler(
+    cluster: Cluster, query: str, least: float, most: float
+) -> None:
+    """Even for statements so short that the scheduler has not read its clock meanwhile.
 
-    The scheduler's own account of the session says what it had of a CPU, and how long it waited
-    for one that others had.
+    The scheduler's statistics of the session say how long it was on a CPU, and how long it waited
+    for one that others used.
     """
     with measured(cluster) as (session, pid), watched() as ioh:
         before = scheduled(pid)
@@ -276,7 +278,7 @@ def measured(cluster: Cluster) -> Iterator[tuple[Talker, str]]:
 
 
 def ask(session: Talker, text: str) -> list[str]:
-    """What a session says to that, once it is done."""
+    """What a session prints for this text, once it is done."""
     session.tell(f"{text}\\echo done")
     return list(iter(session.line, "done"))
 
@@ -317,7 +319,7 @@ def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
     assert len(commits) == 2
 
 
-def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None:
+def test_a_server_that_starts_late_and_crashes_is_counted(cluster: Cluster) -> None:
     cluster.stop()
     with recording(*LAYER) as ioh:
         cluster.start()
@@ -332,7 +334,7 @@ def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None
         told += done_by(cluster.pgbench("-t", "50"))
         cluster.kill()
         cluster.start()
-        # Its file still has its probes: nothing is missed, however soon the work goes on.
+        # Its program file still has the probes: nothing is missed, however soon work resumes.
         told += done_by(cluster.pgbench("-t", "60"))
         wait_until_seen(ioh)
         told += done_by(cluster.pgbench("-t", "70"))
@@ -342,8 +344,8 @@ def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None
     assert updates >= 220 * 7
 
 
-def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
-    """Each has semaphores of its own raised; what the one that goes gives back, the other keeps."""
+def test_two_iohs_count_the_same_on_one_server(cluster: Cluster) -> None:
+    """Each raises the semaphores; when one ends, they stay raised for the other."""
     load, shared = ("-c", "2", "-t", "100"), ("commit", "log_sync")
     with counted(cluster) as server, watched() as outer:
         with counted(cluster) as of_short, watched() as short:
@@ -354,18 +356,18 @@ def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
     assert set(semaphores(cluster.pid)) == {0}
 
 
-def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
+def test_semaphores_are_released_when_ioh_is_killed(cluster: Cluster) -> None:
     assert set(semaphores(cluster.pid)) == {0}
     with Ioh(*LAYER) as ioh:
         wait_until_seen(ioh)
-        assert min(semaphores(cluster.pid)) >= 1  # one for each place
+        assert min(semaphores(cluster.pid)) >= 1  # one for each probe point
         family = (ioh.process.pid, *children(ioh.process.pid))
         subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
         wait_until(lambda: set(semaphores(cluster.pid)) == {0}, 5)
 
 
 def semaphores(pid: int) -> list[int]:
-    """Values of those that ioh uses, read from the server's memory."""
+    """Values of the semaphores that ioh uses, read from the server's memory."""
     (server,) = [s for s in read_servers() if s.title == "PostgreSQL"]
     exe = Path(f"/proc/{pid}/exe")
     with exe.open("rb") as file:

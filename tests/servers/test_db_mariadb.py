@@ -1,4 +1,4 @@
-"""Layer ``db`` with a real MariaDB: exactly what was asked of it, and what its counters say."""
+"""Layer ``db`` with a real MariaDB: it counts what was asked, and agrees with the counters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def known(before: dict[str, int], after: dict[str, int]) -> int:
 
 
 def asked_by_clients(sessions: int) -> int:
-    """MySQL's client asks two things as it begins, of which ``Com_…`` knows one."""
+    """MySQL's client sends two statements of its own at its start; ``Com_…`` counts one of them."""
     return sessions + 1 if IS_MYSQL else 0
 
 
@@ -69,7 +69,7 @@ def errors(ioh: Ioh) -> int:
         ("flush tables; select * from m", 2, 0),
     ],
 )  # fmt: skip
-def test_statements_and_commits_are_those_asked_for(
+def test_statements_and_commits_are_those_requested(
     table: MariaDB, text: str, statements: int, commits: int
 ) -> None:
     with recording(*ONLY) as ioh:
@@ -82,7 +82,7 @@ def test_statements_and_commits_are_those_asked_for(
     assert ioh.lost("db") == {}
 
 
-def test_its_own_counters_agree(table: MariaDB) -> None:
+def test_counts_agree_with_the_servers_counters(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
         wait_until_seen(ioh)
         before = table.status()
@@ -96,7 +96,7 @@ def test_its_own_counters_agree(table: MariaDB) -> None:
 
 
 @pytest.mark.parametrize("prepared", ["auto", "disable"])
-def test_sysbench_counts_as_many(server: MariaDB, prepared: str) -> None:
+def test_counts_agree_with_sysbench(server: MariaDB, prepared: str) -> None:
     options = ("--threads=4", "--events=211", "--time=0", f"--db-ps-mode={prepared}")
     with recording(*ONLY) as ioh:
         wait_until_seen(ioh)
@@ -135,7 +135,7 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int, wa
         after = table.status()
     begun, ended = (datetime.fromisoformat(line) for line in said if line.startswith("20"))
     waited_us = (ended - begun) / timedelta(microseconds=1)
-    assert ioh.total("db", "lock_wait") == waits  # and the sleep is none
+    assert ioh.total("db", "lock_wait") == waits  # the sleep does not count
     assert 0.8 * waited_us < waits * ioh.latency_us("db", "lock_wait") < waited_us
     assert after["Innodb_row_lock_waits"] - before["Innodb_row_lock_waits"] == rows
     told_ms = after["Innodb_row_lock_time"] - before["Innodb_row_lock_time"]
@@ -144,7 +144,7 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int, wa
     assert within["statement", "lock_wait"]["waits"] == waits
 
 
-def test_what_it_exports_no_function_for_is_unknown(table: MariaDB) -> None:
+def test_operations_without_an_exported_function_are_unknown(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
         wait_until_seen(ioh)
         table.sql("insert t values (1,1)")
@@ -154,7 +154,7 @@ def test_what_it_exports_no_function_for_is_unknown(table: MariaDB) -> None:
         assert ops.get(op, {}).get("count") is None, op
 
 
-def test_a_server_that_is_killed_and_started_again_is_counted(table: MariaDB) -> None:
+def test_a_server_is_counted_after_a_kill_and_a_restart(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
         wait_until_seen(ioh)
         table.process.kill()
@@ -163,4 +163,4 @@ def test_a_server_that_is_killed_and_started_again_is_counted(table: MariaDB) ->
         table.start()
         table.sql("insert t values (1,1); select 1")
     assert ioh.total("db", "statement") == 2 + asked_by_clients(1)
-    assert ioh.total("db", "commit") > 1  # it reads its own tables as it starts
+    assert ioh.total("db", "commit") > 1  # the server reads its own tables at its start

@@ -10,7 +10,7 @@ from ioh.layers.db import Db
 from tests.kernel.rig import Ioh, recording
 from tests.kernel.talker import wait_until
 
-# It runs each line of its input to its end, and says how often it has called what at the end.
+# Runs each line of its input to the end; finally prints how often it has called each function.
 PROGRAM = """
 import collections, ctypes, json, sys
 lib = ctypes.CDLL("libsqlite3.so.0")
@@ -46,7 +46,7 @@ WORK = [
 
 
 def work(path: Path, lines: list[str]) -> dict[str, int]:
-    """How often the program has called what."""
+    """Run lines in the program; returns how often it has called each function."""
     program = ["python3", "-c", PROGRAM, str(path)]
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -57,7 +57,7 @@ def work(path: Path, lines: list[str]) -> dict[str, int]:
 
 
 def watched(ioh: Ioh) -> None:
-    """Until the library has its probes."""
+    """Wait until the library has its probes."""
 
     def is_watched() -> bool:
         ops = ioh.intervals[-1]["layers"]["db"]["ops"]
@@ -66,19 +66,20 @@ def watched(ioh: Ioh) -> None:
     wait_until(is_watched, why=lambda: ioh.raw[-3000:])
 
 
-def test_its_statements_are_those_the_program_ran(tmp_path: Path) -> None:
+def test_statements_are_those_the_program_ran(tmp_path: Path) -> None:
     with recording("--layers", "db", "--functions", "sqlite", "--db-all") as ioh:
         watched(ioh)
         counts = work(tmp_path / "db", WORK)
     assert counts["step"] > counts["statement"] + 7 * 40
-    # It reads its schema when it first needs it, and what it has written of it: see the document.
+    # SQLite itself runs a statement to read its schema when it first needs it, and to read what it
+    # has written to it: see docs/layers/db.md.
     extra = {"prepare": 1, "statement": 1}
     for op in ("prepare", "statement", "checkpoint"):
         assert ioh.total("db", op) == counts[op] + extra.get(op, 0), op
     assert ioh.lost("db") == {}
 
 
-def test_what_is_dear_is_not_watched_until_asked_for(tmp_path: Path) -> None:
+def test_expensive_operations_are_watched_only_on_request(tmp_path: Path) -> None:
     with recording("--layers", "db", "--functions", "sqlite") as ioh:
         watched(ioh)
         counts = work(tmp_path / "db", WORK)
@@ -87,5 +88,5 @@ def test_what_is_dear_is_not_watched_until_asked_for(tmp_path: Path) -> None:
     assert ioh.total("db", "checkpoint") == counts["checkpoint"] == 2
 
 
-def test_a_host_that_has_the_library_is_not_watched_for_it(tmp_path: Path) -> None:
+def test_libraries_are_not_watched_by_default(tmp_path: Path) -> None:
     assert not any(server.libraries for server in Db.servers())

@@ -1,4 +1,4 @@
-"""Every query of every panel has data in a real Prometheus; the files are Grafana's own shape."""
+"""Every query of every panel has data in a real Prometheus; the files have Grafana's own format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "contrib" / "prometheus" / "ioh.rules.yml"
 FILES = {path.name: json.loads(text) for path, text in dashboards().items()}
 HOSTS = ("db01", "nfs01")
-# Two scrapes of the test's Prometheus.
+# Four scrapes of the test's Prometheus.
 VARIABLES = {"$host": HOSTS[0], "$__rate_interval": "4s"}
 
 
@@ -69,7 +69,7 @@ def test_grafanas_own_models_know_every_field(name: str) -> None:
 
 
 def lacking(mine: Any, taken: Any, where: str) -> list[str]:
-    """What a model did not take as it was."""
+    """What a model changed."""
     if isinstance(mine, dict) and isinstance(taken, dict):
         pairs = [(mine[key], taken.get(key), f"{where}.{key}") for key in mine]
     elif isinstance(mine, list) and isinstance(taken, list) and len(mine) == len(taken):

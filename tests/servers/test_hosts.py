@@ -1,6 +1,6 @@
-"""`ioh json --host` through a real sshd: hosts lost and found again, and nothing left there.
+"""`ioh json --host` through a real sshd: hosts are lost and come back, and nothing stays there.
 
-And `ioh deploy`, into the home of a user made for that.
+Also `ioh deploy`, into the home of a temporary user.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.servers.sshd import Sshd
 THERE = f"env PYTHONPATH={ROOT} {shlex.join(ioh_command()).replace(' -I ', ' ')}"
 WAIT_S = 60.0
 States = dict[str, dict[str, Any]]
-CYCLE = "0.53125"  # nobody else's
+CYCLE = "0.53125"  # no other process has it
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ class Hosts(Running):
     def wait_until(
         self, holds: Callable[[dict[str, dict[str, Any]]], bool]
     ) -> list[dict[str, Any]]:
-        """The lines from the last time on, up to a state of all hosts that is as wanted."""
+        """The lines since the last call, up to a state of all hosts for which ``holds`` is true."""
         lines = []
         while True:
             self.output.wait_for(self._seen + 1, WAIT_S)
@@ -72,7 +72,7 @@ def are_lost(states: States) -> bool:
 
 
 def far_ends() -> list[psutil.Process]:
-    """What runs at the other end: for each host ioh and the shell that tells the clock."""
+    """Processes at the remote end: for each host ioh, and the shell that reports the clock."""
     found = psutil.process_iter(["cmdline"])
     return [each for each in found if {"record", CYCLE} <= set(each.info["cmdline"] or ())]
 
@@ -93,7 +93,7 @@ def test_two_hosts_through_ssh(sshd: Sshd) -> None:
     wait_for_no_far_ends()
 
 
-def test_nothing_is_left_there_when_ioh_is_killed(sshd: Sshd) -> None:
+def test_nothing_keeps_running_on_hosts_when_ioh_is_killed(sshd: Sshd) -> None:
     with Hosts(sshd) as ioh:
         ioh.wait_until(are_here)
         ioh.process.kill()
@@ -101,7 +101,7 @@ def test_nothing_is_left_there_when_ioh_is_killed(sshd: Sshd) -> None:
     wait_until(lambda: not sshd.sessions, 10, why=lambda: sshd.sessions)
 
 
-def test_a_restart_of_sshd_leaves_a_gap_and_no_more(sshd: Sshd) -> None:
+def test_a_restart_of_sshd_leaves_only_a_gap(sshd: Sshd) -> None:
     with Hosts(sshd) as ioh:
         ioh.wait_until(are_here)
         sshd.stop()
@@ -112,7 +112,7 @@ def test_a_restart_of_sshd_leaves_a_gap_and_no_more(sshd: Sshd) -> None:
         back = ioh.wait_until(are_here)
         intervals = [line for line in back if line["host"]]
         assert {line["host"]["name"] for line in intervals} == {"db01", "nfs01"}
-        assert all(line["interval_s"] < 3 for line in intervals)  # the gap is none of it
+        assert all(line["interval_s"] < 3 for line in intervals)  # without the gap
     wait_for_no_far_ends()
 
 
@@ -135,7 +135,7 @@ def test_a_connection_that_is_silent_is_lost_and_comes_back(sshd: Sshd) -> None:
         ("no.such.host.invalid", b"Could not resolve hostname no.such.host.invalid"),
     ],
 )
-def test_what_ssh_refuses_is_said_in_its_words(sshd: Sshd, name: str, said: bytes) -> None:
+def test_an_error_of_ssh_is_shown_in_its_words(sshd: Sshd, name: str, said: bytes) -> None:
     with Hosts(sshd, name) as ioh:
         assert ioh.process.wait(30) == 1
         ioh.messages.join(5)
@@ -147,7 +147,7 @@ def test_what_ssh_refuses_is_said_in_its_words(sshd: Sshd, name: str, said: byte
 def guest() -> Iterator[str]:
     """A user of this machine with a home and no rights."""
     name = f"ioh-guest-{os.getpid()}"
-    # No password is not the same as a locked account, which sshd refuses.
+    # "*" means that no password fits.  The account is not locked: sshd refuses locked ones.
     run("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", name)
     yield name
     run("userdel", "--remove", "--force", name)
@@ -155,7 +155,7 @@ def guest() -> Iterator[str]:
 
 @pytest.fixture
 def far(guest: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs ioh here, with db01 the guest's."""
+    """Run ioh here; db01 is a login as the guest."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
 
@@ -171,7 +171,7 @@ def far(guest: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]
 
 @pytest.fixture
 def sudo(guest: str) -> Iterator[Callable[[], None]]:
-    """Lets the guest run anything as root."""
+    """Let the guest run anything as root."""
     path = Path("/etc/sudoers.d", guest)
 
     def allow() -> None:
@@ -182,7 +182,7 @@ def sudo(guest: str) -> Iterator[Callable[[], None]]:
     path.unlink(missing_ok=True)
 
 
-def test_a_host_without_ioh_is_given_one(
+def test_deploy_copies_ioh_to_a_host_without_it(
     far: Callable[..., subprocess.CompletedProcess[str]], guest: str, sudo: Callable[[], None]
 ) -> None:
     cache = Path("/home", guest, ".cache/ioh")

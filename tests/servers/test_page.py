@@ -1,4 +1,4 @@
-"""Pages in a browser: no request, no complaint, every chart drawn, nothing too wide."""
+"""Pages in a browser: no requests, no error messages, every chart drawn, nothing too wide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def opened(browser: Chromium, path: Path, width: int, scheme: str) -> None:
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("host", ["db01", HOSTILE])
-def test_the_page_is_drawn_by_itself(
+def test_the_page_of_a_benchmark_is_drawn_without_requests(
     browser: Chromium, tmp_path: Path, host: str, scheme: str, width: int
 ) -> None:
     made = results(host=host)
@@ -60,7 +60,7 @@ def is_as_it_should_be(browser: Chromium, page: Path, width: int, scheme: str) -
     assert browser.requests == [page.as_uri(), "data:,"] or browser.requests == [page.as_uri()]
     assert browser.complaints == []
     assert browser.value("document.querySelectorAll('canvas:not([data-drawn])').length") == 0
-    assert min(browser.value(COLORS), default=5) > 4  # a canvas that nobody drew on has one
+    assert min(browser.value(COLORS), default=5) > 4  # an empty canvas has one
     assert browser.value("document.documentElement.scrollWidth") <= width
     is_dark = (
         browser.value("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
@@ -70,7 +70,7 @@ def is_as_it_should_be(browser: Chromium, page: Path, width: int, scheme: str) -
 
 
 def without_histograms(sample: Sample) -> Sample:
-    """What /proc knows of it."""
+    """The sample as it would be without BPF, from /proc."""
     layers = {
         name: replace(
             layer,
@@ -86,7 +86,7 @@ def without_histograms(sample: Sample) -> Sample:
 @pytest.mark.parametrize("width", [400, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["db01", HOSTILE, "quiet", "still", "proc"])
-def test_a_recording_is_drawn_by_itself(
+def test_the_page_of_a_recording_is_drawn_without_requests(
     browser: Chromium, tmp_path: Path, name: str, scheme: str, width: int
 ) -> None:
     samples = fakes.quiet(12) if name in {"quiet", "still"} else fakes.first(12)
@@ -94,7 +94,7 @@ def test_a_recording_is_drawn_by_itself(
         samples = [without_histograms(sample) for sample in samples]
     elif name == HOSTILE:
         samples = forged(name, 2)
-    elif name == "still":  # a clock that nobody can show
+    elif name == "still":  # a time that cannot be shown
         samples = [replace(sample, time_unix_s=-1.0) for sample in samples]
     marks = [(samples[3].time_unix_s, name)]
     page = tmp_path / "recording.html"
@@ -109,7 +109,7 @@ def test_a_recording_is_drawn_by_itself(
         assert {"15:44:50", "15:44:52", "15:44:56"} <= set(ticks)
 
 
-def test_a_changed_scheme_and_paper_draw_it_again(browser: Chromium, tmp_path: Path) -> None:
+def test_another_scheme_and_printing_redraw_the_charts(browser: Chromium, tmp_path: Path) -> None:
     made = results()
     page = tmp_path / "report.html"
     page.write_text(render_page(made, card_of(measured_of(made), read_bands("today"), "nvme")))

@@ -1,4 +1,4 @@
-"""``--pg`` with a real PostgreSQL: its counts are the views' own, and it is no burden."""
+"""``--pg`` with a real PostgreSQL: its counts equal those of the views, and it is no burden."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def cluster() -> Iterator[Cluster]:
 
 
 def seen(ioh: Ioh) -> list[dict[str, Any]]:
-    """The layer in each interval that has its counts: not where the server answered late."""
+    """The layer in each interval in which it has counts: not if the server answered late."""
     layers = (interval["layers"].get("pg", {}) for interval in ioh.intervals)
     known = [(layer, layer.get("ops", {}).get("commit", {}).get("count")) for layer in layers]
     return [layer for layer, count in known if count is not None]
 
 
 def rows(ioh: Ioh, table: str) -> list[dict[str, Any]]:
-    """A table's rows, late answers' too, each with its interval's length as ``seconds``."""
+    """A table's rows, also of late answers, each with its interval's length as ``seconds``."""
     return [
         row | {"seconds": interval["interval_s"]}
         for interval in ioh.intervals_of("pg")
@@ -64,7 +64,7 @@ def wait_for(ioh: Ioh, what: Callable[[], Any], seconds: int = 40) -> None:
 
 
 def samples_of(path: Path) -> list[LayerSample]:
-    """Those so far: it may still be recorded into."""
+    """Samples of the layer so far: the file may still be growing."""
     with Session(str(path)) as session:
         found = [tick.sample for tick in session.ticks(0)]
     layers = [sample.layers["pg"] for sample in found]
@@ -72,7 +72,7 @@ def samples_of(path: Path) -> list[LayerSample]:
 
 
 def await_sample(path: Path) -> None:
-    """Until a look at the server that begins after this call is in the recording."""
+    """Wait until the recording has a query of the server that began after this call."""
 
     def count() -> int:
         with suppress(IohError, OSError):  # nothing is in it yet
@@ -90,7 +90,10 @@ def recorder(cluster: Cluster, path: Path) -> subprocess.Popen[bytes]:
 
 
 def counters(cluster: Cluster) -> list[int]:
-    """As soon as what was done before is handed over, which takes a second: three times alike."""
+    """The server's counters, once three readings are equal.
+
+    Sessions take a second to report what they did.
+    """
     writes = LOG_WRITES if cluster.version < 18 else LOG_WRITES_18
     found: list[list[int]] = []
 
@@ -104,7 +107,7 @@ def counters(cluster: Cluster) -> list[int]:
 
 def test_its_counts_are_those_of_the_views(cluster: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "run.ioh"
-    cluster.sql("vacuum")  # with checksums, 18's default, who first looks at a row may write log
+    cluster.sql("vacuum")  # with checksums, 18's default, the first read of a row may write log
     before = counters(cluster)
     process = recorder(cluster, path)
     await_sample(path)
@@ -193,7 +196,7 @@ def test_one_connection_which_can_neither_write_nor_wait(cluster: Cluster) -> No
 
 @pytest.mark.parametrize("table", ["pgbench_accounts", "pg_database"])
 def test_a_locked_table_delays_no_interval(cluster: Cluster, table: str) -> None:
-    """Not even one of the catalogue's, which the views are joined with."""
+    """Not even a table of the catalogue with which the views are joined."""
     with recording("--proc", "--layers", "pg,block", "--pg", cluster.dsn, cycle_s=0.5) as ioh:
         wait_for(ioh, lambda: seen(ioh))
         first = len(ioh.intervals)
@@ -204,7 +207,7 @@ def test_a_locked_table_delays_no_interval(cluster: Cluster, table: str) -> None
         wait_for(ioh, lambda: len(seen(ioh)) > last, 20) if table == "pg_database" else None
     during = ioh.intervals[first:last]
     assert len(during) >= 9
-    # A tick that waited for the server would be late each time; a busy machine's is now and then.
+    # If ticks waited for the server, each would be late; on a busy machine some are.
     assert median(interval["interval_s"] for interval in during) < 0.75
     known = [
         i["layers"].get("pg", {}).get("ops", {}).get("commit", {}).get("count") for i in during
@@ -266,8 +269,8 @@ def test_a_refusal_is_one_line_with_a_next_step(cluster: Cluster, change: str, s
     assert PASSWORD.encode() not in ioh.raw
 
 
-def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Peer authentication asks the kernel who it is; the thread has no capability left."""
+def test_the_caller_of_sudo_logs_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peer authentication asks the kernel for the user; the thread has no capability left."""
     dsn = f"host={cluster.home} port={cluster.port} user=postgres dbname=postgres"
     with recording(*ONLY, "--pg", dsn, cycle_s=0.5) as ioh:
         wait_for(ioh, lambda: "Peer authentication failed" in json.dumps(ioh.intervals[-1]), 20)
@@ -279,7 +282,7 @@ def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.Mo
     assert held == {"0000000000000000", "0000000000080004"}
 
 
-def test_what_is_no_dsn_is_told_without_it() -> None:
+def test_an_invalid_dsn_is_refused_without_showing_it() -> None:
     done = ioh_ended("text", "--pg", f"host=x {PASSWORD}")
     assert done.returncode == 2
     assert done.stderr.startswith("ioh: --pg is not a connection string of PostgreSQL. Examples:")

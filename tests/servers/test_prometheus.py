@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes `ioh serve`: what it holds is what ioh counts; and systemd's unit."""
+"""A real Prometheus scrapes `ioh serve`: it has what ioh counts; and the systemd unit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_rules_do_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--top", "5")])
-def test_promtool_has_nothing_to_say(options: tuple[str, ...]) -> None:
+def test_promtool_finds_no_fault_in_the_page(options: tuple[str, ...]) -> None:
     with Serve(*options) as served:
         time.sleep(2)  # findings, and with --top rows
         page = served.scrape()
@@ -96,7 +96,7 @@ def _check_totals(prometheus: Prometheus, ioh: Ioh) -> None:
 
 
 def _check_same_seconds(prometheus: Prometheus, ioh: Ioh) -> None:
-    """At every scrape it had as many as ioh had counted by then: so all rates are the same."""
+    """At every scrape it had as many as ioh had counted by then, so all rates are the same."""
 
     def scraped(series: str) -> dict[float, float]:
         (found,) = prometheus.api("query", query=f"{series}[2m]")["result"]
@@ -119,7 +119,7 @@ def _check_same_seconds(prometheus: Prometheus, ioh: Ioh) -> None:
 
 
 def _check_each_second(prometheus: Prometheus, page: str) -> None:
-    """Each scrape was good, and of a newer sample than the one before."""
+    """Each scrape succeeded, and its sample was not older than the one before."""
     assert prometheus.value("min_over_time(up[1m])") == 1
     samples = sum(not line.startswith("#") for line in page.splitlines())
     assert prometheus.value("scrape_samples_scraped") == pytest.approx(samples, abs=30)
@@ -136,7 +136,7 @@ def _check_each_second(prometheus: Prometheus, page: str) -> None:
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "contrib" / "systemd" / "ioh.service"
 MAX_EXPOSURE = 3.0  # of 10
-UID = "64123"  # nobody's
+UID = "64123"  # of no user
 
 
 def test_systemd_rates_it_three_or_better() -> None:
@@ -166,6 +166,6 @@ def test_it_measures_by_bpf_with_the_units_user_and_capabilities() -> None:
         status = Path(f"/proc/{served.process.pid}/status").read_text()
     up = re.findall(r'^ioh_layer_up\{.*layer="(\w+)",source="bpf"\} 1\.0$', page, re.MULTILINE)
     assert {"syscall", "tcp", "block"} <= set(up)
-    # Given away once the probes are attached.
+    # Capabilities are dropped once the probes are attached.
     assert re.search(r"^CapEff:\s0+$", status, re.MULTILINE)
     assert re.search(r"^CapPrm:\s0+$", status, re.MULTILINE)
