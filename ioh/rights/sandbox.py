@@ -58,7 +58,7 @@ _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, v
 def forbid_calls(*, network: bool = False) -> bool:
     """Install the seccomp filter for this process and its children; False if not supported.
 
-    ``network`` allows TCP, for --pg.
+    ``network`` allows sockets of IPv4 and IPv6, for --pg.
     """
     if os.uname().machine not in _MACHINES:
         return False
