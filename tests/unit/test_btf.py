@@ -124,7 +124,7 @@ def test_the_offset_of_a_member_is_found(lib: FakeLib) -> None:
     union = kernel.struct("", ("ino", number, 0), ("", inner, 0), kind=UNION)
     members = (("f_mode", number, 0), ("", number, 4), ("f_path", alias, 16), ("", union, 32))
     kernel.struct("file", *members, ("far", number, 1 << 25))
-    flag = struct.pack("=III", kernel.name("flag"), number, 3 << 24 | 100)  # bits on top
+    flag = struct.pack("=III", kernel.name("flag"), number, 3 << 24 | 100)  # 3 bits at 100
     kernel.add(STRUCT, "bits", 32, flag, 1, flag=1)
     btf = Btf()
     offsets = {"f_mode": 0, "f_path.dentry": 24, "ino": 32, "hash": 36, "far": 1 << 25}
