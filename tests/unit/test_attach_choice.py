@@ -64,7 +64,7 @@ def refusal(name: str, btf: FakeBtf, machine: str = "x86_64") -> Unavailable:
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_probe_source_is_complete_on_each_kernel(
+def test_the_probe_is_whole_on_this_kernel(
     name: str, kernel: str, casts: bool, trusted: bool, preempted: bool, filters: Filters
 ) -> None:
     layer, btf = all_layers()[name], KERNELS[kernel]()
@@ -115,7 +115,7 @@ def test_system_call_numbers_are_unique_and_an_unknown_machine_is_named() -> Non
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("kernel", ["6.18", "5.10"])
-def test_a_missing_struct_member_is_named_or_not_needed(name: str, kernel: str) -> None:
+def test_a_member_that_is_missing_is_named_or_not_needed(name: str, kernel: str) -> None:
     layer, whole = all_layers()[name], KERNELS[kernel]()
     as_ever = layer.defines(whole.host(), Filters())
     for owner, path in whole.offsets:

@@ -11,7 +11,7 @@ from ioh.sinks.text import _COLUMNS
 from tests.make_manual import COMPLETION, MANUAL, files
 
 
-def test_generated_files_are_up_to_date() -> None:
+def test_what_is_generated_is_current() -> None:
     """``python -m tests.make_manual`` writes them."""
     made = files()
     assert {path: path.read_text(encoding="utf-8") for path in made} == made
