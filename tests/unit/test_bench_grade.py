@@ -1,4 +1,4 @@
-"""Grades: exactly the letters of grade.r, bands from data, none if not of the storage."""
+"""Grades: exactly the letters of grade.r, bands from data, none if fio missed the storage."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def reads_of_rows(older: LayerSample, newer: LayerSample) -> dict[str, float | N
 
 
 def test_a_loop_device_that_loses_its_file_is_not_counted_twice(host: Host) -> None:
-    """The disk did its requests again, even those seen only after the file was gone."""
+    """The disk below repeated its requests, even those seen only after the file was gone."""
     host.request(LOOP0, 50)
     host.request(SDA, 50)
     assert counts(host.read()) == {"": 50, "loop0": 50, "sda": 50}
@@ -259,7 +259,7 @@ def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
     assert reads_of_rows(full, told) == {"sda": 5}  # from diskstats
     host.list("8:0", "sda", 1009)
     over = host.read()
-    assert (over.ops["read"].max_ns, over.lost["unseen"]) == (0, 0)  # unknown without room
+    assert (over.ops["read"].max_ns, over.lost["unseen"]) == (0, 0)  # unseen is unknown here
 
 
 Readings = dict[str, dict[str, OpTotals]]
@@ -307,7 +307,7 @@ UNSEEN: dict[str, list[tuple[Readings, Readings, int]]] = {
 
 
 @pytest.mark.parametrize("case", UNSEEN)
-def test_unseen_requests(case: str) -> None:
+def test_unseen_requests_are_counted(case: str) -> None:
     unseen = UnseenRequests()
     if UNSEEN[case][0][0]:
         unseen.note({}, {})

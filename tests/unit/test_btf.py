@@ -173,7 +173,7 @@ def test_types_of_the_kernel_and_of_modules_are_found(lib: FakeLib) -> None:
 
 
 def test_a_built_in_or_optional_module_may_lack_its_types(lib: FakeLib) -> None:
-    """A module that is built into the kernel has none.  Without a request, none is read."""
+    """A built-in module has no types of its own; modules not asked for are not read."""
     assert Btf(("sunrpc",)).offset("rpc_task", "first") is None
     assert lib.parsed == []
     assert Btf(welcome=("nfs",)).offset("rpc_task", "first") == 16

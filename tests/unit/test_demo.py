@@ -19,7 +19,7 @@ from ioh.session.stream import Tick
 from tests.sessions import Shown
 
 
-def test_json_of_two_layers(shown: Shown) -> None:
+def test_json_shows_only_the_chosen_layers(shown: Shown) -> None:
     out = shown("demo", "--json", "--speed", "1000", "-t", "3", "--layers", "tcp,block")
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines

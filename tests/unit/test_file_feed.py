@@ -107,8 +107,7 @@ def test_played_intervals_are_judged_and_others_on_demand(path: str) -> None:
         feed.play_from(9)
         feed.set_speed(FAST)
         listener.wait_for_tick(11)
-        # Play that starts elsewhere finds what was found live: 9 and 10 are not the first
-        # intervals.
+        # After a jump, intervals are judged as live: with those before them.
         assert told(listener.snapshots[9]) == told(feed.visit(9)) == "9"
         assert told(listener.snapshots[11]) == told(feed.visit(11)) == "11"
         assert listener.ticks == [1, 9, 10, 11]

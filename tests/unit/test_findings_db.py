@@ -71,7 +71,7 @@ def test_the_sync_time_is_attributed_to_the_disk_or_the_nfs_server() -> None:
 
 
 def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0) -> LayerSnapshot:
-    """Two commits wait for each sync, which one of them does; each takes as long as ``syncs``."""
+    """Two commits wait for each sync, which one of them does; a commit takes ``syncs`` syncs."""
     mean_us = syncs * sync_us
     waits = {"log_sync": (rate / 2, sync_us), "rest": (rate, mean_us - sync_us / 2 - 20)}
     return db(rows("commit", rate, mean_us, **waits))
@@ -140,7 +140,7 @@ def work(
 
 
 def last(*spans: tuple[int, Layers]) -> dict[str, Finding]:
-    """Findings after so many seconds of each."""
+    """Findings at the end of these spans of equal seconds."""
     return judged([layers for seconds, layers in spans for _ in range(seconds)])[-1]
 
 

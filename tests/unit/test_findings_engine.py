@@ -155,7 +155,7 @@ def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
         write, p50_us=None, p95_us=None, p99_us=None, p999_us=None, latency=None, size_lat=None
     )
     assert block.tables["device"] == before.tables["device"]
-    # The seconds that rules may look at in full are complete.
+    # The last DETAIL_S seconds are complete: rules look at them in full.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
 
 

@@ -57,7 +57,7 @@ def test_a_wsize_that_splits_direct_writes_is_reported() -> None:
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        # Of three calls in ten seconds, one was sent before and answered in them.
+        # Of three calls answered within ten seconds, one was sent before.
         (mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB), "become 32 WRITEs"),
         (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all in parallel"),
         (mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered"), "inferred from rates"),

@@ -90,9 +90,9 @@ def seconds(sent: list[tuple[int, int]]) -> list[bool]:
 
 
 def test_a_peer_that_is_gone_is_reported_within_three_seconds() -> None:
-    """And for as long as it is gone.
+    """It stays reported for as long as it is gone.
 
-    Timeouts are after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s of silence that began in the 5th second.
+    Timeouts come after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s of silence, which began in the 5th second.
     """
     silence = [(900, 1), (0, 2), (0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
     said = seconds([(5000, 0)] * 4 + silence)

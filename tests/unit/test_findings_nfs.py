@@ -40,7 +40,7 @@ def test_retransmitted_calls_are_reported(again: float | None, fires: bool) -> N
         (2, 5.0, 0.0, False),
         (8, 5.0, 0.0, True),  # all of them wait for a dead disk
         (8, 0.0, 0.0, True),
-        (8, None, None, True),  # the server does not count what waits
+        (8, None, None, True),  # the server does not count waiting requests
         (7, None, None, False),
     ],
 )
@@ -96,7 +96,9 @@ def test_a_server_that_is_gone_is_reported_until_it_answers(
     [
         [mount(IDLE, unanswered=0, silent_s=0.0)] * 30,
         [mount((1, 1) if at % 4 == 0 else (0, 1), unanswered=1) for at in range(30)],  # slow
-        [mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20],  # missed replies
+        [
+            mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20
+        ],  # the probe missed replies
         [mount(look, lost=1) for look in [BUSY] * 5 + [SILENT] * 20],
         [mount(IDLE, unanswered=3, silent_s=0.0)] * 30,  # given up long ago
     ],

@@ -65,7 +65,7 @@ def file_of(device: str) -> str:
             ],
             "dm-1",
         ),
-        ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # of another partition
+        ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # most reads are of another partition
         ([(("dm-0", "vg-lv on sdaa"), stacked())], "sda"),
     ],
 )

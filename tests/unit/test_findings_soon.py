@@ -1,4 +1,4 @@
-"""Write-back and storage that gets faster, found within seconds; and healthy look-alikes."""
+"""Write-back, and storage that gets faster, found within seconds; healthy look-alikes."""
 
 from __future__ import annotations
 

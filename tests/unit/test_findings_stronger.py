@@ -39,7 +39,7 @@ def test_two_large_requests_count_only_if_one_waits_for_the_other(
 ) -> None:
     app = calls(
         "read_direct", op(100, MB, call_us), read_calls_per_s=100.0,
-        read_lower_ops_per_s=199.4,  # of the last one, only the first is in its second
+        read_lower_ops_per_s=199.4,  # a second has only the first request of its last read
         read_lower_bytes_per_s=100.0 * MB,
     )  # fmt: skip
     device = disk("sda", op(200, 512 * KB, 4.4e3), max_segments=128, max_request_bytes=1280 * KB)

@@ -156,7 +156,7 @@ LIVE, SNAPSHOT, UNNAMED = (257 ^ subvolume << 40 for subvolume in (256, 258, 259
 
 
 def test_a_btrfs_file_and_its_snapshot_have_separate_rows(probe: Probe) -> None:
-    """Subvolumes use the same inode numbers; one without a name is shown by that of ls."""
+    """Subvolumes use the same inode numbers; a file without a name has the one that ls shows."""
     probe.mounts(mount(f"0:{BTRFS}", "/data", "btrfs"))
     probe.tables = flows.FlowTables(probe.root)  # reads the mounts
     probe.name(LIVE, b"a.dbf", b"live")

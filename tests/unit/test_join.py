@@ -229,7 +229,7 @@ def test_one_host_is_played_and_the_other_follows(tmp_path: Path) -> None:
 
 
 def test_in_fast_play_both_ends_have_the_same_span(tmp_path: Path) -> None:
-    """Several intervals are judged as one; without the other host in all of it, no pair."""
+    """Several intervals are judged as one; a pair needs the other host in all of them."""
     two_in_one(tmp_path)
     companions = Companions(str(tmp_path / "both.ioh"), ("db01", "nfs01"), "db01")
     samples = host("db01", 20)

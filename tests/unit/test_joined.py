@@ -111,7 +111,7 @@ def test_concatenated_files_are_refused_with_what_to_do(
     assert main([command, str(whole)]) == 0
 
 
-def test_two_recordings_with_the_same_start_in_one_file_are_refused(tmp_path: Path) -> None:
+def test_a_file_of_two_recordings_that_begin_at_sample_0_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cat.ioh"
     samples = fakes.first(30)
     later = [replace(sample, time_unix_s=sample.time_unix_s + 60) for sample in samples]

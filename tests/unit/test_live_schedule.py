@@ -65,7 +65,7 @@ def test_each_layer_has_the_time_when_it_was_read(root: Host) -> None:
 
 
 class Clock:
-    """Time that passes only when somebody waits."""
+    """Time that passes only when the source waits."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

@@ -170,7 +170,7 @@ class Watched:
         return fds
 
     def second(self, statements: int, reads: int = 0) -> LayerSample:
-        """Read after one more second with so many statements and reads, and 3 commits."""
+        """The sample after one more second with these statements and reads, and 3 commits."""
         self.clock.now_s += 1
         for op, count in ((STATEMENT, statements), (COMMIT, 3), (DATA_READ, reads)):
             self.done[op] += count
@@ -256,7 +256,7 @@ MOST_OPS = MOST_EVENTS_PER_S // 2
 
 
 def played(*seconds: dict[str, int], every_s: float = 1.0) -> list[str]:
-    """The op named after each interval with so many operations."""
+    """The op named after each interval, given the operations in it."""
     rate, totals, named = EventRate(), dict.fromkeys({**seconds[0]}, 0), []
     rate.busiest(totals, 0.0)
     for n, counts in enumerate(seconds, 1):

@@ -181,7 +181,7 @@ def test_privilege_is_dropped_at_once(root: Host) -> None:
         assert root.hidden == [1]  # changing the user would undo it
 
 
-def test_entering_waits_for_no_probe(root: Host) -> None:
+def test_entering_does_not_wait_for_probes(root: Host) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
@@ -199,7 +199,7 @@ def test_entering_waits_for_no_probe(root: Host) -> None:
     assert (notes(sample, "a"), notes(sample, "b")) == ((), ("from /proc: BPF refused",))
 
 
-def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
+def test_waiting_for_probes_ends_when_the_loader_dies(root: Host) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:

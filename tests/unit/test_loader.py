@@ -55,7 +55,7 @@ def test_it_ends_when_its_channel_is_closed() -> None:
 
 
 def test_other_processes_of_its_user_cannot_look_into_it() -> None:
-    """Nor take its channel.  The test's process has no privilege, like ioh after its start."""
+    """Nor take its channel.  The test itself has no privilege, like ioh after its start."""
     if (pid := os.fork()) == 0:
         status = 1
         try:
@@ -184,7 +184,7 @@ def test_it_closes_descriptors_that_it_is_sent(machine: Machine) -> None:
 
 
 def test_it_inherits_nothing_but_its_channel(machine: Machine) -> None:
-    """Otherwise the space of a deleted recording would stay in use.  A compiling child, too."""
+    """Otherwise, it or a compiling child would keep the space of a deleted recording in use."""
     reader, writer = os.pipe()
     output = os.dup(1)
     loader = machine.start(wait_long)

@@ -88,7 +88,7 @@ def test_a_mark_also_notices_a_lost_file(tmp_path: Path) -> None:
     assert held(tmp_path / "r-0002.ioh")[1][1:] == ["now"]
 
 
-def test_a_file_that_was_only_renamed_is_written_on(tmp_path: Path) -> None:
+def test_a_file_that_was_only_renamed_is_still_written_to(tmp_path: Path) -> None:
     recorder = Recorder(output_of(tmp_path))
     recorder.write(SAMPLES[0])
     (tmp_path / "r.ioh").rename(tmp_path / "moved.ioh")
@@ -227,7 +227,7 @@ def test_a_directory_that_is_gone_ends_the_recording(tmp_path: Path) -> None:
     folder.mkdir()
     process = start(tmp_path, "record", "-o", "gone/a.ioh", delay_s=0.05)
     await_size(folder / "a.ioh", 3000)
-    process.send_signal(signal.SIGSTOP)  # else it might make another file in between
+    process.send_signal(signal.SIGSTOP)  # otherwise it might make another file in between
     os.waitpid(process.pid, os.WUNTRACED)
     (folder / "a.ioh").unlink()
     folder.rmdir()

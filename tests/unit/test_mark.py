@@ -1,4 +1,4 @@
-"""Marks: 2 s at most and the true reason, whatever the recording does; marks by name."""
+"""``ioh mark`` ends within 2 s with the true reason, whatever the recording does; marks by name."""
 
 from __future__ import annotations
 
