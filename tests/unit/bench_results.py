@@ -1,4 +1,4 @@
-"""A finished bench, made up: five tests of four kinds, one of them refused."""
+"""A made-up finished bench: eight tests for the card's four cells, one of them refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CACHED = BenchVerdict(
 
 
 def figures(mean_us: float, iops: float, block_bytes: int) -> Figures:
-    """Every figure, its operations around the mean."""
+    """All figures of 1000 operations, from their mean latency, rate and block size."""
     hist = [0] * len(HIST_COLUMNS)
     hist[3], hist[4], hist[8] = 700, 200, 100
     return Figures(
@@ -37,7 +37,7 @@ def figures(mean_us: float, iops: float, block_bytes: int) -> Figures:
 
 
 def made_test(spec: TestSpec, mean_us: float, verdict: BenchVerdict = OK, runs: int = 1) -> Test:
-    """One test whose block layer did the same as fio."""
+    """A test in which every layer moved the same as fio."""
     op = "write" if spec.kind == "write" else "read"
     own = figures(mean_us, 1e6 * spec.users / mean_us, spec.block_bytes)
     layers = tuple(
@@ -57,7 +57,7 @@ def made_test(spec: TestSpec, mean_us: float, verdict: BenchVerdict = OK, runs: 
 
 
 def spec_of(kind: str, block_bytes: int, users: int) -> TestSpec:
-    """As the plan ``card`` asks for it."""
+    """A test as the plan ``card`` defines it."""
     size = f"{block_bytes >> 10}k"
     sync = "sync" if kind == "write" else ""
     rw = {"seqread": "read"}.get(kind, kind)
@@ -68,7 +68,7 @@ def spec_of(kind: str, block_bytes: int, users: int) -> TestSpec:
 
 
 def results(host: str = "db01", runs: int = 1, slower: float = 1.0) -> Results:
-    """The four cells of the card, the sequential read cached."""
+    """Two tests for each of the card's four cells; one of the sequential reads was cached."""
     tests = tuple(
         made_test(spec_of(kind, block, users), slower * mean_us, verdict, runs)
         for kind, block, users, mean_us, verdict in (

@@ -19,7 +19,7 @@ from tests.unit.loader_machine import Machine
 
 @pytest.fixture
 def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
-    """Runs a command that ends with ``code`` and says nothing on stderr; what it printed."""
+    """Run a command; check its exit status and that stderr is empty; return its stdout."""
 
     def run(*args: str | Path, code: int = ExitCode.OK) -> str:
         assert main([str(arg) for arg in args]) == code
@@ -33,7 +33,7 @@ def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
 
 @pytest.fixture
 def refused(capfd: pytest.CaptureFixture[str]) -> Shown:
-    """Runs a command that is refused in one line; that line."""
+    """Run a command that is refused with a one-line error; return that line."""
 
     def run(*args: str | Path, code: int = ExitCode.USAGE) -> str:
         assert main([str(arg) for arg in args]) == code
@@ -49,7 +49,7 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Shown:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of the test's own, and the current one."""
+    """A directory for the test alone, which is also the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -64,7 +64,7 @@ def session_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine]:
-    """Loaders of the test's own."""
+    """Starts loaders for the test and closes them after it."""
     made = Machine(monkeypatch, tmp_path)
     yield made
     made.close()
@@ -72,7 +72,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """What a live source finds, without privilege."""
+    """The host of a live source, without privilege."""
     made = Host(monkeypatch)
     yield made
     made.end.close()
@@ -81,14 +81,14 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 @pytest.fixture
 def root(host: Host) -> Host:
-    """The same with privilege."""
+    """The host of a live source, with privilege."""
     host.is_privileged = True
     return host
 
 
 @pytest.fixture
 def _only_my_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recordings of others, which may run meanwhile, are not there."""
+    """Hide recordings that other processes may be running at the same time."""
     every = marks.running_recordings
 
     def mine(deadline: float | None = None) -> list[marks.RunningRecording]:
@@ -99,7 +99,7 @@ def _only_my_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parent_of(pid: int) -> int:
-    """0 where it is gone."""
+    """Return the parent's pid; 0 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except FileNotFoundError:

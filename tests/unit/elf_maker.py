@@ -1,4 +1,4 @@
-"""Programs' files made by hand: two segments, symbols, USDT notes; nothing in them can run."""
+"""Hand-made ELF files with two segments, symbols and USDT notes; nothing in them can run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def note_bytes(note: Note) -> bytes:
 
 
 def symbols(functions: dict[str, int], kind: int = 2) -> tuple[bytes, bytes]:
-    """A table of symbols and that of their names."""
+    """A symbol table and its string table."""
     names, rows = b"\0", bytes(24)
     for name, address in functions.items():
         rows += struct.pack("<IBBHQQ", len(names), 0x10 | kind, 0, 1, address, 0)

@@ -18,7 +18,7 @@ from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.totals import WORDS
 from ioh.procfs.mountinfo import MountTable
 
-# Why a layer may be unavailable here that works on a real kernel.
+# The likely reason if a layer that works on a real kernel is unavailable here.
 HERE = "the kernel is tests/unit/fake_kernel.py: give it what the layer needs of a kernel"
 CPUS = 3
 _ARRAYS = {2, 6}
@@ -124,7 +124,7 @@ _TRACEPOINTS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class FakeBtf:
-    """Answers as ioh.bpf.btf.Btf does, from dictionaries that a test may change."""
+    """ioh.bpf.btf.Btf with answers from dictionaries that a test may change."""
 
     offsets: dict[tuple[str, str], int] = field(default_factory=dict)
     enums: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class FakeBtf:
         return 1 if name in _MEMBERS else None
 
     def drop(self, *members: str) -> None:
-        """Take away members, each written ``struct.member``."""
+        """Remove members, each written ``struct.member``."""
         for member in members:
             owner, _, path = member.partition(".")
             del self.offsets[owner, path]
@@ -202,7 +202,7 @@ def linux_6_18() -> FakeBtf:
 
 
 def linux_6_1() -> FakeBtf:
-    """Debian 12: io_uring's tracepoints by their older names, RQF_ still macros."""
+    """Debian 12: io_uring's tracepoints have their older names, RQF_ flags are still macros."""
     btf = linux_6_18()
     del btf.enums["rqf_flags"], btf.tracepoints["io_uring_submit_req"]
     btf.tracepoints["io_uring_submit_sqe"] = ("io_kiocb", "")
@@ -211,14 +211,14 @@ def linux_6_1() -> FakeBtf:
 
 
 def linux_5_19() -> FakeBtf:
-    """io_uring's completions name their request already, its submissions begin with the ring."""
+    """io_uring: completions already name their request, but submissions begin with the ring."""
     btf = linux_6_1()
     btf.tracepoints["io_uring_submit_sqe"] = ("",) * 7
     return btf
 
 
 def linux_5_15() -> FakeBtf:
-    """Ubuntu 22.04: requests name their disk, io_uring's completions only the ring."""
+    """Ubuntu 22.04: requests name their disk, io_uring's completions name only the ring."""
     btf = linux_5_19()
     btf.drop("request_queue.disk", "io_kiocb.cqe.fd")
     btf.offsets["request", "rq_disk"] = 64
@@ -228,7 +228,7 @@ def linux_5_15() -> FakeBtf:
 
 
 def linux_5_10() -> FakeBtf:
-    """Debian 11: the queue in the block tracepoints' arguments, untyped io_uring ones."""
+    """Debian 11: block tracepoints also pass the queue, io_uring's arguments are untyped."""
     btf = linux_5_15()
     btf.drop("bio.bi_bdev", "bpf_trace_run_ctx.bpf_cookie")
     btf.offsets["bio", "bi_disk"] = 8
@@ -280,7 +280,7 @@ def refuse(code: int) -> int:
 
 
 def counted(words: Mapping[int, int]) -> bytes:
-    """An entry of a map of totals: words by their place, all counted on the first CPU."""
+    """An entry of a totals map: words by index, all counted on the first CPU."""
     row = [words.get(at, 0) for at in range(WORDS)]
     return struct.pack(f"={WORDS}Q", *row) + bytes(8 * WORDS * (CPUS - 1))
 
@@ -290,7 +290,7 @@ def _bytes(pointer: Any, size: int) -> bytes:
 
 
 class FakeLibbpf:
-    """The map calls of libbpf over dictionaries; what the kernel lacks can be switched off."""
+    """libbpf's map calls on dictionaries; a test can switch off calls that a kernel lacks."""
 
     def __init__(self, held: Mapping[int, FakeMap]) -> None:
         self.held = held
@@ -336,7 +336,7 @@ class FakeLibbpf:
     def bpf_map_lookup_batch(
         self, fd: int, start: Any, cursor: Any, keys: Any, values: Any, count: Any, opts: Any
     ) -> int:
-        """As the kernel: whole hash buckets only, ENOSPC when not even the first one fits."""
+        """Return only whole hash buckets, as the kernel does; ENOSPC if not even one fits."""
         self.calls.append("batch")
         if self.batch_errno:
             return refuse(self.batch_errno)
@@ -356,7 +356,7 @@ class FakeLibbpf:
     def bpf_map_lookup_and_delete_batch(
         self, fd: int, start: Any, cursor: Any, keys: Any, values: Any, count: Any, opts: Any
     ) -> int:
-        """As lookup_batch, of what is left."""
+        """Like lookup_batch from the start, but delete what is returned."""
         del start
         failed = self.bpf_map_lookup_batch(fd, None, cursor, keys, values, count, opts)
         self.calls[-1] = "drain"
@@ -369,14 +369,14 @@ class FakeLibbpf:
 
 
 def notice_mounts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file tells nobody that it changed, as the kernel's list of mounts does."""
+    """Read the mounts each time: unlike the kernel's list, a file does not signal changes."""
     monkeypatch.setattr(MountTable, "refresh", lambda table: table._read() or True)
 
 
 def install(
     monkeypatch: pytest.MonkeyPatch, specs: Iterable[MapSpec]
 ) -> tuple[dict[str, Map], dict[str, FakeMap], FakeLibbpf]:
-    """Maps as ioh reads them, what the kernel holds for each, and the library in between."""
+    """Return the maps as ioh reads them, what the kernel holds for each, and the fake libbpf."""
     held = {100 + at: FakeMap(spec) for at, spec in enumerate(specs)}
     lib = FakeLibbpf(held)
     monkeypatch.setattr(maps, "libbpf", lambda: lib)

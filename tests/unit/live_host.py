@@ -1,4 +1,4 @@
-"""What a live source finds in tests: layers, privilege, and a loader that the test plays."""
+"""The host of a live source in tests: layers, privilege, and a loader played by the test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_layer(
     read: Callable[[], LayerSample | Unavailable] | None = None,
     look: Callable[[], LayerSample] | None = None,
 ) -> type[Layer]:
-    """A layer that is known to this test only: what it says of /proc, and of its maps."""
+    """A layer known only to this test; ``read`` samples it from /proc, ``look`` from its maps."""
 
     class Made(Layer):
         spec = LayerSpec(name, name, rank, (), {}, (), ())
@@ -50,15 +50,15 @@ def make_layer(
 
 
 class Host:
-    """What the live source finds: layers, privilege, and a loader whose other end is ours."""
+    """Layers, privilege, and a loader whose other end the test holds."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.patch = patch
         self.dropped: list[Kept] = []
-        self.hidden: list[int] = []  # how often privilege had been given away before
+        self.hidden: list[int] = []  # per hide_process(): privilege dropped so far
         self.is_privileged = False
         ours, self.end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Our own pid is nobody's child: there is no process to wait for.
+        # Our own pid is not our child, so there is no process to wait for.
         self.loader = Loader(ours, os.getpid())
         self.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"))
         patch.setattr(attaching, "start_loader", self.start_loader)
@@ -104,7 +104,7 @@ class Host:
         self.answer({"verb": "attach", "layer": name, "maps": [spec], **told}, fds=3)
 
     def attach_with_late_part(self, name: str) -> None:
-        """The same with a map, a program that waits for a module, another one and its link."""
+        """The same with a map, a program that waits for a module, another program and its link."""
         spec = {"kind": 2, "key_size": 4, "value_size": 4, "max_entries": 1}
         told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
         told |= {"programs": 2, "copies": 1, "has_late": True}
@@ -113,7 +113,7 @@ class Host:
 
 
 class WholeSource(LiveSource):
-    """Both stages at once, as the commands without a screen run them."""
+    """Enter and attach at once, as the commands without a screen do."""
 
     def __enter__(self) -> WholeSource:  # noqa: PYI034
         super().__enter__()

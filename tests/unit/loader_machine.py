@@ -1,4 +1,4 @@
-"""A privileged loader whose children attach what the test says, and questions to it."""
+"""A privileged loader whose children attach what the test says, and helpers that query it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ Attach = Callable[[str, Filters], Outcome]
 
 
 class Machine:
-    """A loader that attaches by a function of the test; what it makes is a file each.
+    """A loader that attaches with a function of the test.
 
-    Shape:
-        An object that was made is gone when its file is removed.
+    Each object that it makes is a file; removing the file makes the object gone.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -42,7 +41,7 @@ class Machine:
         return {"maps": []}, [0], Made(objects, late)
 
     def start(self, attach: Attach, attach_late: Callable[..., Outcome] | None = None) -> Loader:
-        """Attach replaces that of the child, which is given names for layers."""
+        """Start a loader whose children call ``attach``, with names in place of layers."""
         self.patch.setattr("ioh.bpf.program.attach_layer", lambda *args: attach(*args[:2]))
         self.patch.setattr("ioh.bpf.program.attach_late_part", attach_late)
         made = start_loader(lambda name: name, Filters(pid=7))  # type: ignore[arg-type, return-value]
@@ -50,7 +49,7 @@ class Machine:
         return made
 
     def answer(self, attach: Attach) -> dict[str, Any]:
-        """What a loader of its own says when it is asked for layer block."""
+        """Start a loader, ask it for the layer block, and return its answer."""
         loader = self.start(attach)
         ask(loader, "attach", "block")
         return hear(loader)
@@ -65,7 +64,7 @@ def ask(loader: Loader, verb: str, layer: str = "") -> None:
 
 
 def hear(loader: Loader) -> dict[str, Any]:
-    """The next answer, its descriptors counted and closed."""
+    """Return the next answer; count and close its descriptors."""
     got = loader.answer(WAIT_S)
     assert got is not None
     close_all(got[1])

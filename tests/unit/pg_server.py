@@ -1,4 +1,4 @@
-"""A PostgreSQL that exists in tests alone: answers by what a query asks for."""
+"""A fake PostgreSQL server: its answer depends on what a query asks for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def session(pid: int, **given: Any) -> tuple[Any, ...]:
 
 
 class FakeServer(Connection):
-    """Its answers are attributes, to be changed between two looks."""
+    """Answers with its attributes, which a test may change between two queries."""
 
     def __init__(self, version: int = 150004) -> None:
         self._version = version

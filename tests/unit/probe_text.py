@@ -1,6 +1,6 @@
-"""Reads a probe's C text as far as tests need it: preprocessor, enums, structs, maps.
+"""Parse a probe's C source as far as tests need it: preprocessor, enums, structs, maps.
 
-No compiler: these tests run where there is none.
+This needs no compiler, so the tests run where there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.unit.fake_kernel import HERE, linux_6_18
 
 _SIZES = {"u8": 1, "char": 1, "u16": 2, "u32": 4, "int": 4, "u64": 8, "s64": 8}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-# What the compiler and bcc's own helpers know.
+# Names that the compiler and bcc's own helpers define.
 _FOREIGN = re.compile(r"NULL|BPF_[A-Z_]+")
 
 
@@ -31,7 +31,7 @@ class Member:
 
 
 class ProbeText:
-    """What is left of one probe's source under given ``-D`` constants."""
+    """One probe's source, preprocessed with the given ``-D`` constants."""
 
     def __init__(self, probe: str, defines: Mapping[str, int | str]) -> None:
         self.defines = dict(defines)
@@ -68,7 +68,7 @@ class ProbeText:
         (self.functions if match[2] else self.macros)[match[1]] = match[3]
 
     def number(self, text: str) -> int:
-        """A constant expression."""
+        """Evaluate a constant expression."""
         while names := _IDENTIFIER.findall(re.sub(r"0x[0-9a-fA-F]+", "0", text)):
             for name in names:
                 value = self.defines.get(name, self.macros.get(name))
@@ -84,14 +84,14 @@ class ProbeText:
         ]
 
     def enum_with_prefix(self, prefix: str) -> list[str]:
-        """The enum whose names begin so, without the prefix and in lower case."""
+        """The members of the enum with this prefix, without the prefix and in lower case."""
         for names in self.enums():
             if names[0].startswith(prefix):
                 return [name.removeprefix(prefix).lower() for name in names]
         return []
 
     def struct(self, name: str) -> list[Member]:
-        """A struct's members with their places, as the compiler lays them out."""
+        """A struct's members with their offsets, as the compiler lays them out."""
         match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
         assert match, f"no struct {name}"
         members: list[Member] = []
@@ -129,7 +129,7 @@ class ProbeText:
         return self._size(kind)[0]
 
     def maps(self) -> list[MapSpec]:
-        """Every map the probe declares, as the loader would tell of it."""
+        """Every map that the probe declares, as the loader would report it."""
         kinds = {"BPF_HASH": 1, "BPF_ARRAY": 2, "BPF_PROG_ARRAY": 3, "BPF_PERCPU_ARRAY": 6}
         found = []
         for macro, inside in re.findall(r"(?m)^(BPF_[A-Z_]+)\((.*)\);$", self.code):
@@ -147,12 +147,12 @@ class ProbeText:
         return found
 
     def has_function(self, name: str) -> bool:
-        """Whether this program exists under the given constants."""
+        """Whether this program exists with the given constants."""
         pattern = rf"(?m)^int {name}\(struct bpf_raw_tracepoint_args \*ctx\)$"
         return re.search(pattern, self.code) is not None
 
     def undefined(self) -> set[str]:
-        """Constants that the remaining code uses and nobody has defined."""
+        """Constants that the remaining code uses but nobody has defined."""
         used = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", self.code))
         used |= set(re.findall(r"\b(?:OFF|SYS|FILTER)_\w+", self.code))
         for macro, prefix in (
@@ -172,7 +172,7 @@ class ProbeText:
         return {name for name in used - known if not _FOREIGN.fullmatch(name)}
 
     def _names_of_kind(self, macro: str, kind: str) -> set[str]:
-        """What a macro makes of the kind of struct that it is given."""
+        """The names that a macro makes from the kind of struct that it is given."""
         if "CASTS" in self.defines:
             return {f"TYPE_{kind}"}
         return set() if macro == "PEEK" else {f"{kind}_BASE", f"{kind}_SPAN"}
@@ -193,7 +193,7 @@ class ProbeText:
 
 
 def text_of(layer: type[Layer]) -> ProbeText:
-    """A layer's probe as it is compiled for a kernel that has everything."""
+    """A layer's probe as compiled for a kernel that has everything."""
     host = linux_6_18().host()
     defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"

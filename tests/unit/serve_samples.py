@@ -1,4 +1,4 @@
-"""A large host as `ioh serve` sees it: every layer of files, many disks and mounts."""
+"""A large host as `ioh serve` sees it: five layers, many disks and mounts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDLE = OpTotals(count_total=0, bytes_total=0, latency_ns_total=0)
 def layer(
     spec: LayerSpec, parts: Iterable[str] = (), busy: frozenset[str] | None = None
 ) -> LayerSample:
-    """Where every operation occurs, and of parts those that are ``busy``; None for all."""
+    """A layer in which every operation occurs; in parts only those in ``busy``, None: all."""
     ops = {op: IDLE if busy is not None and op not in busy else BUSY for op in spec.ops}
     return LayerSample(
         "bpf",

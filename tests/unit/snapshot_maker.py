@@ -1,4 +1,4 @@
-"""Snapshots of the real layers, from a few numbers or from chance; what rules are tried on."""
+"""Snapshots of the real layers to test rules on, from a few numbers or at random."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def op(
 
 
 def spread(fast: int, fast_us: float, slow: int, slow_us: float) -> LatencyHist:
-    """So many operations of one time and so many of another."""
+    """A histogram of operations of two latencies."""
     counts = [0] * FINE_BUCKETS
     counts[fine_index(int(fast_us * 1e3))] += fast
     counts[fine_index(int(slow_us * 1e3))] += slow
@@ -59,7 +59,7 @@ def layer(
     parts: Mapping[str, Mapping[str, OpStats]] | None = None,
     lost: Mapping[str, int] | None = None,
 ) -> LayerSnapshot:
-    """One layer; ops and metrics that are not given did nothing."""
+    """One layer; ops and metrics that are not given are idle."""
     spec = SPECS[name]
     nothing = op(0.0, 0.0, 0.0)
     return LayerSnapshot(
@@ -112,7 +112,7 @@ def ticks(
     host: HostStats | None = None,
     start: int = 0,
 ) -> list[Snapshot]:
-    """The same second so many times."""
+    """The same second, ``count`` times."""
     calm = HostStats(cpu_pct=20.0, cached_bytes=1 << 30, dirty_bytes=0, writeback_bytes=0)
     return [
         Snapshot(
@@ -129,12 +129,12 @@ def ticks(
 
 
 def found(layers: Layers, seconds: int = 15, host: HostStats | None = None) -> dict[str, Finding]:
-    """Findings at the end of so many equal seconds, by rule."""
+    """Findings after this many equal seconds, by rule."""
     return judged(ticks(seconds, layers, host=host))[-1]
 
 
 def judged(seconds: Iterable[Snapshot | Layers]) -> list[dict[str, Finding]]:
-    """Findings of each second, by rule; from its layers a second is made."""
+    """Findings of each second, by rule; a second may be given by its layers alone."""
     engine = Engine()
     made = (
         each if isinstance(each, Snapshot) else ticks(1, each, start=at)[0]
@@ -144,7 +144,7 @@ def judged(seconds: Iterable[Snapshot | Layers]) -> list[dict[str, Finding]]:
 
 
 def by_chance(random: Random, time_unix_s: float) -> Snapshot:
-    """Any numbers at all, many of them unknown: no rule may stumble."""
+    """Random numbers, many of them unknown: no rule may fail on them."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, spec in SPECS.items():
         if random.random() < 0.9:

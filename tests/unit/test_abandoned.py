@@ -1,4 +1,4 @@
-"""Requests of libaio and io_uring that nobody waits for any more, as the probe's map has them."""
+"""Abandoned requests of libaio and io_uring in the probe's map: nobody waits for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY, REQUEST = struct.Struct("=QQ"), struct.Struct("=QQ12xH10xIIQ")
 
 
 class Asyncs(dict[bytes, bytes]):
-    """The map; ``meanwhile`` is what the program begins just after ioh has read it."""
+    """The map; ``meanwhile`` is what the program starts just after ioh has read it."""
 
     def __init__(self) -> None:
         self.meanwhile: dict[bytes, bytes] = {}
@@ -54,7 +54,7 @@ class Places:
 
 @pytest.fixture
 def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """It is NOW_NS: minutes may have gone by since this file was read."""
+    """The maps; the monotonic clock stands at NOW_NS."""
     monkeypatch.setattr(time, "monotonic_ns", lambda: NOW_NS)
     return {"asyncs": Asyncs(), "destroyed": Destroyed(), "async_places": Places()}
 
@@ -72,33 +72,33 @@ def destroy(maps: dict[str, Any], at_ns: int) -> None:
 
 
 @pytest.mark.parametrize("destroyed_s", [0, 61])
-def test_requests_of_a_destroyed_context_are_lost_until_their_iocb_is_used_again(
+def test_requests_of_a_destroyed_context_are_lost_until_their_iocb_is_reused(
     maps: dict[str, Any], destroyed_s: int
 ) -> None:
-    """After a minute they are deleted, but not what came in their place."""
+    """After a minute their entries are deleted, but not a new request that reuses an iocb."""
     abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
     destroyed_ns = NOW_NS - destroyed_s * 10**9
     asyncs.update({iocb(n): request(destroyed_ns - 100 + n) for n in range(3)})
-    asyncs[iocb(3)] = request(0, file=0)  # a place: its request has ended
+    asyncs[iocb(3)] = request(0, file=0)  # only a place: its request has ended
     abandoned.find(maps, is_at_a_halt=False)
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (0, 0)
     destroy(maps, destroyed_ns)
     asyncs.meanwhile = {iocb(0): request(destroyed_ns + 100)}
     for _ in range(2):
         abandoned.find(maps, is_at_a_halt=False)
-        assert asyncs[iocb(0)] == request(destroyed_ns + 100)  # the new request is not hit
-    # The probe has counted the first one.
+        assert asyncs[iocb(0)] == request(destroyed_ns + 100)  # the new request stays
+    # The probe itself counts the first request, whose iocb was reused.
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (2, 2)
     assert (len(asyncs), maps["async_places"].value) == (2 if destroyed_s else 4, 4)
 
 
 @pytest.mark.parametrize("sees_pids", [True, False])
-def test_requests_of_the_dead_are_deleted(maps: dict[str, Any], sees_pids: bool) -> None:
-    """Where another pid namespace does not hide who is alive."""
+def test_requests_of_ended_processes_are_deleted(maps: dict[str, Any], sees_pids: bool) -> None:
+    """Unless another PID namespace hides which processes are alive."""
     abandoned, asyncs = AbandonedRequests(OPS, sees_pids=sees_pids), maps["asyncs"]
     asyncs.update({iocb(0, NO_PID): request(100, NO_PID), iocb(1): request(100)})
-    asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # io_uring's
-    if sees_pids:  # each is lost once
+    asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # of io_uring
+    if sees_pids:  # each is counted as lost only once
         maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
     for _ in range(2):
         abandoned.find(maps, is_at_a_halt=True)

@@ -82,7 +82,7 @@ def test_the_probe_is_whole_on_this_kernel(
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_calls_are_whole_at_trace_events(machine: str) -> None:
+def test_the_syscall_probe_is_complete_with_trace_events(machine: str) -> None:
     btf = linux_6_18()
     text = ProbeText(
         "syscall",
@@ -95,8 +95,8 @@ def test_calls_are_whole_at_trace_events(machine: str) -> None:
 @pytest.mark.parametrize(
     ("machine", "member", "bit"), [("x86_64", "status", 2), ("aarch64", "flags", 1 << 22)]
 )
-def test_a_call_of_a_32_bit_program_is_told_apart(machine: str, member: str, bit: int) -> None:
-    """On ARM64 number 63, read, is dup2 in the 32-bit table."""
+def test_the_flag_of_a_32_bit_program_is_found(machine: str, member: str, bit: int) -> None:
+    """The numbers differ: on ARM64, 63 is read, but in the 32-bit table it is dup2."""
     btf = linux_6_18()
     defines = defines_of("syscall", btf, machine=machine)
     info, inside = btf.offset("task_struct", "thread_info"), btf.offset("thread_info", member)
@@ -105,7 +105,7 @@ def test_a_call_of_a_32_bit_program_is_told_apart(machine: str, member: str, bit
     assert (defines["OFF_thread_info_compat"], defines["COMPAT"]) == (info + inside, bit)
 
 
-def test_no_two_calls_have_one_number_and_an_unknown_machine_is_named() -> None:
+def test_system_call_numbers_are_unique_and_an_unknown_machine_is_named() -> None:
     for numbers in SYSCALL_NUMBERS.values():
         assert len(set(numbers.values())) == len(numbers)
     found = refusal("syscall", linux_6_18(), machine="riscv64")
@@ -135,7 +135,9 @@ def test_a_member_that_is_missing_is_named_or_not_needed(name: str, kernel: str)
     ("member", "is_followed"),
     [("io_kiocb.opcode", False), ("io_kiocb.cqe.fd", False), ("io_rw.flags", True)],
 )
-def test_io_uring_that_cannot_be_followed_costs_only_itself(member: str, is_followed: bool) -> None:
+def test_io_uring_that_cannot_be_followed_disables_nothing_else(
+    member: str, is_followed: bool
+) -> None:
     btf = linux_6_18()
     btf.drop(member)
     followed = {"uring_submit", "uring_complete"} & chosen_on("syscall", btf).keys()
@@ -152,7 +154,9 @@ def chosen_on(name: str, btf: FakeBtf) -> dict[str, int]:
 
 @pytest.mark.parametrize("tracepoint", sorted(linux_6_18().tracepoints))
 @pytest.mark.parametrize("name", LAYERS)
-def test_without_one_tracepoint(name: str, tracepoint: str) -> None:
+def test_a_missing_tracepoint_is_named_or_disables_only_its_event(
+    name: str, tracepoint: str
+) -> None:
     btf = linux_6_18()
     del btf.tracepoints[tracepoint]
     layer = all_layers()[name]
@@ -171,7 +175,7 @@ def test_without_one_tracepoint(name: str, tracepoint: str) -> None:
             assert text.has_function(event.points[chosen[event.name]].function), event.name
 
 
-def test_where_the_bio_the_request_and_the_disk_are() -> None:
+def test_bio_request_and_disk_are_found_on_old_and_new_kernels() -> None:
     for layer, names in (
         ("syscall", ("QUEUE_BIO_ARG", "GETRQ_BIO_ARG", "MERGE_BIO_ARG")),
         ("block", ("ISSUE_ARG", "BIO_ARG", "MERGE_BIO_ARG")),
@@ -193,7 +197,7 @@ def test_a_device_without_requests_is_measured_from_proc(monkeypatch: pytest.Mon
     assert isinstance(all_layers()["block"].defines(linux_6_18().host(), Filters()), dict)
 
 
-def test_an_nvme_disk_with_several_ways_is_known_by_their_names(
+def test_a_multipath_nvme_disk_is_filtered_by_the_names_of_its_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = "nvme12n3"
@@ -207,7 +211,7 @@ def test_an_nvme_disk_with_several_ways_is_known_by_their_names(
     assert "is_way" not in ProbeText("block", plain).code
 
 
-def test_io_uring_only_where_completions_name_their_request() -> None:
+def test_io_uring_is_followed_only_where_tracepoints_name_the_request() -> None:
     points = {"uring_submit", "uring_complete"}
     for kernel, is_followed in (("6.18", True), ("6.1", True), ("5.19", False), ("5.10", False)):
         assert len(points & chosen_on("syscall", KERNELS[kernel]()).keys()) == 2 * is_followed
@@ -232,7 +236,7 @@ def test_maps_stay_affordable_on_large_hosts(cpus: int) -> None:
 @settings(max_examples=25)
 @given(st.text(st.characters(codec="utf-8")))
 @example('"; evil();\n数\\x41 -Dx=1 ??/')
-def test_a_string_arrives_byte_by_byte(text: str) -> None:
+def test_a_string_becomes_a_c_literal_of_escaped_bytes(text: str) -> None:
     literal = c_constant(text)
     assert isinstance(literal, str)
     assert re.fullmatch(r'"(\\x[0-9a-f]{2})*"', literal)
@@ -240,7 +244,7 @@ def test_a_string_arrives_byte_by_byte(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 0x7FFFFFFF, 0x80000000, (1 << 64) - 1])
-def test_a_number_keeps_its_value_and_has_room(number: int) -> None:
+def test_a_number_becomes_a_c_constant_of_sufficient_width(number: int) -> None:
     literal = c_constant(number)
     assert int(literal.removesuffix("ULL")) == number
     assert literal.endswith("ULL") == (number > 0x7FFFFFFF)

@@ -1,4 +1,4 @@
-"""Letters: those of grade.r exactly, bands as data, and none for what is not the storage's."""
+"""Grades: exactly the letters of grade.r, bands from data, none if fio missed the storage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSIC = read_bands("classic")
 TODAY = read_bands("today")
 
 
-def test_letters_of_eight_published_systems_are_those_of_grade_r() -> None:
+def test_eight_published_systems_get_the_letters_of_grade_r() -> None:
     found = read_columns(str(DATA / "results.csv"))
     cards = {system: card_of(tests, CLASSIC, "any") for system, tests in found.items()}
     assert card_csv(cards) == (DATA / "letters.csv").read_text()
@@ -37,7 +37,7 @@ def test_letters_of_eight_published_systems_are_those_of_grade_r() -> None:
 @pytest.mark.parametrize(
     ("ms", "letter"), [(0.059, "A+"), (0.06, "A"), (0.12, "B"), (0.4799, "C-"), (0.48, "D")]
 )
-def test_a_bound_belongs_to_the_worse_letter(ms: float, letter: str) -> None:
+def test_a_value_on_a_bound_gets_the_worse_letter(ms: float, letter: str) -> None:
     measured = {("randread", 8192, 16): Measured(dict.fromkeys(("mean", "p95", "p99"), ms))}
     assert card_of(measured, TODAY, "nvme").cells[0].letter == letter
 
@@ -55,7 +55,7 @@ def scaled(factor: float) -> Measured:
         (0.8, "?", "with 32 users it is faster than with 16: a cache was used"),
     ],
 )
-def test_scaling_is_1_where_more_users_got_nothing_more(
+def test_the_scaling_letter_follows_the_growth_of_latency_with_users(
     factor: float, letter: str, why: str
 ) -> None:
     measured = {("randread", 8192, 16): scaled(1), ("randread", 8192, 32): scaled(factor)}
@@ -63,7 +63,7 @@ def test_scaling_is_1_where_more_users_got_nothing_more(
     assert (cell.scale_letter, cell.scale_why) == (letter, why)
 
 
-def test_a_refused_run_has_no_letter_but_the_reason() -> None:
+def test_a_refused_test_gets_a_reason_instead_of_a_letter() -> None:
     card = card_of(measured_of(results()), TODAY, "nvme")
     refused = card.cells[1]
     assert (refused.letter, card.letter) == ("?", "?")
@@ -86,7 +86,7 @@ def test_a_refused_run_has_no_letter_but_the_reason() -> None:
         ([], "nfs"),
     ],
 )
-def test_the_class_follows_from_what_was_measured(
+def test_the_storage_class_follows_from_device_and_file_system(
     devices: list[tuple[Any, ...]], expected: str
 ) -> None:
     file_system = "nfs4" if expected == "nfs" else "ext4"
@@ -115,7 +115,9 @@ def test_the_class_follows_from_what_was_measured(
         ("[classes", "[[classes", "Unclosed|Expected"),
     ],
 )
-def test_wrong_bands_are_one_line(tmp_path: Path, old: str, new: str, why: str) -> None:
+def test_invalid_bands_are_refused_with_the_reason(
+    tmp_path: Path, old: str, new: str, why: str
+) -> None:
     text = (Path(__file__).parents[2] / "ioh/bench/bands/classic.toml").read_text()
     assert old in text
     path = tmp_path / "mine.toml"
@@ -126,13 +128,13 @@ def test_wrong_bands_are_one_line(tmp_path: Path, old: str, new: str, why: str) 
         read_bands("nowhere.toml")
 
 
-def test_what_is_ok_is_written_in_fioparses_columns_and_read_again(tmp_path: Path) -> None:
+def test_valid_tests_are_written_in_fioparses_columns_and_read_back(tmp_path: Path) -> None:
     made = results()
     path = tmp_path / "results.csv"
     path.write_text(to_csv(made))
     lines = path.read_text().splitlines()
     assert lines[0] == (DATA / "results.csv").read_text().splitlines()[0] == ",".join(HEAD)
-    assert len(lines) == 1 + 7  # the cached one would be graded
+    assert len(lines) == 1 + 7  # not the cached one: it would be graded
     assert to_csv(results(host="=1+1")).splitlines()[1].startswith("'=1+1,randread,16,8K,")
     again = read_columns(str(path))["db01"]
     expected = measured_of(made)
@@ -153,7 +155,9 @@ def test_what_is_ok_is_written_in_fioparses_columns_and_read_again(tmp_path: Pat
         ),
     ],
 )
-def test_a_wrong_csv_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+def test_an_invalid_csv_file_is_refused_with_the_reason(
+    tmp_path: Path, text: str, why: str
+) -> None:
     path = tmp_path / "x.csv"
     path.write_text(text)
     with pytest.raises(IohError, match=why):

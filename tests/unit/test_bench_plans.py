@@ -1,4 +1,4 @@
-"""Plans: what may be in one, the job that fio gets of it, and the figures in fio's answer."""
+"""Plans: what they may contain, the fio jobs made from them, and the figures in fio's output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spec_of(folder: Path, text: str) -> TestSpec:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_each_built_in_plan_makes_tests_with_names_of_their_own(name: str) -> None:
+def test_the_tests_of_each_built_in_plan_have_unique_names(name: str) -> None:
     plan, text = read_plan(name)
     specs = specs_of(plan, PlanChanges())
     assert text.startswith("summary")
@@ -65,7 +65,7 @@ def test_each_built_in_plan_makes_tests_with_names_of_their_own(name: str) -> No
         ),
     ],
 )
-def test_a_wrong_plan_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_plan_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(IohError) as caught:
         read_plan(plan_file(tmp_path, text))
     assert said in str(caught.value)
@@ -74,7 +74,7 @@ def test_a_wrong_plan_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope", "./nope.toml", "a\0b.toml"])
-def test_a_plan_that_is_not_there_is_one_line(name: str) -> None:
+def test_a_missing_plan_is_refused_with_the_reason(name: str) -> None:
     with pytest.raises(IohError, match=r"no plan|cannot be read|null byte"):
         read_plan(name)
 
@@ -100,7 +100,7 @@ def test_the_command_line_changes_a_plan() -> None:
         specs_of(plan, PlanChanges(("nope",)))
 
 
-def test_each_user_streams_through_a_part_of_its_own(tmp_path: Path) -> None:
+def test_each_user_reads_its_own_part_of_the_file(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, '[[test]]\nkind = "seqread"\nblock = "1m"\nusers = 3\n')
     job = job_file(spec, (), 5)
     part = 1024 // 3 << 20
@@ -114,7 +114,7 @@ def test_devices_with_colons_in_their_names_are_escaped(tmp_path: Path) -> None:
     assert "filename=/dev/disk/by-path/pci-0\\:1:/dev/sdb\nsize=2147483648\n" in job
 
 
-def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -> None:
+def test_a_rival_gets_half_of_the_file_and_its_own_group(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, TEST + 'rival = "stream"\n')
     _, own, rival = re.split(r"\[(?:randread|rival)[^]]*\]\n", job_file(spec, (), 5))
     assert "size=536870912\n" in own
@@ -129,7 +129,7 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[1].split()[1:4] == ["26", "26", "8g"]
 
 
-def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_users_own_job_is_not_changed(tmp_path: Path) -> None:
     spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
     assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
 
@@ -145,7 +145,7 @@ def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
         (["/tmp", "-l", "8q"], "is not a size"),
     ],
 )
-def test_wrong_arguments_are_one_line(
+def test_invalid_arguments_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert main(["bench", *words]) == 2
@@ -157,7 +157,7 @@ def test_wrong_arguments_are_one_line(
 RECORDED = Path(__file__).parents[1] / "data" / "fio" / "commit-and-reader.json"
 
 
-def test_every_figure_is_fios_own() -> None:
+def test_figures_equal_those_in_fios_json() -> None:
     commit, rival = read_json(RECORDED)
     found = figures_of([commit])
     assert sorted(found) == ["sync", "write"]
@@ -171,7 +171,7 @@ def test_every_figure_is_fios_own() -> None:
     assert write.std_us == latency["stddev"] / 1000
     assert (write.p50_us, write.p99_us) == (told["50.000000"] / 1000, told["99.000000"] / 1000)
     assert write.p999_us == told["99.900000"] / 1000
-    assert write.p9999_us is None  # of some thousand operations
+    assert write.p9999_us is None  # too few operations: some thousands
     assert sum(write.hist) == write.ops
     sync = commit["sync"]["lat_ns"]
     assert (found["sync"].ops, found["sync"].max_us) == (sync["N"], sync["max"] / 1000)
@@ -179,7 +179,7 @@ def test_every_figure_is_fios_own() -> None:
     assert list(figures_of([rival])) == ["read"]
 
 
-def test_several_jobs_are_added_up_from_their_bins() -> None:
+def test_several_jobs_are_combined_from_their_histogram_bins() -> None:
     _, rival = read_json(RECORDED)
     one, two = figures_of([rival])["read"], figures_of([rival, rival])["read"]
     assert one.ops is not None
@@ -189,7 +189,7 @@ def test_several_jobs_are_added_up_from_their_bins() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"jobs": 3}', "fio: odd\n"])
-def test_what_is_no_json_of_fios_is_one_line(tmp_path: Path, text: str) -> None:
+def test_output_that_is_not_fios_json_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(IohError, match="is not its JSON"):
         read_json(tmp_path / "x.json")

@@ -1,4 +1,4 @@
-"""What is made of a bench's results: what is kept, table, panels, comparison, one safe page."""
+"""A bench's results: the saved file, table, panels, comparison, and one safe page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_table_has_the_layers_below_fio_and_the_histograms() -> None:
     assert lines[at].split()[1:4] == ["read", "1,191.6", "0.110"]
     below = [line.split()[:3] for line in lines[at + 1 :] if not line.startswith(("  |", "  !"))]
     assert below[:2] == [["syscall", "read", "1,191.6"], ["block", "read", "1,191.6"]]
-    assert below[2][0] == "randread-8k-32u"  # the only device did all of it
+    assert below[2][0] == "randread-8k-32u"  # no line for the only device: it did all of it
     assert any(line.startswith("% of operations") and "us250" in line for line in lines)
     assert any(line.split()[:3] == ["randread-8k-16u", "read", "."] for line in lines)
     assert "memory         64.0 GiB" in lines
@@ -48,7 +48,7 @@ def test_panels_show_what_grows_with_the_users() -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_a_comparison_states_change_spread_and_other_conditions() -> None:
+def test_a_comparison_shows_change_spread_and_differing_conditions() -> None:
     a, b = results(runs=3), results(runs=3, slower=2.0)
     b = replace(b, conditions=replace(b.conditions, kernel="6.18"))
     b = replace(b, tests=b.tests[1:])
@@ -84,7 +84,7 @@ def test_the_page_is_one_small_file_with_every_number() -> None:
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
-def test_a_page_of_nothing_is_a_page(has_failed: bool) -> None:
+def test_a_page_without_tests_or_results_is_complete(has_failed: bool) -> None:
     made = results()
     first = made.tests[0]
     failed = replace(first, runs=(replace(first.run, fio={}, layers=()),))
@@ -94,7 +94,7 @@ def test_a_page_of_nothing_is_a_page(has_failed: bool) -> None:
     assert list(panels_text(made)) == []
 
 
-def test_the_page_follows_no_link(tmp_path: Path) -> None:
+def test_writing_the_page_follows_no_symbolic_link(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / "report.html.new").symlink_to(precious)
@@ -120,7 +120,7 @@ def bench(tmp_path: Path) -> str:
         (("compare", "{}"), "change"),
     ],
 )
-def test_the_commands(
+def test_report_and_compare_print_the_results(
     words: tuple[str, ...], expected: str, bench: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name, *rest = words
@@ -128,7 +128,7 @@ def test_the_commands(
     assert expected in capfd.readouterr().out
 
 
-def test_the_page_by_command(bench: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_report_html_writes_the_page(bench: str, capfd: pytest.CaptureFixture[str]) -> None:
     path = Path(bench) / "page.html"
     assert main(["bench", "report", bench, "--html", str(path)]) == ExitCode.OK
     assert path.stat().st_mode & 0o777 == 0o644
@@ -136,7 +136,7 @@ def test_the_page_by_command(bench: str, capfd: pytest.CaptureFixture[str]) -> N
     assert "cannot write /nowhere/x.html" in capfd.readouterr().err
 
 
-def test_the_card_of_a_bench_or_of_a_csv_file(
+def test_card_grades_a_bench_or_a_csv_file(
     bench: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", "card", "--from", bench, "--csv"]) == ExitCode.OK
@@ -150,7 +150,7 @@ def test_the_card_of_a_bench_or_of_a_csv_file(
 
 
 def poisoned(value: Any, key: str = "") -> Any:
-    """Every text of a bench, and every name that is a key, turned into one that means harm."""
+    """Add a hostile string to every text of a bench, and to every name that is a key."""
     if isinstance(value, dict):
         return {f"{k}{HOSTILE if key in {'fio', 'rival', 'limits'} else ''}": poisoned(v, k)
                 for k, v in value.items()}  # fmt: skip
@@ -159,7 +159,7 @@ def poisoned(value: Any, key: str = "") -> Any:
     return value + HOSTILE if isinstance(value, str) else value
 
 
-def test_no_text_of_a_hostile_results_file_reaches_the_terminal(
+def test_hostile_results_reach_terminal_and_page_only_escaped(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "results.json"
@@ -186,7 +186,7 @@ def test_no_text_of_a_hostile_results_file_reaches_the_terminal(
         ('"hist": [', '"hist": [5, '),
     ],
 )
-def test_numbers_that_cannot_be_are_one_line(
+def test_impossible_numbers_are_refused(
     old: str, new: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = to_json(results())
@@ -197,7 +197,7 @@ def test_numbers_that_cannot_be_are_one_line(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[" * 100_000, '{"version": 1, "planned": 3}'])
-def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_damaged_results_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
     with pytest.raises(IohError, match=r"results\.json cannot be read: ."):
         load(str(tmp_path))
@@ -211,7 +211,7 @@ def test_results_of_a_later_ioh_are_refused(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
-def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:
+def test_the_table_leaves_out_only_ops_that_are_sums_of_others() -> None:
     """NFS has read and read_cached, and neither is part of the other."""
     test = results().tests[0]
     own = test.run.layers[0]

@@ -1,4 +1,4 @@
-"""Verdicts: each artefact is named, and the same test without it is ok."""
+"""Verdicts: each measurement artefact is named, and the same test without it is ok."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def case(**changed: Any) -> Case:
 
 
 def written(own: int, *layers: LayerFigures, **changed: Any) -> dict[str, Any]:
-    """fio wrote so much, and these layers did that."""
+    """fio wrote ``own`` bytes; ``layers`` are what the layers did."""
     return {"spec": WRITE, "fio": {"write": figures(own)}, "layers": layers, **changed}
 
 
 def cut_at_64k(hardware_kb: int) -> dict[str, Any]:
-    """Each read of 1 MiB in 16 requests."""
+    """Each read of 1 MiB is split into 16 requests."""
     limits = {"max_sectors_kb": "64", "max_hw_sectors_kb": str(hardware_kb)}
     return {
         "devices": (BenchDevice("sda", limits=limits, carries=True),),
@@ -91,7 +91,7 @@ OK: Mapping[str, dict[str, Any]] = {
         100 * MB, below(1, "write"), spec=TestSpec("d", "files", "delete", files=9)
     ),
 }
-# What is not the storage's; the rule, and what is said.
+# Something other than the storage was measured: the case, the rule, and part of the sentence.
 REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "holes": (
         {"layers": (below(1 * MB),), "findings": (*CACHING, spoken("holes"))},
@@ -146,12 +146,12 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", OK)
-def test_what_is_the_storages_is_ok(name: str) -> None:
+def test_a_measurement_of_the_storage_is_ok(name: str) -> None:
     assert judge(case(**OK[name])).ok, judge(case(**OK[name]))
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_the_storages_is_named(name: str) -> None:
+def test_whatever_else_was_measured_is_named(name: str) -> None:
     changed, rule, said = REFUSED[name]
     found = judge(case(**changed))
     assert not found.ok
@@ -159,8 +159,8 @@ def test_what_is_not_the_storages_is_named(name: str) -> None:
     assert said in found.sentence
 
 
-def test_fio_moves_bytes_under_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it reads between fork and exec is counted under ioh's own name."""
+def test_bytes_of_fio_are_found_under_both_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fio reads between fork and exec is counted under ioh's own name."""
     rows = (
         TableRow(("7", "fio"), {"read_bytes_per_s": 1000.0}),
         TableRow(("8", "other"), {"read_bytes_per_s": 5.0, "write_bytes_per_s": 2.0}),

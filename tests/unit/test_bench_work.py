@@ -1,4 +1,4 @@
-"""A bench's files are its own; what it prints and its screen shows; a recording's mix."""
+"""A bench's work files, result lines, screen and disturbances, and jobs like a recording."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DATA_PATH = Path(__file__).parents[2] / "ioh" / "data"
 SPEC = TestSpec("randread-8k-1u", "randread", "randread", 8192, size_bytes=1 << 20, run_s=30)
 
 
-def test_a_work_file_is_known_again_and_removed(tmp_path: Path) -> None:
+def test_a_work_file_is_recognized_and_removed(tmp_path: Path) -> None:
     folder, need = WorkFolder(str(tmp_path)), need_of([SPEC])
     folder.check(need, direct=False)
     folder.begin(DATA, 1 << 20)
-    assert not folder.is_filled(DATA, 1 << 20)  # killed meanwhile
+    assert not folder.is_filled(DATA, 1 << 20)  # as if killed while filling it
     folder.finish(DATA, 1 << 20)
     assert folder.is_filled(DATA, 1 << 20)
-    assert not folder.is_filled(DATA, 1 << 21)  # another size is made anew
+    assert not folder.is_filled(DATA, 1 << 21)  # another size is written anew
     folder.check(need, direct=False)
     folder.remove(DATA)
     assert list(tmp_path.iterdir()) == []
@@ -66,7 +66,7 @@ def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
     assert other.read_text() == "precious"
 
 
-def test_trying_direct_io_removes_only_its_own_file(tmp_path: Path) -> None:
+def test_the_check_for_direct_io_removes_only_its_own_file(tmp_path: Path) -> None:
     for name in (f"{DATA}.probe", "ioh-bench.probe"):
         (tmp_path / name).write_text("precious")
     WorkFolder(str(tmp_path))._takes_direct()
@@ -88,13 +88,13 @@ def test_a_directory_of_others_is_never_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_room_is_looked_at_before(tmp_path: Path) -> None:
+def test_free_space_is_checked_before_a_bench(tmp_path: Path) -> None:
     need = need_of([msgspec.structs.replace(SPEC, size_bytes=1 << 60)])
     with pytest.raises(IohError, match=r"has [0-9,]+ MiB free, and the tests need"):
         WorkFolder(str(tmp_path)).check(need, direct=False)
 
 
-def test_what_plans_need() -> None:
+def test_each_plan_needs_its_own_work_files() -> None:
     for name, names in (("database", (DATA,)), ("files", ()), ("commit", (DATA,))):
         assert need_of(specs_of(read_plan(name)[0], PlanChanges())).names == names
     own = need_of([msgspec.structs.replace(SPEC, own_files=True, users=3)])
@@ -107,7 +107,7 @@ def a_run(iops: float, verdict: BenchVerdict | None = None) -> Run:
     return Run(0.0, 30.0, fio, verdict or BenchVerdict(ok=True), "x", "x.json")
 
 
-def test_the_run_in_the_middle_stands_for_a_test() -> None:
+def test_the_median_run_is_the_result_of_a_test() -> None:
     made = runner.test_of(SPEC, (a_run(90), a_run(120), a_run(100)))
     assert (made.shown, made.verdict.ok) == (2, True)
     assert made.spread_pct == pytest.approx(30)
@@ -121,7 +121,9 @@ def test_the_run_in_the_middle_stands_for_a_test() -> None:
     ("rates", "rule", "spread"),
     [([100, 102], "", 2.0), ([50, 80, 100, 101], "", 1.0), ([50, 80, 100, 120], "unsteady", 20.0)],
 )
-def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread: float) -> None:
+def test_the_last_window_is_the_result_of_a_steady_test(
+    rates: list[float], rule: str, spread: float
+) -> None:
     spec = msgspec.structs.replace(SPEC, agree_pct=5.0, limit_s=100)
     made = runner.test_of(spec, tuple(map(a_run, rates)))
     assert made.shown == len(rates) - 1
@@ -129,7 +131,7 @@ def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread:
     assert made.spread_pct == pytest.approx(spread, rel=0.03)
 
 
-def test_lines_have_fios_figures_and_why_not() -> None:
+def test_result_lines_show_fios_figures_or_why_they_are_refused() -> None:
     made = runner.test_of(SPEC, (a_run(1234.5),))
     (line,) = table.test_lines(made)
     assert "1.0 in flight" in table.little(a_run(1000.0), 1)
@@ -164,13 +166,13 @@ NOTHING: list[str] = []
         (HostStats(dirty_bytes=1 << 30), ["dirty"]),
     ],
 )
-def test_what_the_host_did_meanwhile(host: HostStats, kinds: list[str]) -> None:
+def test_disturbances_by_the_host_are_reported(host: HostStats, kinds: list[str]) -> None:
     same = ("performance", 2e6)
     found = disturbances_of(SPEC, seen([1e8] * 20, host), same, same)
     assert [each.kind for each in found] == kinds
 
 
-def test_the_cpus_are_looked_at() -> None:
+def test_a_change_of_cpu_governor_or_frequency_is_reported() -> None:
     found = disturbances_of(SPEC, None, ("performance", 3e6), ("powersave", 2e6))
     assert [each.sentence for each in found] == [
         "the CPUs' governor changed from performance to powersave",
@@ -186,7 +188,7 @@ def test_the_cpus_are_looked_at() -> None:
         ([1e8, 3e7] * 12, None),
     ],
 )
-def test_a_rate_that_falls_for_good_is_named_with_its_moment(
+def test_a_lasting_drop_of_the_rate_is_reported_with_its_time(
     rates: list[float], at_s: float | None
 ) -> None:
     same = ("", None)
@@ -199,7 +201,7 @@ def marks_of(path: Path) -> list[str]:
         return [mark.text for mark in session.marks()]
 
 
-def test_a_job_has_the_mix_of_a_recording() -> None:
+def test_a_job_has_the_block_sizes_of_a_recording() -> None:
     job = job_like(str(DATA_PATH / "sample.ioh"), "", "", 1 << 30, 20)
     assert "runtime=20\nfilename=ioh-bench.data\nsize=1073741824\n" in job
     shares = [line.partition("=")[2] for line in job.splitlines() if line.startswith("bssplit=")]
@@ -210,7 +212,7 @@ def test_a_job_has_the_mix_of_a_recording() -> None:
         job_like(str(DATA_PATH / "sample.ioh"), "nowhere", "", 1 << 30, 20)
 
 
-def test_the_layers_of_a_part_are_those_of_its_totals() -> None:
+def test_figures_of_layers_between_two_marks_are_consistent() -> None:
     path = DATA_PATH / "demo.ioh"
     begin, end = marks_of(path)[:2]
     found = read_between(path, begin, end, Config())
@@ -223,7 +225,7 @@ def test_the_layers_of_a_part_are_those_of_its_totals() -> None:
         assert sum(figures.hist) in {0, figures.ops}
 
 
-def test_the_newest_whole_line_is_read_without_waiting() -> None:
+def test_the_newest_complete_line_is_read_without_blocking() -> None:
     theirs, ours = os.pipe()
     read = line_from(theirs)
     assert read is not None
@@ -246,7 +248,7 @@ def test_the_newest_whole_line_is_read_without_waiting() -> None:
 @pytest.mark.parametrize(
     ("script", "status"), [("import sys; sys.stdin.read()", None), ("raise SystemExit(3)", 3)]
 )
-def test_a_screen_that_reads_nothing_or_dies_holds_nobody_up(
+def test_a_screen_that_reads_nothing_or_dies_does_not_block_the_bench(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, status: int | None
 ) -> None:
     monkeypatch.setattr(bench_screen, "_COMMAND", (sys.executable, "-c", script))
@@ -264,7 +266,7 @@ def test_a_screen_that_reads_nothing_or_dies_holds_nobody_up(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_the_line_takes_one_of_the_screen(size: tuple[int, int]) -> None:
+def test_the_line_of_a_bench_takes_one_line_of_the_screen(size: tuple[int, int]) -> None:
     data = screen_data(judged())
     plain = draw(ViewState(), data, *size)
     found = draw(ViewState(), replace(data, line="test 3 of 8 | " + "x" * 200), *size)

@@ -1,4 +1,4 @@
-"""The block layer read tick by tick, over a made-up probe and a /sys whose devices come and go."""
+"""The block layer tick by tick, with a fake probe and a /sys whose devices come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ = SPEC.ops.index("read")
 
 
 class Host:
-    """A host of sda, sdb and loop devices, and the probe's side of the maps."""
+    """A host with sda, sdb and loop devices, and the probe's side of the maps."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.root = folder / "root"
@@ -47,7 +47,7 @@ class Host:
         self._places: dict[str, str] = {}
 
     def request(self, dev: int, count: int = 1, size: int = 4096, us: int = 100) -> None:
-        """Reads of the device that end now."""
+        """Count reads of the device that end now."""
         key, entries = struct.pack("=II", dev, READ), self._held["totals"].entries
         if key not in entries and len(entries) >= self._held["totals"].spec.max_entries:
             key, entries = struct.pack("=I", READ), self._held["others"].entries
@@ -73,7 +73,7 @@ class Host:
         return sample
 
     def loop_file(self, path: str | None) -> None:
-        """What loop0 lies on from now on."""
+        """Set loop0's backing file; None detaches it."""
         folder = self.root / "sys/block/loop0/loop"
         if path is None:
             shutil.rmtree(folder)
@@ -82,14 +82,13 @@ class Host:
             (folder / "backing_file").write_text(f"{path}\n")
 
     def remove(self, number: str, name: str) -> None:
-        """The disk goes away."""
         link = self.root / "sys/dev/block" / number
         self._places[name] = str(link.readlink())
         link.unlink()
         self.list(number, name, None)
 
     def add(self, number: str, name: str, like: str, reads: int | None) -> None:
-        """A disk comes, with nothing done but so many reads, or not yet in diskstats."""
+        """Add a disk that has done only ``reads`` reads; None: not yet in diskstats."""
         place = Path(self._places[like])
         made = self.root / "sys/dev/block" / place.parent / name
         if not made.exists():
@@ -98,7 +97,7 @@ class Host:
         self.list(number, name, reads)
 
     def list(self, number: str, name: str, reads: int | None) -> None:
-        """Have diskstats tell so many reads of a disk, or not have it."""
+        """Set a disk's reads in diskstats; None removes the disk from it."""
         path = self.root / "proc/diskstats"
         lines = [line for line in path.read_text().splitlines() if line.split()[2] != name]
         if reads is not None:
@@ -112,20 +111,20 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
 
 
 def counts(sample: LayerSample) -> dict[str, int | None]:
-    """How many reads: of the layer, and of each part."""
+    """Reads of the layer (under "") and of each part."""
     parts = {name: ops["read"].count_total for name, ops in sample.parts.items()}
     return {"": sample.ops["read"].count_total, **parts}
 
 
 def reads_of_rows(older: LayerSample, newer: LayerSample) -> dict[str, float | None]:
-    """Reads of the interval between the two, by the rows of the device table."""
+    """Reads in the interval between the two, by row of the device table."""
     spec = next(table for table in SPEC.tables if table.name == "device")
     rows = derive_table(spec, older.tables["device"], newer.tables["device"], 1.0)
     return {row.key[0]: row.values["reads_per_s"] for row in rows}
 
 
-def test_a_loop_device_that_loses_its_file(host: Host) -> None:
-    """What it did, the last of it seen after its file has gone, was done again on the disk."""
+def test_a_loop_device_that_loses_its_file_is_not_counted_twice(host: Host) -> None:
+    """The disk below repeated its requests, even those seen only after the file was gone."""
     host.request(LOOP0, 50)
     host.request(SDA, 50)
     assert counts(host.read()) == {"": 50, "loop0": 50, "sda": 50}
@@ -133,14 +132,14 @@ def test_a_loop_device_that_loses_its_file(host: Host) -> None:
     host.request(SDA, 3)
     host.position(LOOP0, 52, 9)
     host.loop_file(None)
-    for _ in range(12):  # in which sysfs is read again
+    for _ in range(12):  # long enough that sysfs is read again
         told = host.read()
         assert counts(told) == {"": 53, "loop0": 53, "sda": 53}
         assert told.metrics["positioned_total"] == 0
 
 
-def test_a_loop_device_that_gets_a_file(host: Host) -> None:
-    """It is a stacked device from its first request on, and none where its file is in memory."""
+def test_a_loop_device_that_gets_a_file_on_a_disk_is_stacked(host: Host) -> None:
+    """It is stacked from its first request on, but not if its file is in memory."""
     host.loop_file(None)
     host.request(SDA, 7)
     host.read(12)
@@ -161,8 +160,8 @@ def test_a_loop_device_that_gets_a_file(host: Host) -> None:
 
 
 @pytest.mark.parametrize("minor", [16, 32])
-def test_a_disk_that_goes_away_and_comes_back(host: Host, minor: int) -> None:
-    """Under its number of before, or under another one."""
+def test_a_disk_that_is_removed_and_comes_back_keeps_its_counts(host: Host, minor: int) -> None:
+    """Under its old number, or under another one."""
     host.request(SDB, 50)
     host.read()
     host.request(SDB, 3)
@@ -180,8 +179,10 @@ def test_a_disk_that_goes_away_and_comes_back(host: Host, minor: int) -> None:
 
 
 @pytest.mark.parametrize("ticks", [0, 3])
-def test_another_disk_under_the_number_of_one_that_is_gone(host: Host, ticks: int) -> None:
-    """With ``ticks`` in between, or within one."""
+def test_another_disk_with_the_number_of_a_removed_one_starts_at_zero(
+    host: Host, ticks: int
+) -> None:
+    """``ticks`` after the removal; 0: within the same tick."""
     host.request(SDB, 50)
     older = host.read()
     host.remove("8:16", "sdb")
@@ -195,10 +196,10 @@ def test_another_disk_under_the_number_of_one_that_is_gone(host: Host, ticks: in
     assert reads_of_rows(older, told) == {"sdq": 2}
 
 
-def test_a_request_that_ends_while_diskstats_is_read_is_of_one_interval(
+def test_a_request_that_ends_during_the_reading_is_in_one_interval(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its maximum belongs to the interval that has its count."""
+    """The interval that counts it also has its maximum."""
     host.request(SDA, us=10)
     host.read()
     sample = BlockFallback.sample
@@ -215,7 +216,7 @@ def test_a_request_that_ends_while_diskstats_is_read_is_of_one_interval(
     assert (over.count_total, over.max_ns) == (2, 0)
 
 
-def test_what_was_read_before_readings_failed_is_there_with_the_next(
+def test_requests_seen_before_failed_readings_are_in_the_next_one(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.request(SDA)
@@ -229,8 +230,8 @@ def test_what_was_read_before_readings_failed_is_there_with_the_next(
     assert counts(host.read()) == {"": 5, "sda": 5}
 
 
-def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host: Host) -> None:
-    """Its row has what it did before it was listed, too."""
+def test_a_disk_added_between_reading_diskstats_and_the_probe(host: Host) -> None:
+    """Its row includes what it did before it was listed."""
     host.remove("8:16", "sdb")
     host.request(SDA)
     older = host.read()
@@ -243,7 +244,7 @@ def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host:
 
 
 def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
-    """Those without room have one part together; the layer's totals have all of them."""
+    """Those without room share one part; the layer's totals include them."""
     room = host.maps["totals"].spec.max_entries
     host.list("8:0", "sda", 1000)
     for number in range(room):
@@ -255,10 +256,10 @@ def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
     told = host.read()
     assert (told.ops["read"].count_total, told.ops["read"].max_ns) == (room + 5, 3_000_000)
     assert counts(told)[OTHERS] == 5
-    assert reads_of_rows(full, told) == {"sda": 5}  # as diskstats has them
+    assert reads_of_rows(full, told) == {"sda": 5}  # from diskstats
     host.list("8:0", "sda", 1009)
     over = host.read()
-    assert (over.ops["read"].max_ns, over.lost["unseen"]) == (0, 0)  # that is not known here
+    assert (over.ops["read"].max_ns, over.lost["unseen"]) == (0, 0)  # unseen is unknown here
 
 
 Readings = dict[str, dict[str, OpTotals]]
@@ -268,14 +269,15 @@ def of(**ops: int) -> dict[str, OpTotals]:
     return {name: OpTotals(count_total=count) for name, count in ops.items()}
 
 
-# Of each reading: what diskstats has, what the probe has, and what is unseen so far.
+# For each reading: diskstats, the probe, and the unseen requests so far.
 UNSEEN: dict[str, list[tuple[Readings, Readings, int]]] = {
     "what was counted before the first reading is not missing": [
         ({}, {"sda": of(read=100)}, 0),
-        # 5 lost while 7 were new; a device whose requests are seen below it loses none.
+        # diskstats grows to 17 and the probe by 12: 5 are unseen.  A device whose requests are seen
+        # below it loses none.
         ({"sda": of(read=10), "dm-0": of(read=1000)}, {"sda": of(read=112)}, 0),
         ({"sda": of(read=17)}, {"sda": of(read=112)}, 5),
-        ({"sda": of(read=20)}, {"sda": of(read=118)}, 5),  # it never goes down
+        ({"sda": of(read=20)}, {"sda": of(read=118)}, 5),  # the count never goes down
     ],
     "classes as diskstats has them": [
         (
@@ -289,13 +291,13 @@ UNSEEN: dict[str, list[tuple[Readings, Readings, int]]] = {
         ({"loop0": of(read=10)}, {"loop0": of(read=108)}, 2),
         ({"loop0": of(read=20)}, {"loop0": of(read=117)}, 3),
     ],
-    # As on Linux 6.1: diskstats tells 53 reads and no flush of 37 reads and 16 flushes.
+    # As on Linux 6.1: diskstats shows 37 reads and 16 flushes as 53 reads and no flush.
     "flushes from multipath are reads of the disk below": [
         ({}, {"sda": of(read=5, flush=9)}, 0),
         ({"sda": of(read=53, flush=0)}, {"sda": of(read=42, flush=25)}, 0),
         ({"sda": of(read=54, flush=0)}, {"sda": of(read=42, flush=25)}, 1),
     ],
-    # As on Linux 5.10: 23 times TEST UNIT READY.
+    # As on Linux 5.10, with 23 TEST UNIT READY commands.
     "commands of programs are reads to diskstats where they have times": [
         ({}, {"sda": of(read=5, other=9)}, 0),
         ({"sda": of(read=24)}, {"sda": of(read=6, other=32)}, 0),
@@ -305,7 +307,7 @@ UNSEEN: dict[str, list[tuple[Readings, Readings, int]]] = {
 
 
 @pytest.mark.parametrize("case", UNSEEN)
-def test_unseen_requests(case: str) -> None:
+def test_unseen_requests_are_counted(case: str) -> None:
     unseen = UnseenRequests()
     if UNSEEN[case][0][0]:
         unseen.note({}, {})
@@ -314,7 +316,7 @@ def test_unseen_requests(case: str) -> None:
 
 
 DEVICES = 12
-# What a device did in a tick: its number, op, how many of which bucket, its owner from then on.
+# What a device did in a tick: its number, op, count, bucket, and its owner from then on.
 DONE = st.lists(
     st.tuples(
         st.integers(0, DEVICES - 1),
@@ -329,7 +331,7 @@ DONE = st.lists(
 
 @settings(max_examples=25)
 @given(ticks=st.lists(DONE, max_size=12))
-def test_what_each_owner_got_is_what_its_devices_did(
+def test_totals_of_each_owner_are_what_its_devices_did(
     ticks: list[list[tuple[int, str, int, int, str | None]]],
 ) -> None:
     totals, owners = OwnedTotals(), dict[int, str | None]()

@@ -1,4 +1,4 @@
-"""Reading BPF maps over a libbpf of dictionaries: batches, old kernels, per-CPU values."""
+"""Reading BPF maps through a fake libbpf: batches, old kernels, per-CPU values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fill(held: FakeMap, count: int) -> dict[bytes, bytes]:
     return dict(held.entries)
 
 
-def test_only_entries_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_entries_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, held, _ = one(monkeypatch, PERCPU_HASH, value=16)
     wanted = fill(held, 3000)
     before: dict[bytes, tuple[int, ...]] = {}
@@ -53,8 +53,7 @@ def test_only_entries_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(before) == 3000
 
 
-def test_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They grow once."""
+def test_buffers_grow_once_for_a_larger_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = []
     for read in (Map.items_bytes, Map.drain):
         opened, held, lib = one(monkeypatch)
@@ -68,7 +67,7 @@ def test_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("busy", [errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT])
-def test_a_bucket_that_is_locked_is_read_again(monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
+def test_a_locked_bucket_is_read_again(monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     opened, held, lib = one(monkeypatch)
     wanted = fill(held, 7)
     batch = lib.bpf_map_lookup_batch
@@ -81,7 +80,7 @@ def test_a_bucket_that_is_locked_is_read_again(monkeypatch: pytest.MonkeyPatch, 
     assert opened.items_bytes() == list(wanted.items())
 
 
-def test_what_the_kernel_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_the_kernel_refuses_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, held, lib = one(monkeypatch, room=7)
     fill(held, 7)
     with pytest.raises(OSError, match="Argument list too long"):
@@ -97,7 +96,7 @@ def test_what_the_kernel_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("refused", [0, errno.ENOTSUPP if hasattr(errno, "ENOTSUPP") else 524])
-def test_take(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+def test_take_returns_and_deletes_an_entry(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
     opened, held, lib = one(monkeypatch)
     held.entries[b"abcd"] = b"12345678"
     lib.take_errno = refused
@@ -109,7 +108,7 @@ def test_take(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
 def op_totals(
     monkeypatch: pytest.MonkeyPatch, *cpus: dict[int, int], **options: object
 ) -> OpTotals:
-    """Decoded totals; each CPU's words by their index."""
+    """Decode totals; each CPU's words are given by index."""
     opened, held, _ = one(monkeypatch, PERCPU_ARRAY, totals.WORDS * 8, 1)
     raw = b"".join(
         struct.pack(f"={totals.WORDS}Q", *(cpu.get(at, 0) for at in range(totals.WORDS)))
@@ -142,7 +141,7 @@ def test_the_maximum_is_of_the_right_tick(monkeypatch: pytest.MonkeyPatch, epoch
     assert (nothing.max_ns, nothing.max_bytes) == (0, 0)
 
 
-def test_totals_are_sums_over_cpus_and_only_what_was_added_is_decoded_again(
+def test_totals_are_summed_over_cpus_and_decoded_only_if_they_grew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cpu = {**{at: 10 + at for at in range(7)}, totals.LATENCY + 5: 2, totals.SIZE_LAT: 2}
@@ -154,7 +153,7 @@ def test_totals_are_sums_over_cpus_and_only_what_was_added_is_decoded_again(
     assert first.size_lat is not None
     assert (first.latency.counts[5], first.size_lat.counts[0]) == (4, 4)
     same = op_totals(monkeypatch, {totals.COUNT: 22, totals.ERRORS: 1}, previous=first)
-    assert (same.errors_total, same.queue_ns_total) == (1, None)  # and what is not measured
+    assert (same.errors_total, same.queue_ns_total) == (1, None)  # None: not measured
     assert (same.latency, same.size_lat) == (first.latency, first.size_lat)
     begun = op_totals(monkeypatch, {totals.STARTED: 5, totals.COUNT: 22}, started=False)
     again = {totals.STARTED: 9, totals.COUNT: 22}
@@ -165,7 +164,7 @@ def test_totals_are_sums_over_cpus_and_only_what_was_added_is_decoded_again(
 
 
 @pytest.mark.parametrize(("listed", "count"), [("0\n", 1), ("0-3,8-11\n", 12), ("0,2\n", 3)])
-def test_possible_cpus(
+def test_possible_cpus_include_gaps_in_the_list(
     listed: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "possible").write_text(listed)
@@ -188,7 +187,7 @@ def summed(cpus: list[list[int]]) -> list[int]:
 @pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("cpu_count", [1, 3])
 def test_counters_are_sums_over_cpus(few: int, cpu_count: int) -> None:
-    """With few CPUs and with many."""
+    """With the method for few CPUs and with that for many."""
     rng = random.Random(few + cpu_count)
     cpus = [[rng.randrange(2**60) for _ in range(WORDS)] for _ in range(12)]
     entries = [cpus[at : at + cpu_count] for at in range(0, len(cpus), cpu_count)]
@@ -201,7 +200,7 @@ def test_counters_are_sums_over_cpus(few: int, cpu_count: int) -> None:
     assert found == [tuple(summed(entry)[:3]) for entry in entries]
 
 
-def test_a_small_machine_does_without_numpy() -> None:
+def test_numpy_is_imported_only_with_more_than_4_cpus() -> None:
     program = (
         "import sys; from ioh.bpf import maps\n"
         "for cpus in (4, 5):\n"

@@ -1,4 +1,4 @@
-"""BTF of the kernel and its modules, read through libbpf's few calls: types made by hand."""
+"""BTF of the kernel and its modules, read through libbpf from hand-made types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNEL, MODULE = 4096, 8192
 
 
 class Types:
-    """libbpf's BTF calls over types that the test adds; ids begin at 1, 0 is void."""
+    """libbpf's BTF calls on types that the test adds; ids begin at 1, 0 is void."""
 
     def __init__(self) -> None:
         self.strings = b"\0"
@@ -97,7 +97,7 @@ class FakeLib:
 
 @pytest.fixture(params=["btf__load_vmlinux_btf", "libbpf_find_kernel_btf"])
 def lib(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path) -> FakeLib:
-    """By the two names that the call which loads the kernel's types has had."""
+    """With each of the two names of libbpf's call that loads the kernel's types."""
     fake = FakeLib(request.param)
     monkeypatch.setattr(btf_module, "libbpf", lambda: fake)
     monkeypatch.setattr(btf_module, "BTF_DIR", tmp_path / "btf")
@@ -112,8 +112,8 @@ def lib(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_pat
     return fake
 
 
-def test_a_members_offset(lib: FakeLib) -> None:
-    """Within a nested struct, one without a name, one of bit fields, and through typedefs."""
+def test_the_offset_of_a_member_is_found(lib: FakeLib) -> None:
+    """In nested structs, unnamed ones, bit fields, and through typedefs."""
     kernel = lib.parts[KERNEL]
     number = kernel.add(INT, "int", 4)
     path = kernel.struct("path", ("mnt", number, 0), ("dentry", number, 8))
@@ -124,7 +124,7 @@ def test_a_members_offset(lib: FakeLib) -> None:
     union = kernel.struct("", ("ino", number, 0), ("", inner, 0), kind=UNION)
     members = (("f_mode", number, 0), ("", number, 4), ("f_path", alias, 16), ("", union, 32))
     kernel.struct("file", *members, ("far", number, 1 << 25))
-    flag = struct.pack("=III", kernel.name("flag"), number, 3 << 24 | 100)  # its bits on top
+    flag = struct.pack("=III", kernel.name("flag"), number, 3 << 24 | 100)  # 3 bits at 100
     kernel.add(STRUCT, "bits", 32, flag, 1, flag=1)
     btf = Btf()
     offsets = {"f_mode": 0, "f_path.dentry": 24, "ino": 32, "hash": 36, "far": 1 << 25}
@@ -134,7 +134,7 @@ def test_a_members_offset(lib: FakeLib) -> None:
         assert btf.offset(owner, member) is None
 
 
-def test_enumerators(lib: FakeLib) -> None:
+def test_enumerators_of_32_and_64_bits_are_read(lib: FakeLib) -> None:
     kernel = lib.parts[KERNEL]
     narrow = [(kernel.name("REQ_OP_READ"), 0), (kernel.name("BAD"), -1)]
     kernel.add(ENUM, "req_op", 4, b"".join(struct.pack("=Ii", *each) for each in narrow), 2)
@@ -149,20 +149,20 @@ NO_BTF = pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value -
 
 
 @NO_BTF
-def test_a_kernel_without_btf(lib: FakeLib, handle: int | None) -> None:
+def test_a_kernel_without_btf_is_an_error(lib: FakeLib, handle: int | None) -> None:
     lib.handle = handle
     with pytest.raises(OSError, match="no readable BTF"):
         Btf()
 
 
-def test_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_libbpf_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libbpf, "SONAMES", ("libbpf.so.none",))
     monkeypatch.setattr(btf_module, "libbpf", libbpf.libbpf.__wrapped__)
     with pytest.raises(OSError, match=r"libbpf\.so\.1 not found"):
         Btf()
 
 
-def test_the_kernels_types_and_the_modules(lib: FakeLib) -> None:
+def test_types_of_the_kernel_and_of_modules_are_found(lib: FakeLib) -> None:
     btf = Btf(("nfs",))
     assert [Path(path.decode()).name for path in lib.parsed] == ["nfs"]
     assert (btf.offset("inode", "first"), btf.offset("rpc_task", "first")) == (8, 16)
@@ -172,8 +172,8 @@ def test_the_kernels_types_and_the_modules(lib: FakeLib) -> None:
     assert btf.tracepoint("on_nothing") is None
 
 
-def test_a_module_that_is_welcome_may_lack_its_types(lib: FakeLib) -> None:
-    """As one that is built into the kernel does; who does not ask for one reads none."""
+def test_a_built_in_or_optional_module_may_lack_its_types(lib: FakeLib) -> None:
+    """A built-in module has no types of its own; modules not asked for are not read."""
     assert Btf(("sunrpc",)).offset("rpc_task", "first") is None
     assert lib.parsed == []
     assert Btf(welcome=("nfs",)).offset("rpc_task", "first") == 16
@@ -194,8 +194,8 @@ def test_a_module_whose_types_cannot_be_read_is_named(lib: FakeLib, handle: int 
 
 ENUM_NAMES = ("", "int", "FIRST", "SECOND", "THIRD", "SECONDS")
 STRINGS = b"\0".join(name.encode() for name in ENUM_NAMES) + b"\0"
-# Kind, members, and what follows: int, pointer, array, struct, union, forward, function and its
-# prototype, variable, section, float, declaration tag, type tag, enum of 64 bits.
+# Kind, number of members, and bytes that follow: int, pointer, array, struct, union, forward,
+# function and its prototype, variable, section, float, declaration tag, type tag, enum of 64 bits.
 OTHER_TYPES = (
     (1, 0, 4), (2, 0, 0), (3, 0, 12), (4, 2, 24), (5, 1, 12), (7, 0, 0), (8, 0, 0), (12, 0, 0),
     (13, 3, 24), (14, 0, 4), (15, 2, 24), (16, 0, 0), (17, 0, 4), (18, 0, 0), (19, 2, 24),
@@ -221,8 +221,8 @@ def btf_bytes(*types: bytes) -> bytes:
     return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, *sizes) + whole + STRINGS
 
 
-def test_an_enumerator_behind_types_of_every_kind() -> None:
-    # What follows a type looks like the enumerator that is asked for.
+def test_an_enumerator_is_found_after_types_of_every_kind() -> None:
+    # What follows a type looks like the enumerator searched for.
     looks = struct.pack("=I", name_at("SECOND"))
     others = [a_type(kind, members, looks * (size // 4)) for kind, members, size in OTHER_TYPES]
     raw = btf_bytes(*others, enum(FIRST=-1), *others, enum(SECONDS=7, SECOND=5))
@@ -233,5 +233,5 @@ def test_an_enumerator_behind_types_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x9f\xeb", bytes(24), btf_bytes(enum(FIRST=1))[:-8]])
-def test_bytes_that_are_no_btf(raw: bytes) -> None:
+def test_bytes_that_are_not_btf_have_no_enumerator(raw: bytes) -> None:
     assert find_enumerator(raw, "SECOND") is None

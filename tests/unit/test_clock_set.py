@@ -1,4 +1,4 @@
-"""Recordings in which the clock was set, by hand, by NTP or after a sleep: nothing gets lost."""
+"""Recordings in which the clock was set, by hand, by NTP or after a sleep: nothing is lost."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def session_file(tmp_path: Path, step_s: int) -> Path:
 
 @STEPS
 @pytest.mark.parametrize("begin", [[], ["--from", "0"]])
-def test_all_of_it_is_shown(session_file: Path, begin: list[str], shown: Shown) -> None:
+def test_json_shows_the_whole_recording(session_file: Path, begin: list[str], shown: Shown) -> None:
     told = shown("json", session_file, "--top", "0", "--no-findings", *begin)
     assert len(told.splitlines()) == len(SAMPLES) - 1
 
 
 @STEPS
-def test_a_report_is_of_all_of_it(session_file: Path, step_s: int, shown: Shown) -> None:
+def test_a_report_covers_the_whole_recording(session_file: Path, step_s: int, shown: Shown) -> None:
     with Session(str(session_file)) as session:
         period = read_aggregate(session)
     assert period.ticks == len(SAMPLES) - 1
@@ -60,7 +60,7 @@ def test_a_report_is_of_all_of_it(session_file: Path, step_s: int, shown: Shown)
 
 
 def shifted(path: Path, shift_s: Callable[[int], float]) -> Path:
-    """The sample recording, its clock off by so much at each tick."""
+    """The sample recording, with the clock shifted by ``shift_s`` of each tick."""
     with Session(str(bundled_path(SAMPLE))) as session:
         ticks = list(session.ticks(0))
     path.write_bytes(
@@ -73,7 +73,9 @@ def shifted(path: Path, shift_s: Callable[[int], float]) -> Path:
 
 
 @STEPS
-def test_findings_of_a_report_are_of_all_of_it(tmp_path: Path, step_s: int, shown: Shown) -> None:
+def test_findings_of_a_report_cover_the_whole_recording(
+    tmp_path: Path, step_s: int, shown: Shown
+) -> None:
     path = shifted(tmp_path / "s.ioh", lambda tick: step_s if tick >= 36 else 0)
     found, meant = (
         set(re.findall("(?m)^[!i]{1,2} +([A-Z][^:]*):", shown("report", of)))
@@ -93,7 +95,7 @@ def test_findings_of_a_report_are_of_all_of_it(tmp_path: Path, step_s: int, show
         ("10", "40", (10, 40)),
     ],
 )
-def test_marks_and_seconds_lead_to_where_they_are(
+def test_marks_and_seconds_select_the_right_samples(
     session_file: Path, begin: str | None, end: str | None, ticks: tuple[int, int]
 ) -> None:
     since, until = (None if text is None else parse_when(text) for text in (begin, end))
@@ -106,12 +108,12 @@ def test_marks_and_seconds_lead_to_where_they_are(
 
 
 @STEPS
-def test_a_mark_before_another_is_no_end(session_file: Path, refused: Shown) -> None:
+def test_an_end_mark_before_the_begin_mark_is_refused(session_file: Path, refused: Shown) -> None:
     told = refused("report", session_file, "--from", "run 80", "--to", "run 20")
     assert '"run 20" is not after "run 80"' in told
 
 
-def test_a_report_tells_no_jump_of_nothing(tmp_path: Path, shown: Shown) -> None:
-    """A clock that is set back and forth, as NTP does after a start."""
+def test_a_clock_set_back_and_forth_is_not_reported_as_a_jump(tmp_path: Path, shown: Shown) -> None:
+    """NTP does this after a start."""
     path = shifted(tmp_path / "s.ioh", lambda tick: (tick >= 40) - 1.2 * (tick >= 36))
     assert "jumped" not in shown("report", path)

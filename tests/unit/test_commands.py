@@ -1,4 +1,4 @@
-"""The command line: arguments, exit codes, pipes, signals; stdout is data, errors one line."""
+"""The command line: arguments, exit codes, pipes, signals; only data on stdout, one-line errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ioh.model.errors import ExitCode, IohError
 from tests.sessions import Shown, await_full_pipe
 
 ROOT = Path(__file__).parent.parent.parent
-# A real process, since pipes, signals and the interpreter's shutdown are what is tested.
+# Run in a real process: the tests are of pipes, signals and the interpreter's shutdown.
 PROGRAM = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
@@ -45,10 +45,10 @@ def start(*args: str, kind: str = "seeded", delay_s: float = 0.0, **options: Any
 
 
 def wait_until_it_heeds(process: Any) -> None:
-    """Until the program has its own handlers of signals: a busy machine takes its time."""
+    """Wait for the program's own signal handlers, which can take long on a busy machine."""
     deadline = time.monotonic() + 20
     status = Path(f"/proc/{process.pid}/status")
-    # The last one that it installs; Python has one for SIGINT itself.
+    # SIGALRM's is the last that it installs; Python itself has one for SIGINT.
     while not _caught(status.read_text()) >> (signal.SIGALRM - 1) & 1:
         assert process.poll() is None
         assert time.monotonic() < deadline
@@ -69,7 +69,7 @@ def parse(*args: str) -> argparse.Namespace:
     return build_parser().parse_args(with_command(args))
 
 
-def test_plain_ioh_is_live_with_its_options() -> None:
+def test_ioh_without_a_command_is_live_with_its_options() -> None:
     assert with_command([]) == ["live"]
     assert with_command(["-c", "5"]) == ["live", "-c", "5"]
     assert with_command(["json", "-c", "5"]) == ["json", "-c", "5"]
@@ -118,7 +118,7 @@ def test_help_has_commands_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> 
         (["text", "--layers", "a\x9bb"], "a\\x9bb"),
     ],
 )
-def test_bad_arguments_are_one_line_with_status_2(
+def test_invalid_arguments_are_refused_in_one_line_with_status_2(
     args: list[str], cause: str, refused: Shown
 ) -> None:
     assert cause in refused(*args)
@@ -135,7 +135,7 @@ def test_cwidth_and_pad_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("width", ["0", "-4", "99999999999999999999", "6.5", "²"])
-def test_a_cwidth_that_is_no_width_is_refused(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_cwidth_is_refused(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CWIDTH", width)
     with pytest.raises(IohError, match="CWIDTH"):
         text_options(parse())
@@ -150,7 +150,7 @@ def test_filters_reach_the_source() -> None:
     assert (found.device, found.cgroup_id) == (None, None)
 
 
-def test_layers_are_chosen_in_the_order_of_the_path() -> None:
+def test_chosen_layers_are_in_the_order_of_the_io_path() -> None:
     from ioh.layers import all_layers
 
     known = tuple(name for name, layer in all_layers().items() if not layer.needs_login)
@@ -160,7 +160,7 @@ def test_layers_are_chosen_in_the_order_of_the_path() -> None:
     assert without == tuple(name for name in known if name != "syscall")
 
 
-def test_a_cgroup_is_its_directorys_inode(tmp_path: Path) -> None:
+def test_the_id_of_a_cgroup_is_the_inode_of_its_directory(tmp_path: Path) -> None:
     group = tmp_path / "user.slice" / "a.scope"
     group.mkdir(parents=True)
     with pytest.raises(IohError, match="not a version 2"):
@@ -174,13 +174,13 @@ def test_a_cgroup_is_its_directorys_inode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["text"]])
-def test_text_runs_for_its_time(command: list[str]) -> None:
+def test_text_stops_after_its_run_time(command: list[str]) -> None:
     code, out, err = run(*command, "-t", "3")
     assert (code, err) == (0, "")
     assert out.count("\ndate: ") == 3
 
 
-def test_json_is_one_object_a_line() -> None:
+def test_json_prints_one_object_per_line() -> None:
     code, out, err = run("json", "-t", "1", "-c", "0.25", "--top", "1")
     assert (code, err) == (0, "")
     ticks = [json.loads(line) for line in out.splitlines()]
@@ -207,7 +207,7 @@ def test_help_into_a_closed_pipe_is_silent_too() -> None:
 
 
 @pytest.mark.parametrize("args", [["text"], ["--help"]])
-def test_a_full_disk_is_one_line(args: list[str]) -> None:
+def test_a_full_disk_ends_it_with_a_one_line_error(args: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         code, _, err = run(*args, stdout=full)
     assert code == ExitCode.FAILED
@@ -246,7 +246,7 @@ def test_a_signal_ends_it_while_nobody_reads_the_pipe(number: signal.Signals, co
         assert process.stderr.read() == b""
 
 
-def test_a_locale_that_lacks_a_letter_gets_an_escape() -> None:
+def test_characters_that_the_locale_lacks_are_escaped() -> None:
     env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     code, out, err = run("text", "-d", "top", "-t", "1", "--top", "all", env=env)
     assert (code, err) == (0, "")
@@ -254,7 +254,7 @@ def test_a_locale_that_lacks_a_letter_gets_an_escape() -> None:
     assert "\\u6570" in out
 
 
-def test_the_sources_error_is_one_line(
+def test_an_error_of_the_source_is_printed_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from tests import fakes
@@ -281,7 +281,7 @@ _IMPORTED = (
 print(*{f'ioh.commands.{m}' for m in ('text', 'bench')} & {*sys.modules})""",
             "ioh.commands.text",
         ),
-        # What msgspec imports is there before signals are listened to.
+        # datetime, which msgspec imports, is imported before ioh handles signals; msgspec is not.
         ("import ioh.commands.run; print(*{'datetime', 'msgspec'} & {*sys.modules})", "datetime"),
         (f"from ioh.commands import build_parser; build_parser(); {_IMPORTED}", ""),
         (f"import ioh.commands.run, ioh.sinks.text, ioh.sinks.json; {_IMPORTED}", ""),

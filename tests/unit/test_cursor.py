@@ -37,7 +37,7 @@ def history(
 
 @pytest.fixture
 def begun(history: Recording, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The samples from which reading began."""
+    """The sample numbers at which reading began."""
     found: list[int] = []
     ticks: Any = type(history).ticks
 
@@ -70,10 +70,10 @@ def test_steps_do_not_each_read_from_a_whole_sample(history: Recording, begun: l
     assert len(begun) <= 3 + 40 // 15
 
 
-def test_a_step_back_after_a_jump_builds_few_samples_more(
+def test_a_step_back_after_a_jump_builds_only_a_few_samples(
     history: Recording, begun: list[int]
 ) -> None:
-    """Each takes milliseconds, and who stepped back once waits for all of them."""
+    """Each takes milliseconds, and a user who steps back once waits for all of them."""
     cursor = Cursor(history)
     for tick in (3, 90):
         assert_shows(cursor, tick)
@@ -83,7 +83,7 @@ def test_a_step_back_after_a_jump_builds_few_samples_more(
     assert begun == [84]
 
 
-def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
+def test_a_lost_sample_has_no_interval(tmp_path: Path) -> None:
     data = bytearray(recorded(SAMPLES[:40]))
     path = tmp_path / "s.ioh"
     for at in range(len(data) // 3, len(data) // 2):

@@ -1,4 +1,4 @@
-"""contrib/grafana is what tests/make_dashboards.py makes, and its panels lie side by side."""
+"""contrib/grafana is what tests/make_dashboards.py writes, and its panels do not overlap."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.make_dashboards import WIDTH, dashboards
 
 
 @pytest.mark.parametrize("path", dashboards(), ids=lambda path: path.name)
-def test_the_file_is_what_is_made(path: Path) -> None:
+def test_each_dashboard_is_up_to_date(path: Path) -> None:
     assert path.read_text() == dashboards()[path], "run: python -m tests.make_dashboards"
 
 
 @pytest.mark.parametrize("path", dashboards(), ids=lambda path: path.name)
-def test_panels_lie_side_by_side(path: Path) -> None:
+def test_panels_do_not_overlap(path: Path) -> None:
     taken: set[tuple[int, int]] = set()
     panels = json.loads(path.read_text())["panels"]
     for panel in panels:

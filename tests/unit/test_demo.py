@@ -1,4 +1,4 @@
-"""The demo: a real recording of all five layers, played again and again."""
+"""The demo: a real recording of all five layers, played in a loop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ioh.session.stream import Tick
 from tests.sessions import Shown
 
 
-def test_json_of_two_layers(shown: Shown) -> None:
+def test_json_shows_only_the_chosen_layers(shown: Shown) -> None:
     out = shown("demo", "--json", "--speed", "1000", "-t", "3", "--layers", "tcp,block")
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines
     assert all(list(line["layers"]) == ["tcp", "block"] for line in lines)
 
 
-def test_on_the_screen_it_says_demo_and_begins_again_at_its_end() -> None:
+def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
     ticks: list[int] = []
 
     def tell(news: News) -> None:
@@ -42,7 +42,7 @@ def test_on_the_screen_it_says_demo_and_begins_again_at_its_end() -> None:
         assert ticks[-1] == feed.extent.first
 
 
-def test_on_the_screen_it_begins_with_its_first_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_starts_with_the_first_load(monkeypatch: pytest.MonkeyPatch) -> None:
     spans: list[Span] = []
 
     def show(args: argparse.Namespace, mode: str) -> int:
@@ -67,5 +67,5 @@ def test_on_the_screen_it_begins_with_its_first_load(monkeypatch: pytest.MonkeyP
         (["--pid", "1"], "--pid"),
     ],
 )
-def test_bad_arguments(args: list[str], cause: str, refused: Shown) -> None:
+def test_invalid_arguments_are_refused(args: list[str], cause: str, refused: Shown) -> None:
     assert cause in refused("demo", *args)

@@ -1,4 +1,4 @@
-"""`ioh deploy`: a copy at a host that has none, whole or not at all."""
+"""`ioh deploy`: a copy on a host that has none, complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ioh.hosts import deploy
 from ioh.hosts.ssh import ssh_command
 from ioh.model.errors import ExitCode
 
-# The far shell has a home of its own and no ioh; sudo is as the test has it.
+# The remote shell has its own home and no ioh.
 SSH = """\
 #!/bin/sh
 while [ "$1" != -- ]; do shift; done
@@ -37,7 +37,7 @@ esac
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of the far user; what is copied is a checkout in small."""
+    """The remote user's home; a small checkout is what gets copied."""
     home, binaries, root = (tmp_path / name for name in ("home", "bin", "root"))
     for each in (home, binaries, root, root / "ioh", root / "ioh" / "__pycache__"):
         each.mkdir()
@@ -70,7 +70,7 @@ def why_not(host: str, capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().err
 
 
-def test_a_copy_is_put_there_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_host_gets_the_same_copy_only_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
     said = capfd.readouterr()
     name = deploy.make_copy().name
@@ -93,7 +93,7 @@ def test_a_copy_is_put_there_once(home: Path, capfd: pytest.CaptureFixture[str])
     assert shlex.split(done.stdout) == [str(there / "ioh.sh"), "record", "-o", "-"]
 
 
-def test_it_asks_first_or_wants_yes(
+def test_it_asks_first_or_requires_yes(
     home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -109,7 +109,7 @@ def test_it_asks_first_or_wants_yes(
     assert left(home) == []
 
 
-def test_a_connection_that_is_cut_leaves_nothing(
+def test_a_broken_connection_leaves_nothing_on_the_host(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     err = why_not("cut", capfd)
@@ -118,7 +118,7 @@ def test_a_connection_that_is_cut_leaves_nothing(
     assert left(home) == []
 
 
-def test_a_set_up_that_fails_is_said_and_not_used(
+def test_a_failed_set_up_is_reported_and_not_used(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     set_launcher(home.parent / "root", 3)
@@ -127,14 +127,18 @@ def test_a_set_up_that_fails_is_said_and_not_used(
     assert "current" not in left(home)
 
 
-def test_no_room_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_mkdir_on_the_host_is_reported(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (home / ".cache").write_text("in the way")
     err = why_not("db01", capfd)
     assert "mkdir" in err
     assert "Fix that there" in err
 
 
-def test_an_unknown_host(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_host_is_reported_with_what_to_try(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     err = why_not("nowhere", capfd)
     assert err == (
         "ioh: nowhere: ssh: Could not resolve hostname nowhere. "

@@ -1,4 +1,4 @@
-"""Two samples make one honest interval; what of it is computed only when somebody looks."""
+"""An interval from two samples; parts of it are computed only when they are used."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_interval_must_be_positive() -> None:
         derive(newer, newer)
 
 
-def test_one_op() -> None:
+def test_figures_of_one_op() -> None:
     found = derive_op(after(), after((8192, 2_000_000), (4096, 6_000_000)), 2.0)
     assert (found.count, found.bytes) == (2, 12_288)
     assert (found.ops_per_s, found.bytes_per_s) == (1.0, 6144.0)
@@ -77,18 +77,18 @@ def test_one_op() -> None:
 
 
 @pytest.mark.parametrize(("queued", "is_known"), [(201, True), (198, True), (197, False)])
-def test_operations_that_end_while_totals_are_read_hide_no_time(
+def test_service_time_allows_for_operations_that_end_during_the_reading(
     queued: int, is_known: bool
 ) -> None:
-    """Their queue time may be in the next interval; where more lack it, nobody knows the rest."""
+    """Their queue time may be in the next interval; if more lack it, the rest is unknown."""
     begin = OpTotals(0, 0, 0, 0, 0, 0)
     end = OpTotals(200, 0, 0, 200 * 4_000_000, queued * 1_000_000, queued)
     found = derive_op(begin, end, 1.0)
     assert found.service_us == (3000.0 if is_known else None)
 
 
-def test_a_layers_rates_are_those_of_its_own_interval() -> None:
-    """Layers are read one after another, each now sooner, now later within its tick."""
+def test_rates_of_a_layer_are_those_of_its_own_interval() -> None:
+    """Layers are read one after another, each at a varying time within its tick."""
     older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=100_000))
     newer = only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))}, read_after_us=600))
     snapshot = derive(older, newer)
@@ -98,7 +98,7 @@ def test_a_layers_rates_are_those_of_its_own_interval() -> None:
     assert layer.ops["read"].ops_per_s == pytest.approx(1 / layer.interval_s)
 
 
-def test_a_layer_that_was_read_before_its_last_reading_is_none() -> None:
+def test_a_layer_with_readings_out_of_order_is_unavailable() -> None:
     older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=1_000_000))
     newer = only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))}))
     layer = derive(older, newer).layers["platter"]
@@ -106,7 +106,7 @@ def test_a_layer_that_was_read_before_its_last_reading_is_none() -> None:
     assert "out of order" in layer.reason
 
 
-def test_a_missing_half_is_unknown_and_leaves_the_rest() -> None:
+def test_a_total_missing_in_one_sample_leaves_the_others_known() -> None:
     older = OpTotals(count_total=5, bytes_total=None, latency_ns_total=10)
     newer = OpTotals(count_total=9, bytes_total=4096, latency_ns_total=None)
     found = derive_op(older, newer, 1.0)
@@ -121,7 +121,7 @@ def test_a_counter_that_went_backwards_is_unknown() -> None:
     assert found == replace(OpStats(), inflight=0, errors_per_s=0.0)
 
 
-def test_idle_is_zero_with_no_average_and_no_maximum() -> None:
+def test_an_idle_op_has_zero_rates_but_no_average_or_maximum() -> None:
     found = derive_op(after(), after(), 1.0)
     assert (found.count, found.ops_per_s, found.bytes_per_s) == (0, 0.0, 0.0)
     assert (found.latency_us, found.avg_bytes, found.max_us, found.p50_us) == (None,) * 4
@@ -145,7 +145,7 @@ def test_totals_of_two_sources_are_never_subtracted() -> None:
     assert isinstance(layer, Unavailable)
 
 
-def test_a_new_part_began_at_zero() -> None:
+def test_a_new_part_starts_at_zero() -> None:
     fresh = {"read": OpTotals(count_total=3, bytes_total=96, latency_ns_total=3000)}
     older = LayerSample("bpf", {"read": after()}, parts={})
     newer = LayerSample("bpf", {"read": after()}, parts={"sdb": fresh})
@@ -155,7 +155,7 @@ def test_a_new_part_began_at_zero() -> None:
     assert found["sdb"]["read"].latency_us == 1.0
 
 
-def test_an_operation_that_a_part_did_not_know_began_at_zero() -> None:
+def test_a_new_operation_of_a_part_starts_at_zero() -> None:
     """A disk that was only read until now, as in the first interval of a benchmark."""
     first = {"read": after(), "write": OpTotals(count_total=7, bytes_total=96)}
     older = LayerSample("bpf", parts={"sda": {"read": after()}})
@@ -164,7 +164,7 @@ def test_an_operation_that_a_part_did_not_know_began_at_zero() -> None:
     assert (found["read"].count, found["write"].count, found["write"].bytes) == (0, 7, 96)
 
 
-def test_a_part_whose_operations_do_not_end_is_not_left_out() -> None:
+def test_a_part_whose_operations_do_not_end_is_kept() -> None:
     stuck = {"sda": {"read": replace(after(), inflight=4)}, "sdb": {"read": after()}}
     sample = LayerSample("bpf", parts=stuck)
     found = between(sample, sample).parts
@@ -182,7 +182,7 @@ def test_a_group_is_the_sum_of_its_members() -> None:
     assert found.latency.total == 3
 
 
-def test_adding_keeps_unknown_unknown() -> None:
+def test_a_sum_with_an_unknown_is_unknown() -> None:
     both = add_ops([OpTotals(count_total=1), OpTotals(count_total=2)])
     assert both.count_total == 3
     assert both.bytes_total is None
@@ -213,12 +213,12 @@ def test_rows_are_ranked_and_idle_ones_left_out() -> None:
     }
 
 
-def test_a_row_that_appears_counts_from_zero_and_one_that_vanishes_is_gone() -> None:
+def test_a_new_row_counts_from_zero_and_a_vanished_one_is_dropped() -> None:
     rows = derive_table(TABLE, {("old",): (9, 9, 0)}, {("new",): (10, 2, 0)}, 1.0)
     assert [(row.key, row.values["read_bytes_per_s"]) for row in rows] == [(("new",), 10.0)]
 
 
-def test_the_others_take_over_dropped_rows_and_no_gauge_tells_that_one_was_dropped() -> None:
+def test_a_dropped_row_moves_to_others_but_a_lower_gauge_is_no_drop() -> None:
     older: Table = {("a",): (100, 10, 5), ("gone",): (7, 7, 0), (OTHERS,): (1, 1, 0)}
     newer: Table = {("a",): (110, 11, 2), (OTHERS,): (28, 10, 0)}
     rows = derive_table(TABLE, older, newer, 1.0)
@@ -229,7 +229,7 @@ def test_the_others_take_over_dropped_rows_and_no_gauge_tells_that_one_was_dropp
     assert rows[1].values["inflight"] == 2
 
 
-def test_rows_of_equal_weight_keep_one_order() -> None:
+def test_rows_of_equal_weight_are_in_order_of_their_keys() -> None:
     newer: Table = {(name,): (10, 1, 0) for name in "cab"}
     rows = derive_table(TABLE, {}, newer, 1.0)
     assert [row.key for row in rows] == [("a",), ("b",), ("c",)]
@@ -252,7 +252,7 @@ def layer(name: str = next(iter(B.layers))) -> LayerSnapshot:
     return found
 
 
-def test_late_stats_are_equal_to_the_same_said_at_once_whoever_copies_them() -> None:
+def test_late_stats_and_their_copies_equal_stats_computed_at_once() -> None:
     for name, stats in layer().ops.items():
         at_once = OpStats(**{each: getattr(stats, each) for each in OpStats.__dataclass_fields__})
         assert stats == at_once == layer().ops[name]
@@ -264,7 +264,7 @@ def test_late_stats_are_equal_to_the_same_said_at_once_whoever_copies_them() -> 
             stats.p42_us  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_a_late_mapping_is_a_mapping() -> None:
+def test_a_late_mapping_computes_a_value_when_it_is_first_used() -> None:
     made = []
 
     def value(of: int) -> int:
@@ -283,17 +283,17 @@ def test_a_late_mapping_is_a_mapping() -> None:
     assert repr(late) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
         late[3]
-    other = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0}).but("a", 2.0)  # b is as late
+    other = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0}).but("a", 2.0)  # b is still late
     assert (other["a"], list(other)) == (2.0, ["a", "b"])
 
 
 @pytest.mark.parametrize("told", [0, 1, 19, 20, 999, 1000])
 @pytest.mark.parametrize("off", [-1000, 1000])
 @pytest.mark.parametrize("name", ["p50_us", "p95_us", "p99_us", "p999_us"])
-def test_a_percentile_is_the_histograms_whatever_is_asked_for_first(
+def test_percentiles_are_from_the_histogram_in_any_order_of_access(
     told: int, off: int, name: str
 ) -> None:
-    """``off``: so much more the counter says, which is read at another moment."""
+    """``off``: by how much the counter, which is read at another moment, exceeds the histogram."""
     before = LatencyHist((3,) * FINE_BUCKETS)
     after = LatencyHist((3, 3 + told, *(3,) * (FINE_BUCKETS - 2)))
     sizes = SizeLatencyHist()

@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, and what they name exists."""
+"""The documentation: its links work, and what it names exists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WALK_LINES_MAX = 60
 
 
 def text_of(path: Path) -> str:
-    """A document without its blocks of code."""
+    """A document without its code blocks."""
     return re.sub(r"(?ms)^```.*?^```$", "", path.read_text(encoding="utf-8"))
 
 
@@ -51,7 +51,7 @@ def broken_links(path: Path) -> list[str]:
     return broken
 
 
-def test_every_link_leads_somewhere(tmp_path: Path) -> None:
+def test_every_link_has_a_target(tmp_path: Path) -> None:
     assert {path: broken_links(path) for path in DOCUMENTS} == {path: [] for path in DOCUMENTS}
     page = tmp_path / "page.md"
     page.write_text("# One, two\n[a](#one-two) [b](#three) [c](other.md) [d](page.md#one-two)\n")
@@ -114,7 +114,7 @@ def steps(part: str) -> list[str]:
 
 
 def in_order(names: list[str], go: Callable[[], object]) -> list[str]:
-    """Those of some functions that are called, in the order of their first calls."""
+    """Those of the named functions that ``go`` calls, in the order of their first calls."""
     called: list[str] = []
     places = {_code_of(name): name for name in names}
 
@@ -140,7 +140,7 @@ def _code_of(name: str) -> tuple[str, int]:
     return code.co_filename, code.co_firstlineno
 
 
-def test_a_sample_takes_the_walk_to_a_file_and_back(tmp_path: Path) -> None:
+def test_a_sample_takes_the_documented_walk_to_a_file_and_back(tmp_path: Path) -> None:
     path = str(tmp_path / "a.ioh")
     samples = fakes.first(3)
 
@@ -159,5 +159,5 @@ def test_a_sample_takes_the_walk_to_a_file_and_back(tmp_path: Path) -> None:
 
 
 def test_the_six_situations_are_as_the_screen_shows_them() -> None:
-    """Made anew by ``python -m tests.situations``; each has the step that its text names."""
+    """``python -m tests.situations`` writes them again; each has the step that its text names."""
     assert situations.PAGE.read_text() == situations.page()

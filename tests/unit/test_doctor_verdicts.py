@@ -1,4 +1,4 @@
-"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its fix."""
+"""Verdicts of ``ioh doctor``: all ok on a capable host, else one line for each problem."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ OTHER_BCC = "AttributeError: module 'bcc' has no attribute 'BPF'"
         ({"lockdown": "confidentiality"}, "lockdown", "confidentiality", "lockdown=integrity"),
     ],
 )
-def test_each_lack_is_one_line(lacking: dict[str, Any], subject: str, cause: str, fix: str) -> None:
+def test_each_missing_requirement_is_reported_in_one_line(
+    lacking: dict[str, Any], subject: str, cause: str, fix: str
+) -> None:
     (found,) = refusals(replace(CAPABLE, **lacking))
     assert (found.state, found.subject) == ("no", subject)
     assert cause in found.detail
@@ -71,13 +73,13 @@ def attached(name: str = "block") -> AttachedLayer:
     return found
 
 
-def test_an_attached_layer() -> None:
+def test_an_attached_layer_is_ok() -> None:
     assert judge_layers([attached()]) == [
         HostCheck("ok", "layer block", "attached in 0.50 s: block_rq_complete, block_rq_issue")
     ]
 
 
-def test_a_probe_that_takes_its_time_is_no_fault() -> None:
+def test_a_probe_that_is_still_being_compiled_is_no_fault() -> None:
     layer = attached()
     layer.why_proc = COMPILING
     (verdict,) = judge_layers([layer])
@@ -85,14 +87,14 @@ def test_a_probe_that_takes_its_time_is_no_fault() -> None:
     assert verdict.detail.startswith(COMPILING)
 
 
-def test_what_this_kernel_does_not_give_is_a_note() -> None:
+def test_what_the_kernel_does_not_provide_is_a_note() -> None:
     layer = attached()
     layer.missing = {"split": "splits"}
     _, note = judge_layers([layer])
     assert note == HostCheck("note", "layer block", "this kernel does not provide splits (split)")
 
 
-def test_a_layer_from_proc_says_why_and_how_to_mend_it() -> None:
+def test_a_layer_from_proc_says_why_and_how_to_fix_it() -> None:
     layer = attached("tcp")
     layer.why_proc, layer.hint = "bcc cannot be imported", "apt-get install python3-bpfcc"
     assert judge_layers([attached(), layer])[1] == HostCheck(
@@ -103,7 +105,7 @@ def test_a_layer_from_proc_says_why_and_how_to_mend_it() -> None:
     )
 
 
-def test_pressure() -> None:
+def test_missing_pressure_stall_information_is_a_note() -> None:
     (known,) = judge_host(HostSample(psi_io_some_us_total=0))
     (unknown,) = judge_host(HostSample())
     assert (known.state, unknown.state) == ("ok", "note")

@@ -1,4 +1,4 @@
-"""What every feed of recorded samples does alike: of a file, of a live source, and of a pipe."""
+"""What the feeds of a file, of a live source and of a pipe have in common."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make(
                 return stack.enter_context(live)
             reader, writer = os.pipe()
             stack.callback(os.close, reader)
-            assert os.write(writer, data) == len(data)  # no more than a pipe takes at once
+            assert os.write(writer, data) == len(data)  # it fits into the pipe
             os.close(writer)
             source = stack.enter_context(ReplaySource("-", speed=1e6, stdin_fd=reader))
             return stack.enter_context(pipe_feed(source, choose, **options))
@@ -50,7 +50,7 @@ def make(
         yield made
 
 
-def test_every_interval_is_told_once_and_can_be_visited(make: Make) -> None:
+def test_every_interval_is_reported_once_and_can_be_visited(make: Make) -> None:
     feed = make()
     with Listener(feed) as listener:
         last = listener.wait_for_end()
@@ -72,7 +72,7 @@ def test_every_interval_is_told_once_and_can_be_visited(make: Make) -> None:
         assert at == [1, 1, 1, 2, 11, 11]
 
 
-def test_walking_tells_the_same_numbers_without_tables(make: Make) -> None:
+def test_walk_yields_the_same_numbers_without_tables(make: Make) -> None:
     feed = make()
     with Listener(feed) as listener:
         listener.wait_for_end()
@@ -87,7 +87,7 @@ def test_walking_tells_the_same_numbers_without_tables(make: Make) -> None:
             assert (found.ops, found.tables, found.parts) == (whole.ops, {}, {})
 
 
-def test_the_layers_chosen_are_all_there_is(make: Make) -> None:
+def test_snapshots_have_only_the_chosen_layers(make: Make) -> None:
     feed = make(lambda _: frozenset({"wire"}))
     with Listener(feed) as listener:
         listener.wait_for_end()
@@ -97,7 +97,7 @@ def test_the_layers_chosen_are_all_there_is(make: Make) -> None:
             assert list(snapshot.layers) == list(snapshot.specs) == ["wire"]
 
 
-def test_what_was_found_is_found_again(make: Make) -> None:
+def test_findings_are_the_same_when_an_interval_is_visited(make: Make) -> None:
     feed = make(make_judge=Counting)
     with Listener(feed) as listener:
         listener.wait_for_end()
@@ -108,7 +108,7 @@ def test_what_was_found_is_found_again(make: Make) -> None:
             assert snapshot.not_evaluated == ()
 
 
-def test_it_ends_the_screen_after_the_time_asked_for(make: Make) -> None:
+def test_it_ends_the_screen_after_its_run_time(make: Make) -> None:
     with Listener(make(run_s=3.0)) as listener:
         assert isinstance(listener.wait_for_end().error, FeedEnded)
         listener.join()
@@ -116,7 +116,7 @@ def test_it_ends_the_screen_after_the_time_asked_for(make: Make) -> None:
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-def test_it_ends_the_screen_whenever_that_is_asked_for(make: Make, *, has_begun: bool) -> None:
+def test_it_ends_the_screen_on_request(make: Make, *, has_begun: bool) -> None:
     feed = make()
     if not has_begun:
         feed.end()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The feeds of recordings, from a file and from a pipe, and how far back their rules look."""
+"""Feeds of recordings from a file and from a pipe, and how far back their rules look."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_a_feed(path: str) -> None:
         assert "already a recording" in port.toggle_recording()
 
 
-def test_its_own_pace_and_another_one(path: str) -> None:
+def test_it_plays_at_its_speed_and_at_a_new_one(path: str) -> None:
     with make(path, speed=20.0) as feed:
         started = time.monotonic()
         with Listener(feed) as listener:
@@ -77,7 +77,7 @@ def test_its_own_pace_and_another_one(path: str) -> None:
     assert listener.ticks == list(SNAPSHOTS)
 
 
-def test_it_holds_and_goes_on_from_anywhere(path: str) -> None:
+def test_it_holds_and_plays_on_from_any_interval(path: str) -> None:
     with make(path, speed=1e-6) as feed, Listener(feed) as listener:
         listener.wait_for_tick(1)
         feed.hold()
@@ -93,28 +93,28 @@ def test_it_holds_and_goes_on_from_anywhere(path: str) -> None:
         listener.wait_for(lambda: listener.ticks[6:] == list(SNAPSHOTS))
 
 
-def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
+def test_played_intervals_are_judged_and_others_on_demand(path: str) -> None:
     with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
         listener.wait_for_tick(1)
         assert told(listener.snapshots[1]) == told(feed.visit(1)) == "1"
         assert told(feed.visit(6)) == ""
         assert feed.judge(6, lambda _: False) is None
         assert told(feed.visit(6)) == ""
-        # Judged with those before it, by a judge of its own.
+        # Judged after the intervals before it, by a separate judge.
         assert told(feed.judge(6, lambda _: True)) == "6"
         assert told(feed.visit(6)) == "6"
         assert told(feed.visit(5)) == ""
         feed.play_from(9)
         feed.set_speed(FAST)
         listener.wait_for_tick(11)
-        # Who plays on from elsewhere is told what was found live: nine and ten are not the first.
+        # After a jump, intervals are judged as live: with those before them.
         assert told(listener.snapshots[9]) == told(feed.visit(9)) == "9"
         assert told(listener.snapshots[11]) == told(feed.visit(11)) == "11"
         assert listener.ticks == [1, 9, 10, 11]
         assert told(feed.visit(8)) == ""
 
 
-def test_a_screen_is_not_flooded_and_yet_no_time_goes_unjudged(
+def test_fast_play_shows_few_intervals_but_judges_the_whole_time(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
@@ -132,7 +132,7 @@ def test_a_screen_is_not_flooded_and_yet_no_time_goes_unjudged(
     assert listener.snapshots[11].interval_s == 1.0
 
 
-def test_only_a_part_of_it(path: str) -> None:
+def test_only_the_chosen_part_is_played(path: str) -> None:
     with make(path, begin="3", end="8") as feed, Listener(feed) as listener:
         listener.wait_for_end()
         assert listener.ticks == [4, 5, 6, 7, 8]
@@ -145,14 +145,14 @@ def test_only_a_part_of_it(path: str) -> None:
         listener.wait_for(lambda: listener.ticks[5:] == [4, 5, 6, 7, 8])
 
 
-def test_nothing_to_show_is_one_line(path: str) -> None:
+def test_an_empty_part_or_an_unknown_mark_is_refused(path: str) -> None:
     with pytest.raises(IohError, match="no interval in that part"):
         make(path, begin="11")
     with pytest.raises(IohError, match="no mark"):
         make(path, begin="never")
 
 
-def test_a_refusal_leaves_nothing_open(path: str) -> None:
+def test_a_refusal_leaves_no_file_open(path: str) -> None:
     def refuse(sample: Sample) -> None:
         raise IohError(sample.hostname)
 
@@ -212,7 +212,7 @@ def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
         assert feed.moments() == (marks[1],)
 
 
-def test_nobody_sits_through_a_gap(tmp_path: Path) -> None:
+def test_play_does_not_wait_through_a_gap(tmp_path: Path) -> None:
     writer = SessionWriter(FileOutput(str(tmp_path / "g.ioh")))
     first, later = SAMPLES[:2]
     late_s = later.time_unix_s + 10_000
@@ -226,7 +226,7 @@ def test_nobody_sits_through_a_gap(tmp_path: Path) -> None:
 
 
 def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int = 1) -> None:
-    """Run a feed of a pipe into which a thread writes."""
+    """Run a feed of a pipe that a thread writes to."""
     reader, writer = os.pipe()
     step = len(data) // pieces + 1
 
@@ -248,7 +248,7 @@ def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int
     os.close(reader)
 
 
-def test_a_pipe_tells_the_same() -> None:
+def test_a_pipe_shows_the_same_as_a_file() -> None:
     def use(feed: Feed, listener: Listener) -> None:
         assert (feed.mode, feed.cycle_s) == ("replay", 5.0)
         assert listener.snapshots == SNAPSHOTS
@@ -257,14 +257,14 @@ def test_a_pipe_tells_the_same() -> None:
     through_pipe(recorded(SAMPLES, cycle_s=5.0, note="by \x1bme"), use, pieces=7)
 
 
-def test_a_pipe_that_is_no_recording() -> None:
+def test_a_pipe_that_is_no_recording_ends_with_an_error() -> None:
     def use(feed: Feed, listener: Listener) -> None:
         assert isinstance(listener.news[-1].error, IohError)
 
     through_pipe(b"nothing of the kind", use)
 
 
-def test_what_a_pipe_lost_is_a_moment() -> None:
+def test_samples_lost_in_a_pipe_are_a_moment() -> None:
     data = bytearray(recorded(small(400)))
     data[len(data) // 3 : len(data) // 2] = b"?" * (len(data) // 2 - len(data) // 3)
 
@@ -276,7 +276,7 @@ def test_what_a_pipe_lost_is_a_moment() -> None:
     through_pipe(bytes(data), use)
 
 
-def test_going_to_an_interval_finds_what_was_found_live() -> None:
+def test_visiting_an_interval_finds_what_was_found_live() -> None:
     path = str(Path(__file__).resolve().parents[1] / "data/scenarios/faster_tier.ioh")
     engine, wanted = Engine(), {}
     with Session(path) as session:
@@ -302,7 +302,7 @@ def look_back(visits: list[int], lost: int = -1) -> Rejudge:
     return Rejudge(visit, Counting, 1.0)
 
 
-def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
+def test_a_step_forward_reads_only_what_is_new_a_step_back_reads_again() -> None:
     visits: list[int] = []
     judge = look_back(visits)
     assert told(judge.judge(30, 1, lambda _: True)) == "16"
@@ -318,7 +318,7 @@ def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
     assert visits == list(range(44, 60))
 
 
-def test_there_is_nothing_before_the_first_interval_and_nothing_in_a_lost_one() -> None:
+def test_judging_starts_at_the_first_interval_and_a_lost_one_is_none() -> None:
     assert told(look_back([]).judge(5, 1, lambda _: True)) == "5"
     assert told(look_back([]).judge(30, 28, lambda _: True)) == "3"
     assert look_back([], lost=30).judge(30, 1, lambda _: True) is None

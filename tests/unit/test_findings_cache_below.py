@@ -1,4 +1,4 @@
-"""Caches below and volumes held at a limit: histograms of two heaps, by clock or by chance."""
+"""Caches below a disk and volumes at a limit: bimodal histograms, regular or at random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KB = 1024
 
 
 def _heaps(size_kb: int, *heaps: tuple[float, int]) -> SizeLatencyHist:
-    """Reads of one size: so many of each time (us)."""
+    """Reads of one size: a latency (us) and a count for each heap."""
     counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
     for us, count in heaps:
         counts[size_index(size_kb * KB) * LATENCY_BUCKETS + latency_index(us)] += count
@@ -27,7 +27,7 @@ def _heaps(size_kb: int, *heaps: tuple[float, int]) -> SizeLatencyHist:
 
 
 def _by_chance(hist: SizeLatencyHist, random: Random) -> SizeLatencyHist:
-    """As many reads, each of them by chance as one of these."""
+    """As many reads, each drawn at random from these."""
     counts = [0] * len(hist.counts)
     for at in random.choices(range(len(counts)), hist.counts, k=hist.total):
         counts[at] += 1
@@ -40,13 +40,15 @@ def _by_chance(hist: SizeLatencyHist, random: Random) -> SizeLatencyHist:
         (_heaps(4, (30, 300), (60, 300), (7_000, 400)), True),
         (_heaps(4, (30, 900), (7_000, 50)), False),  # a tail
         (_heaps(4, (30, 300), (100, 200), (300, 200), (900, 200)), False),  # a slope
-        (_heaps(4, (30, 400), (150, 600)), False),  # twice as long is the disk's own spread
+        (_heaps(4, (30, 400), (150, 600)), False),  # twice as long: the disk's own spread
         (_heaps(4, (4_000, 600), (60_000, 400)), False),  # a queue that lets bursts through
-        (_heaps(4, (30, 40), (7_000, 40)), False),  # few
+        (_heaps(4, (30, 40), (7_000, 40)), False),  # too few
     ],
 )
 @pytest.mark.parametrize("name", ["block", "nfs_client"])
-def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> None:
+def test_reads_at_two_speeds_indicate_a_cache_below(
+    name: str, hist: SizeLatencyHist, fires: bool
+) -> None:
     random = Random(7)
 
     def second() -> Layers:
@@ -61,7 +63,7 @@ def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> N
 
 
 def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[dict[str, Any]]:
-    """Reads at two speeds, and what else the disk does."""
+    """Reads at two speeds, and other I/O of the disk."""
     random = Random(7)
     for _ in range(15):
         heaps = _by_chance(_heaps(4, (30, 600), (7_000, 400)), random)
@@ -78,7 +80,7 @@ def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[di
         (None, op(140, 512 * KB, 7_000), False),
     ],
 )
-def test_reads_that_may_wait_for_other_io_tell_of_no_cache(
+def test_reads_that_may_wait_for_other_io_indicate_no_cache(
     other: SizeLatencyHist | None, write: OpStats | None, fires: bool
 ) -> None:
     said = judged({"block": layer("block", **given)} for given in _beside(other, write))
@@ -89,13 +91,13 @@ def test_reads_that_may_wait_for_other_io_tell_of_no_cache(
     ("name", "rotational", "us", "sequential_pct", "fires"),
     [
         ("sda", 1, 90, 2.0, True),
-        ("sda", 1, 6_000, 2.0, False),  # as a turning disk should
-        ("sda", 1, 90, 95.0, False),  # in order
+        ("sda", 1, 6_000, 2.0, False),  # as expected of a rotating disk
+        ("sda", 1, 90, 95.0, False),  # sequential
         ("sda", 0, 90, 2.0, False),  # an SSD
         ("vda", 1, 90, 2.0, False),
     ],
 )
-def test_a_turning_disk_cannot_be_that_fast(
+def test_a_rotating_disk_that_is_too_fast_has_a_cache_below(
     name: str, rotational: int | None, us: float, sequential_pct: float, fires: bool
 ) -> None:
     block = layer(
@@ -112,12 +114,14 @@ def test_a_turning_disk_cannot_be_that_fast(
         ("file /x on sda1", 5e6, True),
         ("file /x on sda", 390e6, False),
         ("file /x on sdab", 5e6, True),  # another disk, which did nothing
-        ("file /x on sdab", 400e6, False),  # nobody looked at it, or others did more than enough
+        ("file /x on sdab", 400e6, False),  # sdab is not measured, or others did more than enough
         ("file /x on tmpfs", 5e6, False),
         ("vg-lv on sda", 5e6, False),
     ],
 )
-def test_a_loop_device_over_a_cached_file(on: str, below: float, fires: bool) -> None:
+def test_a_loop_device_faster_than_its_disk_has_a_cached_file(
+    on: str, below: float, fires: bool
+) -> None:
     fast, slow = op(6_000, 64 * KB, 50), op(below / 64 / KB, 64 * KB, 900)
     block = layer(
         "block",
@@ -135,7 +139,7 @@ FAST_US, SLOW_US = 200.0, 9_000.0
 def reads(
     fast: int, slow: int, slow_us: float = SLOW_US, size: int = 4 * KB, at_end: int = 8
 ) -> OpStats:
-    """A second in which so many reads took FAST_US and so many slow_us."""
+    """A second in which ``fast`` reads took FAST_US and ``slow`` took ``slow_us``."""
     count = fast + slow
     counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
     row = size_index(size) * LATENCY_BUCKETS
@@ -152,7 +156,7 @@ def reads(
 
 
 def told(each: Iterator[OpStats]) -> dict[str, Finding]:
-    """What each rule said last."""
+    """The last finding of each rule."""
     found = dict[str, Finding]()
     for said in judged({"block": layer("block", **disk("vda", read))} for read in each):
         found |= said
@@ -160,13 +164,13 @@ def told(each: Iterator[OpStats]) -> dict[str, Finding]:
 
 
 def limited() -> Iterator[OpStats]:
-    """700 reads each second: eight at a time, of which all wait for each tenth of a second."""
+    """700 reads a second, eight at a time; in each tenth of a second, all eight wait once."""
     for _ in range(SECONDS):
         yield reads(620, 80, slow_us=98_000.0)
 
 
 def cached_by_chance(random: Random) -> Iterator[OpStats]:
-    """Eight reads at a time all along, six of seven of which a cache below answers."""
+    """Always eight reads in flight, of which a cache below answers six out of seven."""
     for _ in range(SECONDS):
         took, fast, slow = 0.0, 0, 0
         while took < 8e6:
@@ -177,15 +181,15 @@ def cached_by_chance(random: Random) -> Iterator[OpStats]:
 
 
 def cached_at_a_pace(random: Random) -> Iterator[OpStats]:
-    """1,400 reads each second, whatever a cache below answers of them."""
+    """1,400 reads a second, however many of them a cache below answers."""
     for _ in range(SECONDS):
         fast = sum(random.random() < 6 / 7 for _ in range(1400))
-        # Each of those that began within the time of a slow one is still under way or not.
+        # Of the reads that began within the time of a slow one, the slow ones are in flight.
         at_end = sum(random.random() < 1 / 7 for _ in range(round(1400 * SLOW_US / 1e6)))
         yield reads(fast, 1400 - fast, at_end=at_end)
 
 
-def test_a_volume_at_its_limit_is_told_and_no_cache() -> None:
+def test_a_volume_at_its_limit_is_not_reported_as_a_cache() -> None:
     found = told(limited())
     assert "cache_below" not in found
     cause = found["device_limit"].cause
@@ -195,7 +199,7 @@ def test_a_volume_at_its_limit_is_told_and_no_cache() -> None:
 
 @pytest.mark.parametrize("seed", [3, 10])
 @pytest.mark.parametrize("each", [cached_by_chance, cached_at_a_pace])
-def test_a_cache_below_is_told_and_no_limit(
+def test_a_cache_below_is_not_reported_as_a_limit(
     each: Callable[[Random], Iterator[OpStats]], seed: int
 ) -> None:
     found = told(each(Random(seed)))
@@ -203,6 +207,6 @@ def test_a_cache_below_is_told_and_no_limit(
     assert "device_limit" not in found
 
 
-def test_a_share_is_even_where_chance_would_not_have_it_so() -> None:
+def test_a_share_is_even_if_it_varies_less_than_by_chance() -> None:
     assert is_share_even([80, 80, 88, 72, 80, 80], [700, 700, 770, 630, 700, 700], 0.3)
     assert not is_share_even([80, 95, 70, 86, 91, 74], [700] * 6, 0.3)

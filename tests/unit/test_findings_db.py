@@ -1,4 +1,4 @@
-"""What is said of a database: commits that wait for the log, sessions that wait for each other."""
+"""Findings about a database: commits that wait for the log, sessions that wait for locks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = list[tuple[tuple[str, ...], dict[str, Value]]]
 def rows(
     within: str, rate: float, mean_us: float, **waits: tuple[float, float]
 ) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
-    """So many statements or commits a second, and what they wait for: rate, mean in µs."""
+    """Statements or commits and what they wait for: rate a second, mean in µs."""
     whole_ns = rate * mean_us * 1e3
     named = {"cpu": (rate, 20.0), **waits}
     return [
@@ -48,7 +48,7 @@ def locked(lock_us: float = 30_000, rate: float = 100, share: float = 0.9) -> La
     return db(rows("statement", rate, lock_us / share, lock_wait=(rate, lock_us), **io))
 
 
-def test_commits_that_wait_for_the_log() -> None:
+def test_commits_that_wait_for_the_log_are_reported() -> None:
     finding = found({"db": commits()})["commit_bound"]
     assert (finding.severity, finding.subject) == ("info", SERVER)
     assert finding.cause == (
@@ -57,7 +57,7 @@ def test_commits_that_wait_for_the_log() -> None:
     )
 
 
-def test_where_the_sync_has_its_time() -> None:
+def test_the_sync_time_is_attributed_to_the_disk_or_the_nfs_server() -> None:
     block = layer("block", {"flush": op(100, 0, 7_000)})
     client = layer("nfs_client", {"commit": op(100, 0, 30_000)})
     slow = commits(sync_us=40_000)
@@ -71,13 +71,13 @@ def test_where_the_sync_has_its_time() -> None:
 
 
 def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0) -> LayerSnapshot:
-    """Two commits wait for each sync, which one of them does; so many syncs' time each."""
+    """Two commits wait for each sync, which one of them does; a commit takes ``syncs`` syncs."""
     mean_us = syncs * sync_us
     waits = {"log_sync": (rate / 2, sync_us), "rest": (rate, mean_us - sync_us / 2 - 20)}
     return db(rows("commit", rate, mean_us, **waits))
 
 
-def test_commits_that_wait_for_another_sessions_sync() -> None:
+def test_commits_that_wait_for_another_sessions_sync_are_reported() -> None:
     finding = found({"db": shared_syncs()})["commit_bound"]
     assert finding.cause == (
         "postgres 15/main: 120 commits a second take 32 ms each; 99.9 % of that is the log "
@@ -98,11 +98,11 @@ def test_commits_that_wait_for_another_sessions_sync() -> None:
         ),
     ],
 )
-def test_commits_that_are_as_they_should_be(healthy: LayerSnapshot) -> None:
+def test_healthy_commits_are_not_reported(healthy: LayerSnapshot) -> None:
     assert "commit_bound" not in found({"db": healthy})
 
 
-def test_sessions_that_wait_for_each_other() -> None:
+def test_sessions_that_wait_for_locks_are_reported() -> None:
     finding = found({"db": locked()})["lock_bound"]
     assert finding.cause == (
         "postgres 15/main: statements spend 90 % of their time waiting for locks held by "
@@ -120,12 +120,12 @@ def test_sessions_that_wait_for_each_other() -> None:
         pytest.param(db(rows("statement", 9_000, 500, data_read=(9_000, 400))), id="reads"),
     ],
 )
-def test_sessions_that_do_not(healthy: LayerSnapshot) -> None:
+def test_sessions_that_hardly_wait_for_locks_are_not_reported(healthy: LayerSnapshot) -> None:
     assert "lock_bound" not in found({"db": healthy})
 
 
 def sessions(**pages_per_s: float) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Who writes how many pages a second."""
+    """How many pages a second each session writes."""
     return [
         ((str(n), name, SERVER), {"data_writes_per_s": rate})
         for n, (name, rate) in enumerate(pages_per_s.items())
@@ -140,11 +140,11 @@ def work(
 
 
 def last(*spans: tuple[int, Layers]) -> dict[str, Finding]:
-    """Findings at the end of so many seconds of each."""
+    """Findings at the end of these spans of equal seconds."""
     return judged([layers for seconds, layers in spans for _ in range(seconds)])[-1]
 
 
-def test_a_checkpoint_that_slows_statements() -> None:
+def test_a_checkpoint_that_slows_statements_is_reported() -> None:
     finding = last((15, {"db": work()}), (6, {"db": work(9_000, writes=2_000)}))["checkpoint_burst"]
     assert finding.cause == (
         "postgres 15/main: statements take 9 ms while a checkpoint writes 2,000 pages a second, "
@@ -163,7 +163,9 @@ def test_a_checkpoint_that_slows_statements() -> None:
         pytest.param(work(rate=5), work(9_000, rate=5, writes=2_000), id="few statements"),
     ],
 )
-def test_checkpoints_that_do_not(before: LayerSnapshot, during: LayerSnapshot) -> None:
+def test_a_checkpoint_that_slows_nothing_is_not_reported(
+    before: LayerSnapshot, during: LayerSnapshot
+) -> None:
     assert "checkpoint_burst" not in last((15, {"db": before}), (6, {"db": during}))
 
 
@@ -171,7 +173,7 @@ def reading(pages: float, read_us: float = 300, rate: float = 500) -> LayerSnaps
     return work(200 + pages * read_us, rate, data_read=(rate * pages, read_us))
 
 
-def test_a_cache_that_misses_all_at_once() -> None:
+def test_a_sudden_rise_of_cache_misses_is_reported() -> None:
     finding = last((20, {"db": reading(0.1)}), (7, {"db": reading(4)}))["cache_miss_storm"]
     assert finding.cause == (
         "postgres 15/main: a statement reads 4 pages that are not in the server's cache, 0.1 "
@@ -191,7 +193,9 @@ def test_a_cache_that_misses_all_at_once() -> None:
         pytest.param(reading(0.1, rate=5), reading(4, rate=5), id="few statements"),
     ],
 )
-def test_caches_that_do_not(before: LayerSnapshot, after: LayerSnapshot) -> None:
+def test_cache_misses_without_a_sudden_rise_are_not_reported(
+    before: LayerSnapshot, after: LayerSnapshot
+) -> None:
     assert "cache_miss_storm" not in last((20, {"db": before}), (7, {"db": after}))
 
 
@@ -202,7 +206,7 @@ def writing(mb_per_s: float, other_mb_per_s: float = 0.0) -> LayerSnapshot:
     return layer("block", tables={"device": found})
 
 
-def test_a_log_beside_its_data() -> None:
+def test_a_log_that_shares_a_device_with_its_data_is_reported() -> None:
     calm = {"db": commits(2_000), "block": writing(1)}
     finding = last((15, calm), (6, {"db": commits(9_000), "block": writing(80)}))[
         "log_on_data_disk"
@@ -224,7 +228,9 @@ def test_a_log_beside_its_data() -> None:
         pytest.param({"db": commits(2_000, rate=1)}, {}, id="few syncs before"),
     ],
 )
-def test_logs_that_are_not(calm: Layers, busy: Layers) -> None:
+def test_log_syncs_that_data_writes_do_not_slow_are_not_reported(
+    calm: Layers, busy: Layers
+) -> None:
     quiet: Layers = {"db": commits(2_000), "block": writing(1), **calm}
     loaded: Layers = {"db": commits(9_000), "block": writing(80), **busy}
     assert "log_on_data_disk" not in last((15, quiet), (6, loaded))

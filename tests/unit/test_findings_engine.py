@@ -1,4 +1,4 @@
-"""The engine: a verdict becomes a finding once it lasts, and goes once it has been gone."""
+"""The engine: a verdict becomes a finding once it lasts; it ends some time after the verdict."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def says(times: Iterable[int]) -> Callable[[Stretch, Limits], Verdicts]:
 
 
 def shown(engine: Engine, given: Iterable[Snapshot]) -> list[int]:
-    """In which ticks there was a finding."""
+    """The ticks with a finding."""
     return [round(s.time_unix_s - 1e9) for s in map(engine.judge, given) if s.findings]
 
 
@@ -75,24 +75,24 @@ def test_a_verdict_must_last_before_it_is_a_finding() -> None:
     assert shown(engine, ticks(9)) == [4, 5, 6]
 
 
-def test_a_pause_before_it_is_one_begins_anew() -> None:
+def test_a_pause_before_the_hold_time_starts_it_again() -> None:
     assert shown(Engine([rule(says([2, 3, 5, 6, 8]))]), ticks(12)) == []
 
 
-def test_a_pause_of_one_that_is_on_is_bridged() -> None:
+def test_a_pause_shorter_than_the_release_time_is_bridged() -> None:
     engine = Engine([rule(says([1, 2, 3, 5, 8]), release_s=3.0)])
     found = [engine.judge(snapshot) for snapshot in ticks(12)]
     assert [len(s.findings) for s in found] == [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]
     assert {f.since_unix_s for s in found for f in s.findings} == {1e9}
 
 
-def test_a_long_interval_is_evidence_enough() -> None:
+def test_one_long_interval_is_enough_evidence() -> None:
     engine = Engine([rule(lambda _r, _l: [verdict()])])
     assert engine.judge(ticks(1, interval_s=60.0)[0]).findings
 
 
 @pytest.mark.parametrize("jump_s", [-5.0, 20.0])
-def test_a_gap_or_a_clock_that_goes_back_begins_anew(jump_s: float) -> None:
+def test_a_gap_or_a_clock_set_back_starts_the_hold_time_again(jump_s: float) -> None:
     engine = Engine([rule(lambda _r, _l: [verdict()])])
     before = [engine.judge(s) for s in ticks(4)]
     assert before[-1].findings
@@ -102,7 +102,7 @@ def test_a_gap_or_a_clock_that_goes_back_begins_anew(jump_s: float) -> None:
     assert found[-1].findings[0].since_unix_s == after[0].time_unix_s - 1
 
 
-def test_another_machine_begins_anew() -> None:
+def test_another_host_starts_the_hold_time_again() -> None:
     engine = Engine([rule(lambda _r, _l: [verdict()])])
     given = ticks(5)
     assert engine.judge(given[0]).findings == ()
@@ -124,12 +124,12 @@ def test_the_window_is_bounded_in_time_and_in_number() -> None:
     assert 19.0 <= max(span_s for _, span_s in seen) <= 20.0
 
 
-def test_what_looks_far_back_says_at_what() -> None:
+def test_rules_that_look_far_back_declare_what_they_recall() -> None:
     far = {rule.name for rule in all_rules().values() if rule.span_s > DETAIL_S + 5}
     assert far == {rule.name for rule in all_rules().values() if rule.recalls}
 
 
-def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
+def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
     recalls = [
         Recall("block", "read", with_percentiles=True),
         Recall("block", "write"),
@@ -155,11 +155,11 @@ def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
         write, p50_us=None, p95_us=None, p99_us=None, p999_us=None, latency=None, size_lat=None
     )
     assert block.tables["device"] == before.tables["device"]
-    # As many seconds as any rule looks back at in full are whole.
+    # The last DETAIL_S seconds are complete: rules look at them in full.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
 
 
-def test_what_is_missing_is_said_and_is_not_silence() -> None:
+def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
     judge = says([1])
     lacking = rule(judge, needs=("nfs_client",))
     by_proc = rule(judge, name="by_bpf", probed=("wire",))
@@ -185,13 +185,13 @@ def test_names_from_outside_are_printable_and_bounded() -> None:
     assert all(line.isprintable() for line in printed.splitlines())
 
 
-def test_a_rule_speaks_of_a_few_subjects_only() -> None:
+def test_a_rule_reports_only_a_few_subjects() -> None:
     many = [verdict(subject=str(i)) for i in range(100)]
     found = Engine([rule(lambda _r, _l: many, hold_s=0.0)]).judge(ticks(1)[0])
     assert len(found.findings) == MAX_SUBJECTS
 
 
-def test_worst_first() -> None:
+def test_findings_are_sorted_worst_first() -> None:
     said = [verdict(subject=s, severity=s) for s in ("info", "critical", "warning")]
     found = Engine([rule(lambda _r, _l: said, hold_s=0.0)]).judge(ticks(1)[0])
     assert [f.severity for f in found.findings] == ["critical", "warning", "info"]
@@ -210,7 +210,7 @@ def test_thresholds_come_from_the_config_and_rules_can_be_off() -> None:
     assert seen == [7.0, 2.0]
 
 
-def test_text_says_the_advice_once_and_the_cause_each_time() -> None:
+def test_text_prints_the_advice_once_and_the_cause_each_time() -> None:
     engine = Engine([rule(lambda _r, _l: [verdict(advice="mend it")], hold_s=0.0)])
     sink = TextSink(TextOptions())
     texts = [sink.render(engine.judge(s)) for s in ticks(3)]
@@ -219,7 +219,7 @@ def test_text_says_the_advice_once_and_the_cause_each_time() -> None:
     assert "x_us" not in texts[0]
 
 
-def test_json_has_all_of_it() -> None:
+def test_json_has_all_of_a_finding() -> None:
     engine = Engine([rule(lambda _r, _l: [verdict(severity="critical")], hold_s=0.0)])
     told = json.loads(JsonSink().render(engine.judge(ticks(1)[0])))
     (finding,) = told["findings"]
@@ -232,7 +232,7 @@ def test_json_has_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("name", all_rules())
-def test_every_rule_says_what_it_is(name: str) -> None:
+def test_every_rule_documents_itself(name: str) -> None:
     found = all_rules()[name]
     assert found.name == name
     assert name.replace("_", "").isalnum()
@@ -263,7 +263,7 @@ def test_every_rule_says_what_it_is(name: str) -> None:
         ("a = " + "[" * 9000, "is not TOML"),
     ],
 )  # fmt: skip
-def test_a_wrong_config_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_config_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(IohError) as caught:
@@ -281,7 +281,7 @@ def test_a_config_changes_what_it_names(tmp_path: Path) -> None:
     assert config.limits_of(all_rules()["losses"])["lost_min_pct"] == 5.0
 
 
-def test_only_a_file_that_was_named_must_be_there(
+def test_only_a_config_file_given_by_name_must_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", f"{tmp_path}/none")
@@ -305,7 +305,7 @@ def test_an_idle_machine_can_be_judged_by_thresholds_of_zero(name: str) -> None:
 @pytest.mark.parametrize("config", [Config(), ZEROS], ids=["as they are", "thresholds of zero"])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_snapshot_can_be_judged(seed: int, config: Config) -> None:
-    """Numbers that are unknown, zero or absurd: no rule stumbles, nor says what cannot be shown."""
+    """Numbers may be unknown, zero or absurd: no rule fails or prints what cannot be shown."""
     random, engine = Random(seed), Engine(config=config)
     for i in range(60):
         for finding in engine.judge(by_chance(random, START_S + i)).findings:

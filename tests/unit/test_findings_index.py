@@ -1,4 +1,4 @@
-"""Findings of a whole recording: looked for in another process, shown on the time line."""
+"""Findings of a whole recording: searched for by another process, shown on the time line."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def samples_from(begin: str = "") -> list[Sample]:
 
 
 def spans(begin: str = "") -> list[float]:
-    """When each finding begins, as ``ioh report`` tells it."""
+    """When each finding begins, as ``ioh report`` shows it."""
     found = finding_spans(judged(snapshots(samples_from(begin)), Engine()))
     return sorted(span.begin_unix_s for span in found)
 
 
-def test_more_findings_than_anybody_reads_are_not_kept() -> None:
+def test_only_the_first_findings_are_kept_if_there_are_too_many() -> None:
     shown = minute()[-1]
     many = (
         replace(shown, findings=(replace(FINDINGS[0], since_unix_s=float(at)),))
@@ -79,7 +79,7 @@ def test_more_findings_than_anybody_reads_are_not_kept() -> None:
 def scanned(
     path: str, until_unix_s: float = inf, begin: str = "", layers: str = ""
 ) -> tuple[float, bool, list[float]]:
-    """What an index tells by a time of the recording, from a process in which nothing else runs."""
+    """Run an index in a process of its own, up to a time of the recording; return its overview."""
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS, path, str(until_unix_s), begin, layers],
         cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
@@ -90,23 +90,23 @@ def scanned(
 
 
 @pytest.mark.parametrize(("begin", "layers"), [("6", ""), ("", "tcp")])
-def test_each_finding_is_told_once_but_of_layers_left_out(begin: str, layers: str) -> None:
+def test_each_finding_is_listed_once_unless_its_layer_is_left_out(begin: str, layers: str) -> None:
     expected = spans(begin)
     assert expected
     told = scanned(RECORDED, begin=begin, layers=layers)
     assert told == (samples_from()[-1].time_unix_s, False, [] if layers else expected)
 
 
-def test_what_is_no_recording_any_more_ends_it(tmp_path: Path) -> None:
+def test_a_recording_that_is_gone_ends_the_search(tmp_path: Path) -> None:
     assert scanned(str(tmp_path / "gone.ioh")) == (0.0, False, [])
 
 
-def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
+def test_a_growing_recording_is_followed(tmp_path: Path) -> None:
     writer = SessionWriter(FileOutput(str(tmp_path / "a.ioh")))
     samples = samples_from()
     for sample in samples[:5]:
         writer.write(sample)
-    # Also of the last one, that nothing follows.
+    # Up to the last sample, although no other follows it.
     until, under_way, _ = scanned(str(tmp_path / "a.ioh"), samples[4].time_unix_s)
     assert under_way
     assert until == samples[4].time_unix_s
@@ -127,26 +127,26 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_it_ends_with_a_screen_that_is_killed(tmp_path: Path) -> None:
-    """Also of a recording that stands still, so that there is nothing to tell."""
+def test_the_search_ends_with_a_screen_that_is_killed(tmp_path: Path) -> None:
+    """Even of a recording that does not grow, so that there is nothing to report."""
     path = str(tmp_path / "a.ioh")
     writer = SessionWriter(FileOutput(path))
     for sample in samples_from():
         writer.write(sample)
-    # It has the pipe, too: this ends when both have ended.
+    # The search has the pipe, too: run() returns when both processes have ended.
     command, pipe = [sys.executable, "-c", KILLED, path], subprocess.PIPE
     done = subprocess.run(command, check=False, stdout=pipe, text=True, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "began\n")
     writer.close()
 
 
-def test_when_a_finding_began_that_is_on_at_a_time() -> None:
+def test_the_index_knows_when_a_current_finding_began() -> None:
     script = "from tests.unit import test_findings_index as own; own.assert_dated()"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=120)
 
 
 def assert_dated() -> None:
-    """In a process in which nothing else runs."""
+    """Runs in a process of its own."""
     index = FindingsIndex(RECORDED, Span(), choose=lambda _: None, make_judge=Engine)
     index.start()
     while index.overview().is_under_way:
@@ -155,14 +155,14 @@ def assert_dated() -> None:
     assert last.findings
     glanced = tuple(replace(f, since_unix_s=last.time_unix_s - 1) for f in last.findings)
     assert index.dated(replace(last, findings=glanced)) == last
-    # Of what is not known, or was not looked at yet, it says what the finding does.
+    # A finding that is unknown, or later than the search has got, keeps its own begin.
     others = replace(last, findings=tuple(replace(f, subject="another one") for f in glanced))
     assert index.dated(others) == others
     later = replace(last, findings=glanced, time_unix_s=last.time_unix_s + 9)
     assert index.dated(later) == later
 
 
-def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
+def test_the_time_line_adds_findings_seen_beyond_the_index() -> None:
     feed = FakeFeed(minute(), mode="replay")
     times = FindingTimes(feed)
     early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
@@ -172,7 +172,7 @@ def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
     feed.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
     assert times.look()
     assert not times.look()
-    # What a glance at the last seconds took for the begin gives way to what the index knows.
+    # The begin seen in a look at the last seconds is replaced by what the index knows.
     assert times.within(feed.extent) == [START_S + 10, START_S + 40]
     assert times.looked_until_unix_s() == START_S + 30
     feed.scanned = replace(feed.scanned, until_unix_s=START_S + 60, is_under_way=False)

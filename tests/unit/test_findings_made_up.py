@@ -1,6 +1,6 @@
-"""Rules over made-up Snapshots: what this project's test machine cannot be made to do.
+"""Rules on made-up Snapshots: what this project's test machine cannot be made to do.
 
-NFS, sizes that are cut and lost events; each beside a look-alike that is healthy.
+NFS, sizes that are split and lost events; each beside a healthy case that looks similar.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def mount(
     rate: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
     limit: int, verb: str = "write", kind: str = "direct",
 ) -> Layers:  # fmt: skip
-    """An NFS mount: so many calls of a size and time, so many RPCs, and rsize = wsize = limit."""
+    """An NFS mount: rate, size and time of calls, the same of RPCs, and rsize = wsize = limit."""
     above: dict[str, Value] = {
         f"{verb}s_per_s": rate,
         f"{verb}_bytes_per_s": rate * call,
@@ -42,7 +42,7 @@ def mount(
     }
 
 
-def test_wsize_cuts_direct_writes() -> None:
+def test_a_wsize_that_splits_direct_writes_is_reported() -> None:
     layers = mount(30, MB, 64_000, 960, 32 * KB, 2_000, 32 * KB)
     finding = found(layers)["nfs_fragmentation"]
     assert finding.cause == (
@@ -57,13 +57,13 @@ def test_wsize_cuts_direct_writes() -> None:
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        # One of three calls in ten seconds was sent before, and answered in them.
+        # Of three calls answered within ten seconds, one was sent before.
         (mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB), "become 32 WRITEs"),
         (mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB), "all in parallel"),
         (mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered"), "inferred from rates"),
     ],
 )
-def test_how_calls_are_cut(layers: Layers, says: str) -> None:
+def test_the_cause_says_how_calls_are_split(layers: Layers, says: str) -> None:
     finding = found(layers)["nfs_fragmentation"]
     assert says in finding.cause
     assert "inferred" not in says or finding.confidence == "medium"
@@ -80,7 +80,7 @@ def test_how_calls_are_cut(layers: Layers, says: str) -> None:
         mount(0.3, MB, 9_000, 2, 32 * KB, 9_000, 32 * KB),  # few
     ],
 )
-def test_other_sizes_are_not_cut(layers: Layers) -> None:
+def test_sizes_that_are_not_split_are_not_reported(layers: Layers) -> None:
     assert "nfs_fragmentation" not in found(layers)
 
 
@@ -122,11 +122,11 @@ def server(read_us: float, reads: int = 500, **metrics: Value) -> LayerSnapshot:
         ({"nfs_client": rpc(20, 900, 950), "tcp": wire(300)}, ""),
         ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(300)}, ""),  # a disk's time
         ({"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(8_500)}, ""),
-        # This machine serves others and is another server's client: their times do not compare.
+        # This machine is a server, and the client of another one: the times cannot be compared.
         ({"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900, 4_000)}, ""),
     ],
 )
-def test_whose_part_of_an_nfs_call_is_long(layers: Layers, says: str) -> None:
+def test_the_slow_part_of_an_nfs_call_is_named(layers: Layers, says: str) -> None:
     finding = found(layers).get("nfs_latency")
     assert (finding is not None) == bool(says)
     assert finding is None or says in finding.cause
@@ -135,7 +135,9 @@ def test_whose_part_of_an_nfs_call_is_long(layers: Layers, says: str) -> None:
 @pytest.mark.parametrize(("cpu_pct", "rtt_us", "fires"), [
     (40.0, 15_000, True), (85.0, 15_000, False), (85.0, 90_000, True),
 ])  # fmt: skip
-def test_a_busy_cpu_is_not_the_network(cpu_pct: float, rtt_us: float, fires: bool) -> None:
+def test_time_on_a_busy_cpu_is_not_taken_for_the_network(
+    cpu_pct: float, rtt_us: float, fires: bool
+) -> None:
     layers = {"nfs_client": rpc(20, rtt_us, rtt_us + 100), "nfs_server": server(900)}
     finding = found(layers, host=HostStats(cpu_pct=cpu_pct)).get("nfs_latency")
     assert (finding is not None) is fires
@@ -146,10 +148,10 @@ def test_a_busy_cpu_is_not_the_network(cpu_pct: float, rtt_us: float, fires: boo
 @pytest.mark.parametrize(
     ("watched", "at_end", "fires"), [(50.0, 0.0, False), (3_500.0, 3_500.0, True)]
 )
-def test_few_cached_reads_beside_many_of_which_nobody_knows(
+def test_caching_is_reported_only_if_enough_reads_are_watched(
     watched: float, at_end: float, fires: bool
 ) -> None:
-    """FUSE, CIFS …: no read of theirs is among the watched ones."""
+    """Reads of FUSE, CIFS … are not among the watched ones."""
     app = calls(
         "read_buffered", op(7_000, 128 * KB, 30), read_calls_per_s=watched,
         read_calls_cached_per_s=watched, read_calls_at_end_per_s=at_end,
@@ -161,7 +163,9 @@ def test_few_cached_reads_beside_many_of_which_nobody_knows(
     ("speeds", "is_impossible"),
     [((10**9,), True), ((10**9, None), False)],
 )
-def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: bool) -> None:
+def test_a_rate_that_no_link_can_carry_is_evidence_of_caching(
+    speeds: tuple[int | None, ...], is_impossible: bool
+) -> None:
     client = layer("nfs_client", metrics={"cached_pct": 95.0, "app_read_bytes_per_s": 900e6})
     read = op(7_000, 128 * KB, 30)
     links: list[Any] = [
@@ -179,7 +183,7 @@ def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: b
 
 
 def cut(pieces: int, size: int, **settings: Any) -> Layers:
-    """Direct reads of 1 MB, ten a second for each piece that one becomes; the disk's settings."""
+    """20 direct reads of 1 MB a second, each split into ``pieces``; the disk's settings."""
     app = calls(
         "read_direct", op(20.0, MB, 9_000), read_calls_per_s=20.0,
         read_lower_ops_per_s=20.0 * pieces, read_lower_bytes_per_s=20.0 * MB,
@@ -202,7 +206,7 @@ def cut(pieces: int, size: int, **settings: Any) -> Layers:
         (cut(2, 512 * KB, max_request_bytes=512 * KB), ""),  # large pieces
     ],
 )  # fmt: skip
-def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
+def test_the_disk_limit_that_splits_requests_is_named(layers: Layers, says: str) -> None:
     finding = found(layers).get("fragmentation")
     assert (finding is not None) == bool(says)
     if finding is not None:
@@ -213,7 +217,7 @@ def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
 
 @pytest.mark.parametrize("rule", ["maintenance", "saturation"])
 @pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
-def test_a_trim_or_a_queue_goes_on_and_a_single_burst_does_not(
+def test_a_lasting_trim_or_queue_is_reported_but_not_a_single_burst(
     rule: str, seconds: int, fires: bool
 ) -> None:
     calm, busy = (layer("block", {"discard": op(n, 1 << 30, 900)}) for n in (0, 2))
@@ -254,13 +258,13 @@ def lost(events: int) -> Layers:
 @pytest.mark.parametrize(
     ("rule", "sick", "healthy"),
     [
-        ("tcp_retransmits", resent(13e3), resent(0.0)),  # SYNs: a host that is gone
+        ("tcp_retransmits", resent(13e3), resent(0.0)),  # SYNs to a host that is gone
         ("caching", cached_by_client(95.0), cached_by_client(60.0)),
         ("sync_writes", commits(50), commits(400)),
         ("losses", lost(900), lost(5)),
     ],
 )
-def test_what_is_wrong_is_told_from_its_look_alike(
+def test_a_problem_is_distinguished_from_a_healthy_look_alike(
     rule: str, sick: Layers, healthy: Layers
 ) -> None:
     assert rule in found(sick)

@@ -1,4 +1,4 @@
-"""Memory that is too small, memory and holes that are taken for a disk, and a peer that is gone."""
+"""Memory that is too small, memory and holes mistaken for a disk, and a peer that is gone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def swapping(swap_in: float, swap_out: float, lost_pct: float | None) -> dict[st
     return {rule: f"{f.severity}: {f.cause}" for rule, f in found(layers, host=host).items()}
 
 
-def test_who_is_paged_in_is_named_with_the_time_that_is_lost() -> None:
+def test_swapping_names_the_process_and_the_time_lost() -> None:
     assert swapping(40e6, 42e6, 55.0)["swapping"] == (
         "critical: Memory is too small: 40 MB/s is swapped in and 42 MB/s is swapped out; "
         "java[7] waits for its own pages; programs wait for memory 55 % of the time."
@@ -44,7 +44,7 @@ def test_who_is_paged_in_is_named_with_the_time_that_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("reached", "fires"), [(50, True), (1900, False)])
-def test_writes_of_which_few_reach_the_disks_go_to_memory(reached: int, fires: bool) -> None:
+def test_writes_that_hardly_reach_the_disks_go_to_memory(reached: int, fires: bool) -> None:
     row: dict[str, Value] = {"write_bytes_per_s": 2000.0 * MB}
     app = calls("write_buffered", op(2000, MB, 400), {"process": [(("7", "dd"), row)]})
     below = layer("block", **disk("sda", None, op(reached, MB, 900)))
@@ -60,7 +60,7 @@ def test_writes_of_which_few_reach_the_disks_go_to_memory(reached: int, fires: b
         pytest.param(200.0, True, id="a page at each end"),
     ],
 )
-def test_only_reads_that_writes_wait_for_come_before_writes(
+def test_only_reads_that_writes_wait_for_are_read_before_write(
     reads: float | None, fires: bool
 ) -> None:
     """100 writes and fsyncs a second that submit 400 requests, beside 200 reads of the disk."""
@@ -74,7 +74,7 @@ def test_only_reads_that_writes_wait_for_come_before_writes(
 
 
 def wire(new: int, again: int) -> LayerSnapshot:
-    """A second of one connection that sent so many new bytes, and so many segments again."""
+    """A second of one connection with ``new`` bytes sent and ``again`` segments retransmitted."""
     row: dict[str, Value] = {
         "out_bytes_per_s": float(new),
         "retrans_segs_per_s": float(again),
@@ -85,37 +85,38 @@ def wire(new: int, again: int) -> LayerSnapshot:
 
 
 def seconds(sent: list[tuple[int, int]]) -> list[bool]:
-    """In which seconds the peer is said to be gone."""
+    """For each second: whether the peer is reported as gone."""
     return ["tcp_no_answer" in said for said in judged({"tcp": wire(*each)} for each in sent)]
 
 
-def test_a_peer_that_is_gone_is_named_within_three_seconds_and_as_long_as_it_is_gone() -> None:
-    """Timeouts after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s of silence that began in the 5th second."""
+def test_a_peer_that_is_gone_is_reported_within_three_seconds() -> None:
+    """It stays reported for as long as it is gone.
+
+    Timeouts come after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s of silence, which began in the 5th second.
+    """
     silence = [(900, 1), (0, 2), (0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
     said = seconds([(5000, 0)] * 4 + silence)
     assert not any(said[:5])
     assert all(said[6:])
-    assert not any(seconds([(5000, 0), (0, 1)] * 5))  # it goes on
+    assert not any(seconds([(5000, 0), (0, 1)] * 5))  # data is still sent
 
 
 Rows = dict[str, list[tuple[tuple[str, ...], dict[str, Value]]]]
 
 
 @pytest.mark.parametrize(("on_loop", "fires"), [(0, True), (290, False)])
-def test_what_a_loop_device_answers_from_memory_has_reached_a_device(
-    on_loop: int, fires: bool
-) -> None:
-    """Worker threads of io_uring submit it, so little of it is charged to the calls."""
+def test_reads_that_a_loop_device_answers_are_not_holes(on_loop: int, fires: bool) -> None:
+    """Worker threads of io_uring submit them, so few are attributed to the calls."""
     read = op(300, MB, 20e3)
     app = calls("read_direct", read, read_calls_per_s=300.0, read_lower_bytes_per_s=50.0 * MB)
     below = layer("block", **disk("loop1", op(on_loop, MB, 18e3), stacked=1))
     few = op(5, MB, 600)
-    below = replace(below, ops={**below.ops, "read": few})  # all disks, without those on others
+    below = replace(below, ops={**below.ops, "read": few})  # all disks, without stacked ones
     assert ("holes" in found({"syscall": app, "block": below})) is fires
 
 
 def _said(looked: int, holes: int, grows: int) -> set[str]:
-    """Rules that speak of 300 buffered MB/s, none of which is fetched, while the cache grows."""
+    """Rules that fire at 300 MB/s of buffered reads, none of it fetched, while the cache grows."""
     metrics: dict[str, Value] = {
         "read_calls_per_s": 300.0,
         "read_calls_cached_per_s": 300.0,
@@ -135,9 +136,9 @@ def _said(looked: int, holes: int, grows: int) -> set[str]:
 @pytest.mark.parametrize(
     ("looked", "holes", "grows", "said"),
     [
-        (200, 0, 300, "caching"),  # shared memory counts as page cache, filters hide who writes
+        (200, 0, 300, "caching"),  # shared memory is page cache, too; filters hide who writes
         (200, 190, 0, "holes"),
-        (0, 0, 300, "caching"),  # nobody looked at these files
+        (0, 0, 300, "caching"),  # the files were not checked for holes
     ],
 )
 def test_holes_or_the_page_cache_are_named(looked: int, holes: int, grows: int, said: str) -> None:

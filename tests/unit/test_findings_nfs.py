@@ -1,4 +1,4 @@
-"""Rules of NFS: servers, mounts, a client and its server, and the recording of a real server."""
+"""NFS rules: servers, mounts, a client and its server, and the recording of a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server(**metrics: Value) -> LayerSnapshot:
 
 
 @pytest.mark.parametrize(("again", "fires"), [(0.5, True), (0.2, False), (None, False)])
-def test_calls_sent_again(again: float | None, fires: bool) -> None:
+def test_retransmitted_calls_are_reported(again: float | None, fires: bool) -> None:
     row: dict[str, Value] = {"retransmits_per_s": again, "timeouts_per_s": again}
     told = found({"nfs_client": layer("nfs_client", tables={"server": [(("nas1",), row)]})})
     assert ("nfs_retransmits" in told) is fires
@@ -40,11 +40,11 @@ def test_calls_sent_again(again: float | None, fires: bool) -> None:
         (2, 5.0, 0.0, False),
         (8, 5.0, 0.0, True),  # all of them wait for a dead disk
         (8, 0.0, 0.0, True),
-        (8, None, None, True),  # the server does not count who waits
+        (8, None, None, True),  # the server does not count waiting requests
         (7, None, None, False),
     ],
 )
-def test_requests_that_find_no_idle_thread(
+def test_requests_that_find_no_idle_thread_are_reported(
     busy: int, queued: float | None, woken: float | None, fires: bool
 ) -> None:
     told = server(threads=8, busy_threads=busy, queued_per_s=queued, woken_per_s=woken)
@@ -68,7 +68,7 @@ def mount(look: Look, op_name: str = "read", lost: int = 0, **row: Value) -> Lay
 
 
 def no_answer(seconds: Sequence[LayerSnapshot]) -> dict[int, Finding]:
-    """What the rule says in which second."""
+    """The findings of the rule, by second."""
     said = enumerate(judged({"nfs_client": client} for client in seconds), 1)
     return {second: each["nfs_no_answer"] for second, each in said if "nfs_no_answer" in each}
 
@@ -78,7 +78,7 @@ BUSY, SILENT, IDLE = (500, 4), (0, 4), (0, 0)
 
 @pytest.mark.parametrize("op_name", ["read", "commit"])
 @pytest.mark.parametrize("unanswered", [4, 9, None])
-def test_a_server_that_is_gone_is_told_of_until_it_answers(
+def test_a_server_that_is_gone_is_reported_until_it_answers(
     op_name: str, unanswered: int | None
 ) -> None:
     looks = [BUSY] * 5 + [SILENT] * 20 + [BUSY] * 5
@@ -96,16 +96,18 @@ def test_a_server_that_is_gone_is_told_of_until_it_answers(
     [
         [mount(IDLE, unanswered=0, silent_s=0.0)] * 30,
         [mount((1, 1) if at % 4 == 0 else (0, 1), unanswered=1) for at in range(30)],  # slow
-        [mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20],  # one that was missed
+        [
+            mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20
+        ],  # the probe missed replies
         [mount(look, lost=1) for look in [BUSY] * 5 + [SILENT] * 20],
         [mount(IDLE, unanswered=3, silent_s=0.0)] * 30,  # given up long ago
     ],
 )
-def test_other_servers_answer(seconds: list[LayerSnapshot]) -> None:
+def test_servers_that_answer_are_not_reported(seconds: list[LayerSnapshot]) -> None:
     assert not no_answer(seconds)
 
 
-def test_a_soft_mount_that_gives_up_has_its_answer() -> None:
+def test_a_soft_mount_that_gives_up_does_not_wait() -> None:
     failed = mount(SILENT, unanswered=4)
     part = failed.parts["nas1:/e on /mnt/n"]
     given_up = replace(
@@ -114,7 +116,7 @@ def test_a_soft_mount_that_gives_up_has_its_answer() -> None:
     assert not no_answer([mount(BUSY), *[failed, failed, failed, given_up] * 5])
 
 
-def test_requests_of_any_kind_wait() -> None:
+def test_waiting_requests_of_any_kind_are_reported() -> None:
     waiting = [mount(IDLE, unanswered=1, silent_s=float(at)) for at in range(10)]
     told = no_answer(waiting)
     assert list(told) == list(range(6, 11))
@@ -125,14 +127,14 @@ def test_requests_of_any_kind_wait() -> None:
 BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
 
 
-def test_only_the_bad_link_is_told_of_and_the_network_is_blamed_with_its_losses() -> None:
+def test_only_the_bad_link_is_reported_with_its_latency_and_losses() -> None:
     phases = judge_phases(NFS_RECORDING, ANSWERED)
     assert set(phases) == {BAD_LINK}
     assert set(phases[BAD_LINK]) == {"nfs_latency", "tcp_retransmits"}
     after_s, finding = phases[BAD_LINK]["nfs_latency"]
     assert finding.cause.startswith("The network takes ")
     assert finding.confidence == "medium"
-    # A round trip of 20 ms, and several of them for 64 KB; the server took 1 ms.
+    # A round trip takes 20 ms, and 64 KB take several; the server took 1 ms.
     assert 40e3 < (finding.evidence[0].value or 0.0) < 120e3
     assert after_s <= WITHIN_S
 
@@ -155,7 +157,7 @@ def seconds(
     start: int = 0,
     **pair: Any,
 ) -> list[Snapshot]:
-    """A client's seconds, with what its server did meanwhile."""
+    """Seconds of a client, with what its server did at the same time."""
     busy: dict[str, Any] = disks or {}
     block = layer("block", **disk("sda", **busy))
     links: dict[str, Any] = {"interface": [(("eth0",), {"in_used_pct": 93.0, "out_used_pct": 1.0})]}
@@ -182,7 +184,7 @@ def who(*args: Any, **more: Any) -> set[str]:
     return WHO & told(seconds(*args, **more)).keys()
 
 
-def test_the_network_adds_the_time() -> None:
+def test_time_that_the_network_adds_is_reported() -> None:
     given = seconds({"read": calls()}, tcp_rtt_us=4_900.0, tcp_retrans_segs_per_s=2.0)
     found = told(given)["network_adds"]
     assert found.subject == "db01 from nfs01"
@@ -202,7 +204,7 @@ def test_the_network_adds_the_time() -> None:
     ]
 
 
-def test_the_servers_disk_adds_the_time() -> None:
+def test_time_that_the_servers_disk_adds_is_reported() -> None:
     given = seconds({"read": calls(9_000, 8_500)}, disks={"read": op(100, 4096, 8_000)})
     found = told(given)
     assert found.keys() & WHO == {"disk_adds"}
@@ -215,13 +217,13 @@ def test_the_servers_disk_adds_the_time() -> None:
 @pytest.mark.parametrize(
     "disks",
     [
-        {},  # none at all
-        {"read": op(100, 4096, 4_000)},  # short ones
-        {"read": op(49, 4096, 8_000)},  # for less than half of the calls
-        {"write": op(100, 4096, 8_000)},  # of the other direction
+        {},  # no requests
+        {"read": op(100, 4096, 4_000)},  # fast requests
+        {"read": op(49, 4096, 8_000)},  # requests for less than half of the calls
+        {"write": op(100, 4096, 8_000)},  # requests of the other direction
     ],
 )
-def test_the_server_adds_the_time(disks: dict[str, OpStats]) -> None:
+def test_time_that_the_server_itself_adds_is_reported(disks: dict[str, OpStats]) -> None:
     assert who({"read": calls(9_000, 8_500)}, disks=disks) == {"server_adds"}
 
 
@@ -235,7 +237,7 @@ def test_the_server_adds_the_time(disks: dict[str, OpStats]) -> None:
         {},
     ],
 )
-def test_nothing_is_said_without_reason(ops: dict[str, PairOp]) -> None:
+def test_fast_few_or_unmatched_calls_are_not_reported(ops: dict[str, PairOp]) -> None:
     assert who(ops) == set()
 
 
@@ -262,7 +264,7 @@ def test_calls_that_the_ends_count_in_different_intervals_are_all_counted() -> N
     assert texts[1] == "500 calls, counted by both ends"
 
 
-def test_what_one_end_guesses_is_replaced() -> None:
+def test_the_guess_of_one_end_is_dropped_if_both_ends_are_known() -> None:
     guess = told([replace(each, pairs=()) for each in seconds({"read": calls()})])
     assert guess["nfs_latency"].subject == "read server"
     assert "nfs_latency" not in told(seconds({"read": calls(300, 200)}))

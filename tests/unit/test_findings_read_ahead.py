@@ -1,4 +1,4 @@
-"""Whose read-ahead a finding tells to change: that of what the file system lies on."""
+"""Which device's read-ahead a finding advises to change: that below the file system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def block(name: str, below: LayerSnapshot, rate: float, others: Rows) -> LayerSn
 
 
 def waste(others: Rows, fstype: str = "ext4") -> Finding:
-    """Reads of 4 KB at random places for which the disk reads 128 KB."""
+    """Random reads of 4 KB for which the disk reads 128 KB."""
     app = calls(
         "read_buffered", op(500, 4 * KB, 900),
         {"mount": [(("/d", fstype), {"read_bytes_per_s": 500.0 * 4 * KB})]},
@@ -65,25 +65,25 @@ def file_of(device: str) -> str:
             ],
             "dm-1",
         ),
-        ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # beside another partition
+        ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # most reads are of another partition
         ([(("dm-0", "vg-lv on sdaa"), stacked())], "sda"),
     ],
 )
-def test_the_window_is_that_of_what_the_file_system_lies_on(others: Rows, device: str) -> None:
+def test_the_device_advised_is_the_one_below_the_file_system(others: Rows, device: str) -> None:
     finding = waste(others)
     assert finding.command == file_of(device)
     window = "128 KB" if device == "sda" else "1 MB"
     assert f"(read_ahead_kb of {device}: {window})" in finding.cause
 
 
-def test_btrfs_has_a_window_of_its_own() -> None:
+def test_btrfs_has_its_own_read_ahead() -> None:
     finding = waste([], "btrfs")
     assert finding.command.startswith("echo 4 | tee /sys/class/bdi/btrfs-*/read_ahead_kb   #")
     assert "read_ahead_kb" not in finding.cause, "the disk's does not count"
 
 
 def heads(size: int, fetched: int, window: int) -> dict[str, Finding]:
-    """The heads of files, of that size, for each of which so much is fetched by one request."""
+    """Reads of the first ``size`` bytes of files; one request each fetches ``fetched`` bytes."""
     app = calls(
         "read_buffered", op(3000, size, 200), read_calls_per_s=3000.0,
         read_lower_ops_per_s=3000.0, read_lower_bytes_per_s=3000.0 * fetched,

@@ -1,4 +1,4 @@
-"""Write-back and storage that gets faster, told within seconds; and what looks the same."""
+"""Write-back, and storage that gets faster, found within seconds; healthy look-alikes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALLS, CALL = 3000, 4 * KB
 
 
 def told(seconds: Iterable[Snapshot]) -> dict[str, int]:
-    """In which second each rule spoke first."""
+    """The second in which each rule first fired."""
     first = dict[str, int]()
     for second, said in enumerate(judged(seconds), 1):
         for rule in said:
@@ -36,7 +36,7 @@ def written(at: int, requests: float, dirty: int, size: int = 512 * KB) -> Snaps
 
 
 def write_back(every_s: int, count: int, kept: float = 0.0, size: int = 512 * KB) -> list[Snapshot]:
-    """Seconds of writes, written back every so often; ``kept``: the share never written back."""
+    """Seconds of writes, written back every ``every_s``; ``kept``: share never written back."""
     made, dirty = [], 0
     for at in range(count):
         dirty += round(CALLS * CALL * (1 - kept))
@@ -48,7 +48,7 @@ def write_back(every_s: int, count: int, kept: float = 0.0, size: int = 512 * KB
 
 
 @pytest.mark.parametrize("every_s", [2, 5, 7, 30])
-def test_write_back_is_told_soon_after_the_first_of_it(every_s: int) -> None:
+def test_write_back_is_reported_within_8_s_of_its_start(every_s: int) -> None:
     first = told(write_back(every_s, every_s + 12))
     assert every_s <= first["consolidation"] <= every_s + 8
 
@@ -62,12 +62,12 @@ def test_write_back_is_told_soon_after_the_first_of_it(every_s: int) -> None:
         [written(at, 2, CALLS * CALL * at) for at in range(40)],  # a journal alone
     ],
 )
-def test_other_writes_are_not_joined(seconds: list[Snapshot]) -> None:
+def test_writes_that_are_not_joined_are_not_reported(seconds: list[Snapshot]) -> None:
     assert "consolidation" not in told(seconds)
 
 
 def reads(each: Iterable[tuple[float, float]], size: int = 8 * KB) -> list[Snapshot]:
-    """A second for each (latency in µs, how many under way)."""
+    """A second for each (latency in µs, requests in flight)."""
     made = []
     for at, (latency_us, depth) in enumerate(each):
         read = op(depth * 1e6 / latency_us, size, latency_us)
@@ -100,26 +100,24 @@ def with_sizes(seconds: list[Snapshot]) -> list[Snapshot]:
 @pytest.mark.parametrize(
     "seconds",
     [
-        reads((50e3 * 0.95**at, 16 * 0.95**at) for at in range(20)),  # less to do
+        reads((50e3 * 0.95**at, 16 * 0.95**at) for at in range(20)),  # less load
         reads((50e3 if at < 10 else 25e3, 16) for at in range(20)),  # one jump: a rival ends
         reads((50e3 if at < 20 else 25e3, 16) for at in range(40)),
         reads((50e3 if at % 2 else 25e3, 16) for at in range(40)),  # up and down
-        reads((50e3 * 0.99**at, 16) for at in range(20)),  # hardly
+        reads((50e3 * 0.99**at, 16) for at in range(20)),  # hardly faster
         reads((us, 16) for us in PEAK),
         reads((50e3 * 0.95**at * (1.3 if at % 3 else 0.7), 16) for at in range(20)),  # ragged
         reads((190 * 0.95**at, 0.5) for at in range(20)),  # fast from the beginning
         with_sizes(reads(falling())),
     ],
 )
-def test_other_changes_are_no_faster_storage(seconds: list[Snapshot]) -> None:
+def test_other_changes_are_not_reported_as_faster_storage(seconds: list[Snapshot]) -> None:
     assert "tiering" not in told(seconds)
     assert told(reads(falling()))["tiering"] <= 18
 
 
 @pytest.mark.parametrize(("cached", "fires"), [(0, True), (400, True), (900, False)])
-def test_one_thread_of_buffered_reads_is_told_where_they_reach_the_storage(
-    cached: int, fires: bool
-) -> None:
+def test_one_thread_of_buffered_reads_is_reported_unless_cached(cached: int, fires: bool) -> None:
     call = op(1000, 8 * KB, 990, inflight=1)
     app = calls(
         "read_buffered", call, read_calls_per_s=1000.0, read_calls_cached_per_s=float(cached)

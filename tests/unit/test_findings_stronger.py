@@ -1,4 +1,4 @@
-"""One cause is told, the stronger one; a storm of fsyncs is judged by what it costs others."""
+"""The stronger of two causes is reported; a storm of fsyncs is judged by its cost to others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_at_a_time(
     return found({"syscall": app, "block": layer("block", **device)}, host=host)
 
 
-def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
+def test_waiting_for_a_busy_cpu_is_named_as_a_cause() -> None:
     cause = one_at_a_time(300, 3.3e3, 200, 99.0)["single_stream"].cause
     assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 200, 50.0)["single_stream"].cause
@@ -34,12 +34,12 @@ def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(("call_us", "is_found"), [(9e3, True), (4.6e3, False)])
-def test_two_large_requests_count_where_one_waits_for_the_other(
+def test_two_large_requests_count_only_if_one_waits_for_the_other(
     call_us: float, is_found: bool
 ) -> None:
     app = calls(
         "read_direct", op(100, MB, call_us), read_calls_per_s=100.0,
-        read_lower_ops_per_s=199.4,  # of the last one a second has but the first
+        read_lower_ops_per_s=199.4,  # a second has only the first request of its last read
         read_lower_bytes_per_s=100.0 * MB,
     )  # fmt: skip
     device = disk("sda", op(200, 512 * KB, 4.4e3), max_segments=128, max_request_bytes=1280 * KB)
@@ -66,7 +66,7 @@ def seconds(count: int, start: int, victim: float, rival: float, *us: float) -> 
     return ticks(count, {"syscall": app, "block": block}, start=start)
 
 
-def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() -> None:
+def test_a_rival_is_named_while_it_runs_with_the_victims_numbers() -> None:
     given = [*seconds(30, 0, 300, 0, 97.0, 90.0), *seconds(60, 30, 4, 2000, 280e3, 25e3)]
     said = [each.get("shared_drive") for each in judged(given)]
     assert not any(said[:30])
@@ -77,7 +77,7 @@ def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() 
 
 
 def block(slow: int = 20, reader: str = "backup", **ops: Any) -> LayerSnapshot:
-    """500 reads a second, so many of which wait 12 ms, among the storm's requests."""
+    """500 reads a second, of which ``slow`` wait 12 ms, among the storm's requests."""
     read = op(500, 8192, 300, latency=spread(500 - slow, 110, slow, 12_000), max_us=12_000.0)
     rows: list[Any] = [(("7", reader), {"reads_per_s": 500.0})]
     busy = {"read": read, "write": op(7000, 4096, 190), "flush": op(2500, 0, 160)}
@@ -90,7 +90,7 @@ def storm(fsync_us: float = 900, rate: float = 3000, size: float = 4096) -> Laye
     return layer("syscall", ops, tables={"process": rows})
 
 
-def test_thousands_of_fsyncs_hold_up_others_reads() -> None:
+def test_thousands_of_fsyncs_delay_reads_of_others() -> None:
     finding = found({"syscall": storm(), "block": block()})["sync_writes"]
     assert finding.severity == "info"
     assert finding.cause == (
@@ -111,10 +111,12 @@ def test_thousands_of_fsyncs_hold_up_others_reads() -> None:
         pytest.param(storm(size=1 << 20), block(), id="a group commit"),
     ],
 )
-def test_what_looks_like_a_storm(calls: LayerSnapshot, below: LayerSnapshot) -> None:
+def test_what_only_looks_like_a_storm_is_not_reported(
+    calls: LayerSnapshot, below: LayerSnapshot
+) -> None:
     assert "sync_writes" not in found({"syscall": calls, "block": below})
 
 
-def test_a_slow_fsync_is_told_as_that() -> None:
+def test_a_slow_fsync_is_reported_by_its_own_time() -> None:
     finding = found({"syscall": storm(fsync_us=5_000), "block": block()})["sync_writes"]
     assert finding.cause.startswith("logger[9] waits 100 % of the time for")

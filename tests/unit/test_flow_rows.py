@@ -25,7 +25,7 @@ FOREVER = 0
 
 
 class Named:
-    """Rows, a tick at a time, and whatever they asked the names of."""
+    """FlowRows read tick by tick; ``asked`` counts the names that they requested."""
 
     def __init__(self, most: int, newcomers: int) -> None:
         self.asked: Counter[int] = Counter()
@@ -37,7 +37,7 @@ class Named:
         return (f"/{what}",)
 
     def read(self, *sizes: tuple[int, int], idle_since: int = FOREVER) -> Table:
-        """One tick in which each of these was read once, so many bytes."""
+        """One tick with one read of each of these (what, bytes)."""
         self.tick += 1
         for what, size in sizes:
             self.rows.add(what, READ, (1, size, 100))
@@ -49,7 +49,7 @@ def interval(older: Table, newer: Table) -> tuple[TableRow, ...]:
 
 
 def shown(older: Table, newer: Table) -> dict[str, object]:
-    """Calls of each row in an interval, the busiest first."""
+    """Reads of each row in an interval, the busiest first."""
     return {row.key[0]: row.values["reads_per_s"] for row in interval(older, newer)}
 
 
@@ -64,7 +64,7 @@ def test_the_busiest_have_rows_and_the_others_share_one() -> None:
     assert set(named.asked) == {2, 4}  # nobody sees the other names
 
 
-def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
+def test_long_operations_have_a_row_even_if_they_move_no_bytes() -> None:
     named = Named(most=4, newcomers=4)
     for what in range(10):
         named.rows.add(what, WRITE, (1, 1000 + what, 5))
@@ -72,7 +72,7 @@ def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
     assert ("/99",) in named.rows.table(1, FOREVER)
 
 
-def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
+def test_a_row_that_makes_room_adds_nothing_to_others_in_that_interval() -> None:
     named = Named(most=2, newcomers=2)
     tables = [named.read((1, 10), (2, 20)), named.read((2, 20)), named.read((2, 20), (3, 30))]
     assert set(tables[2]) == {("/2",), ("/3",), (OTHERS,)}
@@ -82,7 +82,7 @@ def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
     assert shown({}, tables[2]) == {"/2": 3, "/3": 1, OTHERS: 1}
 
 
-def test_a_file_made_anew_each_time_is_one_row_and_few_names() -> None:
+def test_a_file_that_is_recreated_again_and_again_is_one_row() -> None:
     rows = FlowRows[int](1, lambda _: ("/lock",), 2, 2)
     for inode in range(1000):
         rows.add(inode, READ, (1, 1, 1))
@@ -106,7 +106,7 @@ def total(rows: Mapping[tuple[str, ...], Row] | tuple[TableRow, ...]) -> float:
     most=st.integers(1, 5),
     newcomers=st.integers(1, 5),
 )
-def test_every_interval_adds_up_whatever_came_and_went(
+def test_every_interval_adds_up_as_rows_come_and_go(
     ticks: list[tuple[list[int], int]], most: int, newcomers: int
 ) -> None:
     named = Named(most, newcomers)
@@ -123,7 +123,7 @@ def test_every_interval_adds_up_whatever_came_and_went(
     assert all(len(table) <= most + 1 for table in tables)
 
 
-def test_what_nobody_has_told_apart_is_the_others() -> None:
+def test_what_is_not_told_apart_is_in_the_row_of_others() -> None:
     named = Named(most=2, newcomers=2)
     named.rows.add_to_others(READ, (3, 70, 9))
     named.rows.add_to_others(WRITE, (5, 11, 13))
@@ -141,13 +141,13 @@ def test_all_have_their_turn_before_one_has_its_second() -> None:
     assert sorted(taken) == list(range(12))
 
 
-def test_nobody_is_looked_at_again_before_a_rest() -> None:
+def test_none_is_taken_again_before_a_rest() -> None:
     turns = RoundRobin[str](8, 5, is_known=False)
     seen = [tick for tick in range(1, 20) if turns.take(["a"], tick)]
     assert seen == [5, 10, 15]
 
 
-def test_who_was_idle_meanwhile_is_looked_at_when_he_is_back() -> None:
+def test_one_that_was_idle_is_taken_when_it_is_active_again() -> None:
     turns = RoundRobin[str](8, 5, is_known=True)
     assert turns.take(["a"], 1) == []
     assert turns.take(["b"], 7) == []
@@ -198,14 +198,14 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
 
 
 @pytest.mark.parametrize("comm", [b"\x1b[31m[/b]", b"\xff\xfe"])
-def test_names_of_submitters_are_spelled_out(probe: Probe, comm: bytes) -> None:
+def test_names_of_submitters_are_escaped(probe: Probe, comm: bytes) -> None:
     probe.add(comm=comm)
     ((_, name),) = probe.tick()
     assert name.isprintable()
 
 
 def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
-    """What joins a request adds bytes alone."""
+    """A bio that joins a request adds only bytes."""
     probe.add(count=2)
     probe.add(write=1, count=3, cpu=2)
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
     assert probe.tick() == {("5", "fio"): (2, 2560, 3, 1536)}
 
 
-def test_a_row_goes_with_the_last_of_its_entries(probe: Probe) -> None:
+def test_a_row_is_dropped_with_the_last_of_its_entries(probe: Probe) -> None:
     probe.add(count=2)
     for _ in range(IDLE + 3):
         probe.add(write=1)
@@ -225,7 +225,7 @@ def test_a_row_goes_with_the_last_of_its_entries(probe: Probe) -> None:
     assert probe.tick() == {}
 
 
-def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:
+def test_idle_entries_soon_make_room_if_many_new_ones_come(probe: Probe) -> None:
     """A host that starts 1,000 processes a second, each of which reads a little."""
     for pid in range(0, 9000, 1000):
         for each in range(pid, pid + 1000):
@@ -234,7 +234,7 @@ def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:
         probe.tick()
 
 
-def test_what_is_submitted_while_an_entry_is_dropped_counts(
+def test_requests_submitted_while_an_entry_is_dropped_count(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe.add()

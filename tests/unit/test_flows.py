@@ -1,4 +1,4 @@
-"""Tables by process, file and mount: nothing is counted twice or forgotten as entries go."""
+"""Tables by process, file and mount: nothing is counted twice, or lost when entries go."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Probe:
         (self.root / f"proc/{pid}/comm").write_bytes(comm + b"\n")
 
     def name(self, ino: int, *names: bytes, complete: bool = True) -> None:
-        """What the probe finds when it looks for a name: the file, its folder, and so on."""
+        """Set the name that the probe finds: the file, its folder, and so on."""
         self.names[ino] = names
         if not complete:
             self.unfinished.add(ino)
@@ -111,7 +111,7 @@ def reads(table: Table) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", [b"\x1b[31m[/b]", b"\xff", "\u202egnp.exe".encode()])
-def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
+def test_hostile_names_are_escaped(probe: Probe, name: bytes) -> None:
     probe.name(1, name, name)
     probe.process(6, name)
     probe.add(comm=name)
@@ -121,7 +121,7 @@ def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
             assert all(part.isprintable() for part in key)
 
 
-def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:
+def test_a_name_found_late_counts_only_what_comes_after_it(probe: Probe) -> None:
     probe.add(count=2)
     assert reads(probe.tick()["file"]) == {"inode 1 on /data": 2}
     assert probe.held == {}  # so that the probe looks for the name again
@@ -131,7 +131,7 @@ def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:
     assert len(probe.held) == 1
 
 
-def test_a_name_that_never_comes_is_asked_for_a_few_times_only(probe: Probe) -> None:
+def test_a_name_that_is_never_found_is_requested_only_a_few_times(probe: Probe) -> None:
     for _ in range(5):
         probe.add()
         probe.tick()
@@ -141,7 +141,7 @@ def test_a_name_that_never_comes_is_asked_for_a_few_times_only(probe: Probe) -> 
     assert len(probe.held) == 1
 
 
-def test_a_file_system_that_this_namespace_does_not_see(probe: Probe) -> None:
+def test_files_outside_this_mount_namespace_are_named_by_device(probe: Probe) -> None:
     probe.name(1, b"\x1b[31m", b"etc", complete=False)
     probe.add(dev=253 << 20 | 4)
     probe.add(ino=2, dev=253 << 20 | 4)
@@ -155,10 +155,10 @@ BTRFS = 44
 LIVE, SNAPSHOT, UNNAMED = (257 ^ subvolume << 40 for subvolume in (256, 258, 259))
 
 
-def test_a_file_of_btrfs_and_its_snapshot_have_rows_of_their_own(probe: Probe) -> None:
-    """Subvolumes number theirs alike; without a name it has the number that ls shows."""
+def test_a_btrfs_file_and_its_snapshot_have_separate_rows(probe: Probe) -> None:
+    """Subvolumes use the same inode numbers; a file without a name has the one that ls shows."""
     probe.mounts(mount(f"0:{BTRFS}", "/data", "btrfs"))
-    probe.tables = flows.FlowTables(probe.root)  # which reads them
+    probe.tables = flows.FlowTables(probe.root)  # reads the mounts
     probe.name(LIVE, b"a.dbf", b"live")
     probe.name(SNAPSHOT, b"a.dbf", b"snap")
     for ino, count in ((LIVE, 23), (SNAPSHOT, 19), (UNNAMED, 1)):
@@ -171,7 +171,7 @@ def test_a_file_of_btrfs_and_its_snapshot_have_rows_of_their_own(probe: Probe) -
     assert (1 << shift) - 1 == flows._BTRFS_INO_MASK
 
 
-def test_of_more_entries_than_are_kept_those_that_did_least_go(probe: Probe) -> None:
+def test_if_there_are_too_many_entries_the_least_active_are_dropped(probe: Probe) -> None:
     probe.tables = FlowTables(probe.root, has_others=True)
     for _ in range(3):
         for ino in range(1, 2600):
@@ -186,7 +186,7 @@ def test_of_more_entries_than_are_kept_those_that_did_least_go(probe: Probe) -> 
         assert sum(row[0] or 0 for row in table.values()) == wanted
 
 
-def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -> None:
+def test_rows_that_are_idle_for_long_are_dropped_with_their_names(probe: Probe) -> None:
     probe.process(5, b"first")
     probe.name(1, b"a")
     probe.add()
@@ -205,9 +205,7 @@ def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -
 
 
 @pytest.mark.parametrize("idle_ticks", [*range(58, 64), 90, 92, 120, 122])
-def test_a_row_that_comes_back_when_idle_ones_are_forgotten_is_kept(
-    probe: Probe, idle_ticks: int
-) -> None:
+def test_a_row_used_again_when_idle_ones_are_dropped_is_kept(probe: Probe, idle_ticks: int) -> None:
     probe.add(count=2)
     probe.tick(idle_ticks)
     held = probe.tick()["process"]
@@ -215,7 +213,7 @@ def test_a_row_that_comes_back_when_idle_ones_are_forgotten_is_kept(
     assert gained(held, probe.tick()["process"])[0] == 3
 
 
-def test_files_of_the_past_are_forgotten_named_or_not(probe: Probe) -> None:
+def test_old_files_are_forgotten_with_and_without_a_name(probe: Probe) -> None:
     probe.name(99, b"busy")
     probe.add(ino=99)
     before = count_held(probe.tick() and probe.tables)
@@ -246,7 +244,7 @@ ACTIONS = st.lists(
 
 
 def gained(older: Table, newer: Table, name: str = "process") -> list[int]:
-    """What all rows of an interval show, column by column; none loses anything, none is None."""
+    """Sum each column over the rows of an interval; no value may be negative or None."""
     spec = next(table for table in SPEC.tables if table.name == name)
     sums = [0.0] * len(COLUMNS)
     for row in derive_table(spec, older, newer, 1.0):
@@ -300,7 +298,7 @@ def test_every_operation_is_in_every_table_once(
 def test_each_file_is_below_the_mount_that_shows_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of several mounts of one NFS superblock, each noted with its root's dentry but for c."""
+    """Several mounts of one NFS superblock; the probe noted each root's dentry, except for c."""
     dev, mounts = make_dev(0, 50), ((40, "a"), (41, "b"), (42, "c"))
     lines = [f"{n} 1 0:50 / /home/{at} rw - nfs4 srv:/home/{at} rw\n" for n, at in mounts]
     (tmp_path / "proc/self").mkdir(parents=True)

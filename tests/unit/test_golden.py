@@ -1,6 +1,6 @@
-"""What text and JSON print, byte for byte, and a recording of each released format, read for ever.
+"""Text and JSON byte for byte, and a recording of each released format, readable for ever.
 
-IOH_REGENERATE_GOLDEN=1 writes the files anew.
+IOH_REGENERATE_GOLDEN=1 rewrites the files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_every_golden_file_has_its_case() -> None:
 RECORDING = Path(__file__).parents[1] / "data" / "session-v2.ioh"
 
 
-def test_the_session_holds_what_was_put_in() -> None:
+def test_the_recording_holds_what_was_recorded() -> None:
     samples = fakes.first(70)
     with Session(str(RECORDING)) as session:
         told = [tick.sample for tick in session.ticks(0)]
@@ -86,7 +86,7 @@ def test_the_session_holds_what_was_put_in() -> None:
     assert found.header.format_version == 2
 
 
-def test_its_text_is_as_committed(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_text_of_the_recording_is_as_committed(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["text", str(RECORDING), "-c", "20", "--utc", "-d", "hist,topfile"]) == 0
     printed = capfdbinary.readouterr().out
     assert_as_committed("session/session.txt", printed)

@@ -1,4 +1,4 @@
-"""Buckets hold their values, histograms add and subtract, percentiles keep their promise."""
+"""Histograms: buckets contain their values, sums and differences, accuracy of percentiles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ioh.model.hist import (
 )
 
 LATENCIES_NS = st.integers(1, 1 << 37)
-# Around each power of two, where an off-by-one would hide from random numbers.
+# Around each power of two: random numbers would rarely hit an off-by-one error there.
 EDGY_NS = st.builds(
     lambda log2, off: max(1, (1 << log2) + off), st.integers(0, 37), st.integers(-2, 2)
 )
@@ -47,8 +47,8 @@ def hist_of(latencies_ns: list[int]) -> LatencyHist:
     return LatencyHist(tuple(counts))
 
 
-def test_the_probes_divide_by_multiplying() -> None:
-    """ioh.h: x / 125 of 32 bits as x * m >> s is exact while m * 125 exceeds 2**s by little."""
+def test_the_probes_division_by_multiplication_is_exact() -> None:
+    """ioh.h: 32-bit x / 125 as x * m >> s is exact if m * 125 is only slightly above 2**s."""
     found = re.search(r"\* (0x[0-9a-f]+)ULL >> (\d+);", (probes_dir() / "ioh.h").read_text())
     assert found
     factor, shift = int(found[1], 16), int(found[2])
@@ -57,7 +57,7 @@ def test_the_probes_divide_by_multiplying() -> None:
 
 
 @given(LATENCIES_NS | EDGY_NS)
-def test_a_fine_bucket_contains_its_value_and_is_a_sixteenth_or_one_unit_wide(
+def test_a_fine_bucket_holds_its_value_and_is_a_16th_or_one_unit_wide(
     latency_ns: int,
 ) -> None:
     bucket, us = fine_index(latency_ns), latency_ns / 1e3
@@ -66,7 +66,7 @@ def test_a_fine_bucket_contains_its_value_and_is_a_sixteenth_or_one_unit_wide(
         assert us <= FINE_EDGES_US[bucket] <= us + max(us * 0.0625, 1 / 128)
 
 
-def test_fine_edges_rise_and_fill_the_axis() -> None:
+def test_fine_edges_ascend_and_cover_the_axis() -> None:
     assert len(FINE_EDGES_US) == FINE_BUCKETS - 1
     assert all(a < b for a, b in pairwise(FINE_EDGES_US))
     assert FINE_EDGES_US[-1] == 1 << 27

@@ -1,4 +1,4 @@
-"""What happens to a host while ioh watches: clocks, sleep, CPUs that go and come, sheer size."""
+"""A host whose CPUs go offline and come back, and one with thousands of parts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests import fakes
 from tests.sessions import recorded, samples_of
 
 MANY = 3000
-# user nice system idle: the second CPU had been idle for days.
+# Number of CPUs, then ticks: user system idle.  The second CPU had been idle for days.
 CPUS = [(2, 1000, 500, 90000000), (1, 1080, 520, 100100), (1, 1120, 540, 100140)]
 CPUS += [(2, 1160, 560, 90000200)]
 
 
-def test_a_cpu_that_goes_or_comes_costs_one_interval_of_the_host_s_cpu_time(
+def test_a_cpu_that_goes_or_comes_makes_cpu_time_unknown_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel's own sum leaps by what it knows of that CPU's idle time."""
+    """The kernel's own sum jumps by that CPU's idle time."""
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     readings = []
     for count, user, system, idle in CPUS:
@@ -41,7 +41,7 @@ def test_a_cpu_that_goes_or_comes_costs_one_interval_of_the_host_s_cpu_time(
     assert (shown[2].iowait_pct, shown[2].steal_pct) == (None, None)
 
 
-def test_a_recording_says_that_it_does_not_hold_them_one_by_one() -> None:
+def test_a_recording_says_that_it_leaves_out_some_of_very_many_parts() -> None:
     made = []
     for sample in fakes.first(3):
         layer = sample.layers["platter"]

@@ -1,4 +1,4 @@
-"""Names from outside, through every output: nothing raw reaches the terminal, nothing dies."""
+"""Names from outside in every output: none reaches the terminal raw, none causes a crash."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def snapshot() -> Snapshot:
     return derive(*samples())
 
 
-def test_the_corpus_would_be_seen() -> None:
-    """A sink that wrote names as they are would fail the tests below."""
+def test_a_sink_that_writes_names_raw_would_fail_these_tests() -> None:
     raw = [name for name in NAMES if raw_chars(name) or "\n" in name]
     assert len(raw) > 25
     assert len(set(NAMES)) == len(NAMES)
@@ -53,7 +52,7 @@ def test_text_holds_nothing_raw() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_name_as_host_as_reason_and_alone(name: str) -> None:
+def test_each_name_is_escaped_as_host_as_reason_and_alone(name: str) -> None:
     made = without_layer(hostile_samples(2, names=(name,)), "block", name)
     shown = derive(*made)
     text = TextSink(ALL).render(shown)
@@ -64,7 +63,7 @@ def test_each_name_as_host_as_reason_and_alone(name: str) -> None:
 
 @cache
 def lines_of_a_tame_name() -> int:
-    """The same, called ``x``: as many lines, since no name makes or ends one."""
+    """Lines of the same with the name ``x``: no name adds or removes one."""
     made = without_layer(hostile_samples(2, names=("x",)), "block", "x")
     return TextSink(ALL).render(derive(*made)).count("\n")
 
@@ -108,7 +107,7 @@ def test_openmetrics_holds_nothing_raw() -> None:
     assert len(points) == len(set(points)), "one series twice"
 
 
-def test_a_recording_gives_the_names_back_and_they_stay_harmless() -> None:
+def test_names_are_read_back_from_a_recording_and_stay_harmless() -> None:
     short = tuple(name for name in NAMES if len(name) < 4096)  # a recording cuts longer ones
     made = hostile_samples(2, names=short)
     played = samples_of(recorded(made))
@@ -117,8 +116,8 @@ def test_a_recording_gives_the_names_back_and_they_stay_harmless() -> None:
 
 
 @pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\udcff"])
-def test_what_a_recording_says_of_a_layer_is_shown_harmlessly(name: str) -> None:
-    """Titles, helps, sources and reasons come from a file, too."""
+def test_a_recordings_texts_about_a_layer_are_escaped(name: str) -> None:
+    """Titles, help texts, sources and reasons come from a file, too."""
     older, newer = (of_another_layer(each, name) for each in hostile_samples(2, names=("x",)))
     shown = derive(older, newer)
     assert not raw_chars(TextSink(ALL).render(shown) + CsvSink().render(shown))

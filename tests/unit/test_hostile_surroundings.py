@@ -1,4 +1,4 @@
-"""Every command where the directory and the variables lead to code of others: none of it runs."""
+"""Every command in a directory and an environment that lead to foreign code: none of it runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_all_commands_are_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_no_code_of_others_runs(hostile: Path, name: str) -> None:
+def test_no_foreign_code_runs(hostile: Path, name: str) -> None:
     done = run(hostile, *name.split(), *ARGUMENTS[name])
     marks = (hostile / "mark").read_text() if (hostile / "mark").exists() else ""
     assert marks == ""
@@ -100,11 +100,11 @@ def test_no_code_of_others_runs(hostile: Path, name: str) -> None:
     assert done.returncode == (name == "mark"), done.stderr
 
 
-def test_bcc_is_looked_for_where_root_put_it(
+def test_bcc_is_searched_for_only_where_root_installed_it(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile)
-    # Others would stop a Python that heeds them.
+    # Python itself would obey the other variables, and not start.
     for name in ("PYTHONPATH", "PATH", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, variables(hostile)[name])
     monkeypatch.setenv("LD_LIBRARY_PATH", os.fspath(hostile))

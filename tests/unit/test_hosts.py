@@ -43,7 +43,7 @@ def hosts(*names: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def json_lines() -> Iterator[Any]:
-    """Lines of ``ioh json`` with these hosts as they come, until the test has seen enough."""
+    """Lines of ``ioh json`` with these hosts; ioh is ended after the test."""
     running: list[subprocess.Popen[str]] = []
 
     def begin(*names: str) -> Iterator[dict[str, Any]]:
@@ -64,7 +64,7 @@ def state_of(line: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_client_and_its_server_are_one_path_and_who_adds_the_time_is_found(
+def test_client_and_server_are_paired_and_who_adds_the_time_is_found(
     json_lines: Any,
 ) -> None:
     hostnames, together, found = {}, [], {}
@@ -88,7 +88,7 @@ def test_a_client_and_its_server_are_one_path_and_who_adds_the_time_is_found(
         assert (read["rtt_us"], read["server_us"]) == (5000, 1000)
         assert (read["network_us"], read["network_pct"]) == (4000, 80)
         assert (read["matched_calls"], read["network_p50_us"]) == (8, 4096)
-        assert read["network_p99_us"] is None  # of so few
+        assert read["network_p99_us"] is None  # too few
         assert read["network_hist"]["counts"][0] == 7
         assert read["network_hist"]["counts"][-1] == 1
         assert pair["retransmits_per_s"] > 0
@@ -116,7 +116,7 @@ def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixtu
     assert table[4].startswith("  |db01 from nfs01: retransmits ")
 
 
-def test_times_are_ours_whatever_a_hosts_clock_says(json_lines: Any) -> None:
+def test_times_are_of_our_clock_whatever_a_hosts_clock_says(json_lines: Any) -> None:
     began_s, clocks = time.time(), {}
     for line in json_lines("ahead", "timeless", "db01"):
         assert began_s - 1 < line["time_unix_s"] < time.time() + 1
@@ -146,7 +146,9 @@ def test_a_lost_host_is_tried_again_and_the_others_go_on(json_lines: Any) -> Non
     assert lost["lost_s"] >= 0
 
 
-def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_host_that_cannot_be_read_does_not_stop_the_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     names = hosts("db01", "refused", "hostile", "nowhere")
     assert main(["text", *names, *CYCLE, "-t", "0.6"]) == ExitCode.OK
     told = capfd.readouterr()
@@ -167,7 +169,7 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
         ("hostile", "the stream is not a recording of ioh", 1),
     ],
 )
-def test_no_host_at_all_is_an_error(
+def test_it_is_an_error_if_no_host_can_be_read(
     capfd: pytest.CaptureFixture[str], name: str, said: str, code: int
 ) -> None:
     assert main(["text", *hosts(name)]) == code
@@ -178,7 +180,7 @@ def test_no_host_at_all_is_an_error(
     assert "\x1b" not in told.err
 
 
-def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_remote_command_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["text", *hosts("bare"), "--remote-command", "/none/ioh -x"]
     assert main(words) == ExitCode.UNAVAILABLE
     assert "bare cannot run /none/ioh -x. Correct --remote-command" in capfd.readouterr().err
@@ -205,14 +207,14 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
         (["--remote-command", "ioh"], "--remote-command needs --host"),
     ],
 )
-def test_wrong_words_are_refused(
+def test_invalid_arguments_are_refused(
     capfd: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert main(["json", *words]) == ExitCode.USAGE
     assert said in capfd.readouterr().err
 
 
-def test_a_filter_that_looks_like_an_option_is_none_at_the_other_end() -> None:
+def test_a_filter_that_looks_like_an_option_is_passed_on_as_a_value() -> None:
     words = ["--comm=-o/x", "--layers=tcp,block", "--no-layer=tcp", "--no-layer=-q"]
     asked = handed_on(build_parser().parse_args(["json", "--host", "a", *words]), 2.0)
     there = build_parser().parse_args(list(asked))
@@ -220,7 +222,7 @@ def test_a_filter_that_looks_like_an_option_is_none_at_the_other_end() -> None:
     assert (there.output, there.cycle_s) == ("-", 1.0)
 
 
-def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_host_with_an_older_ioh_is_read_and_reported(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["text", *hosts("db01", "old"), *CYCLE, "-t", "0.4"]) == ExitCode.OK
     told = capfd.readouterr()
     assert "==== old ====  clock " in told.out
@@ -229,6 +231,6 @@ def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("command", ["replay", "record", "serve"])
-def test_other_commands_have_no_hosts(command: str) -> None:
+def test_other_commands_do_not_accept_host(command: str) -> None:
     _, unknown = build_parser().parse_known_args([command, "x", "--host", "a"])
     assert "--host" in unknown

@@ -1,4 +1,4 @@
-"""A far clock by round trips, which intervals belong together, and hosts that cannot be read."""
+"""The offset of a remote clock, which intervals form a round, and hosts that cannot be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.snapshot_maker import START_S, ticks
 
 
 class Far:
-    """A host whose clock is ahead, and the way there."""
+    """A host whose clock is ahead, and round trips to it."""
 
     def __init__(self, ahead_s: float = 3.0) -> None:
         self.now_s, self.ahead_s = START_S, ahead_s
@@ -41,7 +41,7 @@ class Far:
         assert self.clock.answer(told)
 
     def sample(self) -> float:
-        """Our time of one taken now."""
+        """Our clock's time of a sample taken now."""
         return self.clock.ours(self.now_s + self.ahead_s, round((self.now_s - START_S) * 1e9))
 
 
@@ -60,7 +60,7 @@ def test_the_offset_is_within_its_error(trips: list[tuple[float, float]]) -> Non
     assert far.clock.question() == b""  # one at a time
 
 
-def test_a_clock_that_is_set_meanwhile_moves_nothing() -> None:
+def test_setting_the_remote_clock_moves_no_sample() -> None:
     far = Far()
     far.trip(0.001, 0.001)
     assert far.sample() == pytest.approx(far.now_s, abs=0.001)
@@ -71,17 +71,17 @@ def test_a_clock_that_is_set_meanwhile_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize("told", ["%N", "1700000000.", "nan", "inf", "-1.5", "1e300", "", "1 2"])
-def test_what_is_no_time_is_none(told: str) -> None:
+def test_an_invalid_time_gives_no_offset(told: str) -> None:
     far = Far()
     assert far.clock.question() == b"1\n"
     assert far.clock.answer(f"ioh-clock 1 {told}")
     assert far.clock.offset_s is None
-    assert far.sample() == far.now_s  # of its coming
+    assert far.sample() == far.now_s  # when it arrived
     assert not far.clock.answer("sudo: a password is required")
 
 
 @pytest.mark.parametrize("unix_s", [math.nan, math.inf, -1e300, 0.0])
-def test_no_sample_is_far_from_now(unix_s: float) -> None:
+def test_a_sample_with_an_absurd_time_counts_as_taken_now(unix_s: float) -> None:
     far = Far()
     far.trip(0.001, 0.001)
     assert far.clock.ours(unix_s, 0) == far.now_s
@@ -95,10 +95,10 @@ def ended(name: str, *times_s: float) -> deque[HostInterval]:
 
 
 @given(st.data(), st.lists(st.floats(0, 1), min_size=2, max_size=8))
-def test_each_interval_is_in_one_round_with_one_of_each_host(
+def test_each_interval_is_in_one_round_and_each_host_at_most_once(
     data: st.DataObject, phases: list[float]
 ) -> None:
-    """However far out of step the hosts are: two that never met had no pair."""
+    """However far out of step the hosts are: two that never met would have no pair."""
     count, jitter = 6, st.floats(-0.02, 0.02)
     ready = {
         str(at): ended(str(at), *(i + phase + data.draw(jitter) for i in range(count)))
@@ -115,7 +115,7 @@ def test_each_interval_is_in_one_round_with_one_of_each_host(
         assert max(times) - min(times) <= (0.6 if len(phases) == 2 else 1.0)
         rounds.append(names)
     assert sorted(name for names in rounds for name in names) == sorted([*ready] * count)
-    if len(phases) <= 4:  # with room between them for what their ends waver
+    if len(phases) <= 4:  # their ends are far enough apart for the jitter
         assert sum(len(names) == len(phases) for names in rounds) >= count - 2
 
 
@@ -128,13 +128,13 @@ def test_each_interval_is_in_one_round_with_one_of_each_host(
         ("2001:db8::9", "2001:db8::9"),
     ],
 )
-def test_a_port_is_given_as_ssh_wants_it(host: str, target: str) -> None:
+def test_a_host_with_a_port_is_passed_as_an_ssh_url(host: str, target: str) -> None:
     *_, dashes, found, there = ssh_command(host, None, ["record", "--comm", "a'b; c"])
     assert (dashes, found) == ("--", target)
     assert "\n" not in there
 
 
-def test_a_host_whose_times_are_behind_for_ever_does_not_keep_the_others_out() -> None:
+def test_a_host_that_is_always_behind_does_not_block_the_others() -> None:
     ready: dict[str, deque[HostInterval]] = {"behind": deque(), "db01": deque()}
     seen = 0
     for now, snapshot in enumerate(ticks(3 * MOST_READY, {})):
@@ -152,7 +152,7 @@ ASKED = Asked((), None, lambda _: None, 1.0)
 @pytest.mark.parametrize(
     "where", ["link.os.pipe2", "link.selectors.DefaultSelector", "ssh.subprocess.Popen"]
 )
-def test_a_lack_of_descriptors_is_a_reason_like_any_other(
+def test_too_few_descriptors_are_reported_as_the_hosts_error(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -172,7 +172,7 @@ def test_a_lack_of_descriptors_is_a_reason_like_any_other(
     assert "Install" not in host.error.hint
 
 
-def test_a_host_that_sends_bytes_and_never_a_recording_is_given_up() -> None:
+def test_a_host_that_sends_bytes_but_no_recording_is_given_up() -> None:
     drip = ["sh", "-c", "for at in $(seq 60); do echo x; sleep 0.05; done"]
     with link.Link(drip, FarClock(steady_clock()), 0.3) as made:
         items = made.items()
@@ -180,7 +180,7 @@ def test_a_host_that_sends_bytes_and_never_a_recording_is_given_up() -> None:
             next(items)
 
 
-def test_the_time_of_a_round_is_that_of_its_first_end() -> None:
+def test_the_time_of_a_round_is_the_earliest_end_in_it() -> None:
     stack = HostStack((), ASKED)
     for name, late_s in (("db01", 0.3), ("nfs01", 0.0)):
         shown = replace(ticks(1, {})[0], time_unix_s=START_S + late_s)

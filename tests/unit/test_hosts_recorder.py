@@ -1,4 +1,4 @@
-"""``R`` on several hosts: all of them into one file, and what fails is a line."""
+"""``R`` on several hosts records all of them into one file; a failure is one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.two_hosts import ADDRESSES, host, parts
 def test_r_records_all_hosts_into_one_file(here: Path) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     ours, theirs = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
-    recorder.write(ours[0])  # before it was asked for
+    recorder.write(ours[0])  # before recording was requested
     assert "recording 2 hosts into" in recorder.toggle()
     for at in range(1, 8):
         recorder.write(ours[at])
@@ -45,8 +45,8 @@ def test_r_records_all_hosts_into_one_file(here: Path) -> None:
             assert session.header.addresses == [ADDRESSES[name].encode()]
 
 
-def test_a_host_that_was_lost_has_no_numbers_of_that_time(here: Path) -> None:
-    """Its ioh began anew, and so did its totals."""
+def test_a_lost_host_has_no_numbers_for_that_time(here: Path) -> None:
+    """Its ioh started again, and so did its totals."""
     recorder = HostsRecorder(("nfs01",), 1.0)
     recorder.toggle()
     before, after = host("nfs01", 3), host("nfs01", 5)
@@ -57,7 +57,7 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(here: Path) -> None:
         recorder.write(part)
     recorder.close()
     (made,) = here.iterdir()
-    with Session(str(made)) as session:  # of one host it is as any other
+    with Session(str(made)) as session:  # with one host it is an ordinary recording
         shown = [interval(*pair) for pair in pairwise(t.sample for t in session.ticks(0))]
     reads = []
     for each in shown:
@@ -67,7 +67,7 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(here: Path) -> None:
     assert reads == [10, 10, None, None, 10, 10, 10, 10]
 
 
-def test_what_fails_is_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     assert recorder.mark("nothing is recorded") == "marked"
     recorder.toggle()
@@ -90,7 +90,7 @@ def test_what_fails_is_a_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert recorder.toggle() == "not recording: No such file or directory"
 
 
-def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
+def test_recordings_that_cannot_be_joined_stay_one_file_per_host(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)

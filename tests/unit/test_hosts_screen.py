@@ -1,4 +1,4 @@
-"""The screen over several hosts: their feeds, the key between them, and what they are together."""
+"""The screen with several hosts: their feeds, the key that switches hosts, and their pairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAIR = Pair("db01", "nfs01", {"read": PairOp(10, 9, 5000, 1000)})
 
 
 class Scripted:
-    """Rounds that a test made up."""
+    """Rounds made up by a test."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
         self._rounds, self.over = rounds, threading.Event()
@@ -60,7 +60,7 @@ def read(rounds: Sequence[Sequence[HostInterval]]) -> tuple[HostsFeed, list[News
 
 
 class Finds:
-    """A judge that finds the same each time."""
+    """A judge that always finds the same."""
 
     look_back_s = 1.0
 
@@ -68,7 +68,7 @@ class Finds:
         return replace(snapshot, findings=FINDINGS[:1])
 
 
-def test_a_lost_hosts_gap_is_a_gap_and_the_other_goes_on() -> None:
+def test_a_lost_host_has_a_gap_and_the_other_continues() -> None:
     samples = fakes.first(12)
     here = [part("db01", *pair) for pair in pairwise(samples)]
     away = [part("nfs01", *samples[at : at + 2]) for at in (0, 1, 6, 7)]
@@ -101,7 +101,7 @@ def test_every_host_knows_the_findings_of_all() -> None:
     feed.close()
 
 
-def test_what_is_served_after_the_clients_last_calls_is_of_the_pair_still() -> None:
+def test_calls_served_after_the_clients_last_interval_are_still_paired() -> None:
     samples = fakes.first(3)
     busy, idle = client(("nfs01", "10.0.0.9")), host("db01", OURS, nfs_client={})
     served = server(("10.0.0.7:713", 9, 900.0))
@@ -124,7 +124,7 @@ def test_what_is_served_after_the_clients_last_calls_is_of_the_pair_still() -> N
 
 
 class FakeHosts:
-    """Two hosts' made-up feeds."""
+    """Made-up feeds of two hosts."""
 
     names = ("db01", "nfs01")
 
@@ -156,7 +156,7 @@ class FakeHosts:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_a_key_switches_the_host_at_the_same_time(size: tuple[int, int]) -> None:
+def test_a_key_switches_the_host_and_keeps_the_time(size: tuple[int, int]) -> None:
     hosts = FakeHosts()
 
     async def flow(on: Stage) -> None:
@@ -198,7 +198,7 @@ def test_a_lost_host_says_since_when_and_its_numbers_are_grey() -> None:
     stage(flow, hosts)  # type: ignore[arg-type]
 
 
-def test_a_finding_of_another_host_leads_there() -> None:
+def test_enter_on_a_finding_of_another_host_shows_that_host() -> None:
     hosts = FakeHosts()
     found = replace(FINDINGS[0], host="nfs01", since_unix_s=minute()[9].time_unix_s)
     hosts.fakes[0].intervals[:] = [replace(s, findings=(found,)) for s in minute()]
@@ -213,7 +213,7 @@ def test_a_finding_of_another_host_leads_there() -> None:
     stage(flow, hosts)  # type: ignore[arg-type]
 
 
-def test_hosts_that_do_not_fit_leave_the_one_shown() -> None:
+def test_hosts_that_do_not_fit_give_way_to_the_one_shown() -> None:
     states = [replace(HERE, name=f"server-{at}", error_s=0.08) for at in range(8)]
     line = render_hosts(states, 7, 80).lines[0]
     assert line.width == 80
@@ -228,7 +228,7 @@ def test_the_path_takes_no_more_lines_than_there_are(height: int, lines: int) ->
     assert len(render_path([PAIR], 80, height).lines) == lines
 
 
-def test_on_a_terminal(tmp_path: Path) -> None:
+def test_two_hosts_on_a_terminal(tmp_path: Path) -> None:
     fake_ssh.install(tmp_path)
     words = [sys.executable, "-m", "ioh", "--host", "db01", "--host", "nfs01", "-c", "0.3"]
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -248,7 +248,7 @@ def test_a_host_that_cannot_be_read_ends_the_screen_with_the_reason(tmp_path: Pa
         assert "Permission denied (publickey). Try: ssh -o" in shown.text
 
 
-def test_the_screen_is_over_when_the_time_is() -> None:
+def test_the_screen_ends_after_its_run_time() -> None:
     samples = fakes.first(6)
     rounds = [
         Round(newer.time_unix_s, (part("db01", older, newer),), (HERE,))

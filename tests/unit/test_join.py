@@ -32,7 +32,7 @@ from tests.sessions import Shown, recorded, samples_of, small
 from tests.two_hosts import ADDRESSES, host, two_in_one, write
 
 
-def test_each_hosts_recording_is_in_it_byte_for_byte(tmp_path: Path) -> None:
+def test_a_joined_file_holds_each_recording_byte_for_byte(tmp_path: Path) -> None:
     both = two_in_one(tmp_path)
     assert hosts_of(both) == ("db01", "nfs01")
     for name in hosts_of(both):
@@ -47,7 +47,7 @@ def test_each_hosts_recording_is_in_it_byte_for_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["front", "back", "cut"])
-def test_no_single_place_makes_it_unreadable(tmp_path: Path, damaged: str) -> None:
+def test_damage_in_one_place_does_not_make_it_unreadable(tmp_path: Path, damaged: str) -> None:
     both = two_in_one(tmp_path)
     data = bytearray(Path(both).read_bytes())
     if damaged == "front":
@@ -66,7 +66,7 @@ def test_no_single_place_makes_it_unreadable(tmp_path: Path, damaged: str) -> No
         assert len(list(second.ticks(0))) <= 15 if lost else len(second) == 15
 
 
-def test_a_name_with_the_mark_in_it(tmp_path: Path) -> None:
+def test_a_hosts_name_may_contain_the_separator(tmp_path: Path) -> None:
     name = "x#y#z"
     one, other = (write(tmp_path / f"{n}.ioh", host(n, 3), n) for n in ("db01", "nfs01"))
     with Joining() as joining:
@@ -78,7 +78,7 @@ def test_a_name_with_the_mark_in_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, (1 << 62) - 1, 3])
-def test_a_list_that_lies_is_bounded(
+def test_a_list_of_hosts_with_false_sizes_does_no_harm(
     tmp_path: Path, size: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     listed = encode_plain([[[f"{n}\x1b".encode(), size] for n in range(8)]])
@@ -96,7 +96,7 @@ def test_a_list_that_lies_is_bounded(
             assert "Traceback" not in capfd.readouterr().err
 
 
-def test_text_and_json_have_the_hosts_together(tmp_path: Path, shown: Shown) -> None:
+def test_text_and_json_show_the_hosts_together(tmp_path: Path, shown: Shown) -> None:
     both = two_in_one(tmp_path)
     told = [json.loads(line) for line in shown("json", both).splitlines()]
     names = [line["host"]["name"] if line["host"] else "" for line in told]
@@ -123,7 +123,7 @@ def test_text_and_json_have_the_hosts_together(tmp_path: Path, shown: Shown) -> 
 
 
 @pytest.mark.parametrize("command", ["report", "export", "compare"])
-def test_other_commands_want_one_host(
+def test_other_commands_require_one_host(
     tmp_path: Path, command: str, shown: Shown, refused: Shown
 ) -> None:
     both = two_in_one(tmp_path)
@@ -134,7 +134,7 @@ def test_other_commands_want_one_host(
     assert "no host db02" in refused(command, f"{both}#db02", *again, code=1)
 
 
-def test_a_mark_behind_the_last_interval_is_told(tmp_path: Path, shown: Shown) -> None:
+def test_a_mark_after_the_last_interval_is_shown(tmp_path: Path, shown: Shown) -> None:
     first = write(tmp_path / "db01.ioh", host("db01", 4), "db01", marks={3: "over"})
     longer = write(tmp_path / "nfs01.ioh", host("nfs01", 6), "nfs01")
     both = tmp_path / "both.ioh"
@@ -144,13 +144,13 @@ def test_a_mark_behind_the_last_interval_is_told(tmp_path: Path, shown: Shown) -
     assert told.count("==== db01.example ====  nothing recorded in this interval\n") == 2
 
 
-def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
+def test_a_joined_file_in_a_pipe_is_refused(tmp_path: Path) -> None:
     both = two_in_one(tmp_path)
     with pytest.raises(IohError, match="has several hosts"):
         samples_of(Path(both).read_bytes())
 
 
-def test_verify_looks_at_each_host_and_takes_one_out(
+def test_verify_checks_each_host_and_can_extract_one(
     tmp_path: Path, shown: Shown, refused: Shown
 ) -> None:
     both = two_in_one(tmp_path)
@@ -163,7 +163,9 @@ def test_verify_looks_at_each_host_and_takes_one_out(
         assert session.header.addresses == [ADDRESSES["nfs01"].encode()]
 
 
-def test_join(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_join_writes_one_file_or_says_why_not(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     both = two_in_one(here)
     for name in ("db01", "nfs01"):
         os.rename(f"{name}.ioh", f"my-{name}.ioh")  # noqa: PTH104
@@ -205,8 +207,8 @@ def news_of(feed: JoinedFeed) -> list[News]:
     return news
 
 
-def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
-    # Slow enough that each interval is judged: nfs01 was not there for all of a span of many.
+def test_one_host_is_played_and_the_other_follows(tmp_path: Path) -> None:
+    # Slow enough that each interval is judged alone: nfs01 is missing in a part of longer ones.
     with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played(Engine, speed=20.0)) as feed:
         news = news_of(feed)
         shown = [each for each in news if each.snapshot is not None]
@@ -226,8 +228,8 @@ def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
         assert [each.host for each in news if each.is_over] == [0, 1]
 
 
-def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
-    """Several intervals are judged as one; what the other host was not there for is no pair."""
+def test_in_fast_play_both_ends_have_the_same_span(tmp_path: Path) -> None:
+    """Several intervals are judged as one; a pair needs the other host in all of them."""
     two_in_one(tmp_path)
     companions = Companions(str(tmp_path / "both.ioh"), ("db01", "nfs01"), "db01")
     samples = host("db01", 20)
@@ -242,7 +244,7 @@ def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
             )
 
 
-def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
+def test_moving_in_time_moves_all_hosts(tmp_path: Path) -> None:
     with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played()) as feed:
         first, second = feed.feeds
         news: list[News] = []
@@ -250,7 +252,7 @@ def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
         def tell(each: News) -> None:
             news.append(each)
             if each.is_over and len([n for n in news if n.is_over]) == 2:
-                second.play_from(10)  # which is the first one's 15
+                second.play_from(10)  # tick 15 of the first one
             elif each.is_over and len([n for n in news if n.is_over]) == 4:
                 feed.stop()
 
@@ -262,7 +264,7 @@ def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
         assert [m.text for f in (first, second) for m in f.moments()] == ["go", "here"] * 2
 
 
-def test_on_a_terminal(tmp_path: Path) -> None:
+def test_a_joined_recording_on_a_terminal(tmp_path: Path) -> None:
     both = two_in_one(tmp_path)
     words = [sys.executable, "-m", "ioh", "replay", both, "--speed", "50"]
     with PtyScreen(words, ROOT, 80, 24) as shown:

@@ -41,7 +41,7 @@ def parts(count: int, keep: int | None) -> tuple[list[Sample], dict[str, bytes]]
 
 
 def endless(folder: Path, count: int = 60, keep: int | None = None) -> list[Sample]:
-    """Put such files into this directory."""
+    """Write such files into a directory; return their samples."""
     samples, files = parts(count, keep)
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -49,12 +49,12 @@ def endless(folder: Path, count: int = 60, keep: int | None = None) -> list[Samp
 
 
 def joined(folder: Path) -> bytes:
-    """What ``cat r-*.ioh`` gives."""
+    """What ``cat r-*.ioh`` prints."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("r-*.ioh")))
 
 
 @pytest.mark.parametrize("piece", [997, 1 << 24])
-def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
+def test_each_sample_is_read_once(tmp_path: Path, piece: int) -> None:
     samples = endless(tmp_path)
     assert len(list(tmp_path.iterdir())) > 2
     found = list(items(joined(tmp_path), piece, joins=True))
@@ -64,7 +64,7 @@ def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
     assert len([item for item in found if isinstance(item, Header)]) == 1
 
 
-def test_verify_makes_one_file_of_them(tmp_path: Path, shown: Shown) -> None:
+def test_verify_merges_the_files_into_one(tmp_path: Path, shown: Shown) -> None:
     samples = endless(tmp_path, keep=3)
     parts = sorted(path.name for path in tmp_path.iterdir())
     together, whole = tmp_path / "cat", tmp_path / "whole.ioh"
@@ -81,7 +81,7 @@ def test_verify_makes_one_file_of_them(tmp_path: Path, shown: Shown) -> None:
     assert check(str(whole)).faults == []
 
 
-def test_a_pipe_of_them_is_one_recording(tmp_path: Path) -> None:
+def test_the_files_in_a_pipe_are_one_recording(tmp_path: Path) -> None:
     samples = endless(tmp_path)
     (tmp_path / "cat").write_bytes(joined(tmp_path))
     with (
@@ -94,13 +94,13 @@ def test_a_pipe_of_them_is_one_recording(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", [None, 0.5])
 @pytest.mark.parametrize("command", ["text", "report", "export"])
-def test_a_file_of_them_is_refused_with_what_to_do(
+def test_concatenated_files_are_refused_with_what_to_do(
     tmp_path: Path, shown: Shown, refused: Shown, command: str, last: float | None
 ) -> None:
     endless(tmp_path, 30)
     together, whole = tmp_path / "cat.ioh", tmp_path / "whole.ioh"
     data = joined(tmp_path)
-    if last is not None:  # the last one is torn, and has no index of its own
+    if last is not None:  # the last one is truncated and has no index of its own
         data = data[: -int(max(tmp_path.iterdir()).stat().st_size * last)]
     together.write_bytes(data)
     assert refused(command, together) == (
@@ -111,7 +111,7 @@ def test_a_file_of_them_is_refused_with_what_to_do(
     assert main([command, str(whole)]) == 0
 
 
-def test_a_file_of_two_that_begin_alike_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_two_recordings_that_begin_at_sample_0_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cat.ioh"
     samples = fakes.first(30)
     later = [replace(sample, time_unix_s=sample.time_unix_s + 60) for sample in samples]
@@ -121,7 +121,7 @@ def test_a_file_of_two_that_begin_alike_is_refused(tmp_path: Path) -> None:
             Session(str(path))
 
 
-def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None:
+def test_parts_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None:
     endless(tmp_path)
     first, second, third = (tmp_path / f"r-000{part}.ioh" for part in (1, 2, 3))
     for pair in ((first, third), (second, first), (first, first)):
@@ -130,7 +130,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None
             list(items(data, 4096, joins=True))
 
 
-def test_a_name_of_which_only_the_files_are_there_tells_them(here: Path, refused: Shown) -> None:
+def test_a_name_that_exists_only_in_parts_lists_the_parts(here: Path, refused: Shown) -> None:
     endless(here)
     last = max(path.name for path in here.iterdir())
     assert refused("report", "r.ioh") == (

@@ -1,4 +1,4 @@
-"""ioh.sh on made-up machines: every program it would install with or run is a fake."""
+"""ioh.sh on made-up machines: every program that it runs or installs with is a fake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_scripts_are_plain_sh() -> None:
         assert not re.search(r"(?m)^\s*(local|function) |\[\[ |<<<|\$'|&>", text), script
 
 
-def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
+def test_the_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
     machine.bcc.unlink()
     status, said = machine.run("text", "-c", "1")
     assert status == 0
@@ -49,7 +49,7 @@ def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
     assert machine.litter == []
 
 
-def test_only_dependencies_or_another_place_make_a_new_environment(machine: Machine) -> None:
+def test_only_new_dependencies_or_a_move_make_a_new_environment(machine: Machine) -> None:
     machine.run()
     assert machine.run("json", "a b", "*") == (0, [])
     assert machine.calls == ["python -I -m ioh json a b *"]
@@ -73,7 +73,7 @@ def test_only_dependencies_or_another_place_make_a_new_environment(machine: Mach
     assert not any("-m venv" in call for call in machine.calls)
 
 
-def test_reads_its_dependencies_as_pip_would(machine: Machine) -> None:
+def test_it_reads_its_dependencies_as_pip_would(machine: Machine) -> None:
     machine.run("--setup")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lock = machine.checkout / "requirements.lock"
@@ -89,7 +89,7 @@ def test_reads_its_dependencies_as_pip_would(machine: Machine) -> None:
     assert not any(name.startswith("bcc") for name in project["dependencies"] + dev)
 
 
-def test_without_pypi_the_distributions_packages_do(machine: Machine) -> None:
+def test_without_pypi_the_distributions_packages_are_used(machine: Machine) -> None:
     _, said = machine.run("--setup", PIP_ERROR="Temporary failure in name resolution")
     installs = [call for call in machine.calls if "pip install" in call]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -114,7 +114,7 @@ def test_the_lock_file_has_what_the_project_needs() -> None:
         assert all(each >= least if relation == ">=" else each == least for each in numbers)
 
 
-def test_old_python_is_one_line_and_installs_nothing(machine: Machine) -> None:
+def test_an_old_python_is_refused_in_one_line_and_nothing_is_installed(machine: Machine) -> None:
     status, said = machine.run(PYTHON="3.9")
     assert status == 1
     assert len(said) == 1
@@ -138,7 +138,7 @@ def test_old_python_is_one_line_and_installs_nothing(machine: Machine) -> None:
         ("ERROR: odd thing", "ERROR: odd thing (full log: "),
     ],
 )
-def test_failed_download_is_one_line_and_leaves_nothing(
+def test_a_failed_download_is_reported_in_one_line_and_leaves_nothing(
     machine: Machine, error: str, cause: str
 ) -> None:
     status, said = machine.run(PIP_ERROR=error)
@@ -150,7 +150,7 @@ def test_failed_download_is_one_line_and_leaves_nothing(
     assert not (machine.checkout / ".venv").exists()
 
 
-def test_runs_without_bpf_where_the_package_cannot_be_had(machine: Machine) -> None:
+def test_it_runs_without_bpf_if_the_package_is_not_available(machine: Machine) -> None:
     machine.bcc.unlink()
     status, said = machine.run(APT_ERROR="E: Unable to locate package python3-bpfcc")
     assert status == 0
@@ -159,7 +159,9 @@ def test_runs_without_bpf_where_the_package_cannot_be_had(machine: Machine) -> N
 
 
 @pytest.mark.parametrize("sudo", [False, True])
-def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine, sudo: bool) -> None:
+def test_a_user_without_sudo_has_no_bpf_until_root_installs_it(
+    machine: Machine, sudo: bool
+) -> None:
     machine.bcc.unlink()
     status, said = machine.run(UID="1000")
     assert status == 0
@@ -191,7 +193,7 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine, sud
         (["other"], False),
     ],
 )
-def test_asks_sudo_only_to_look_at_this_machine(
+def test_it_uses_sudo_only_to_measure_this_machine(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], through_sudo: bool
 ) -> None:
     monkeypatch.chdir(machine.checkout.parent)
@@ -215,7 +217,7 @@ def test_fio_is_installed_at_the_first_bench_and_only_then(machine: Machine) -> 
     assert (status, said) == (1, ["ioh.sh: root is needed: apt-get install fio"])
 
 
-def test_how_a_user_wants_it_shown_goes_through_sudo(machine: Machine) -> None:
+def test_a_users_display_settings_are_passed_through_sudo(machine: Machine) -> None:
     machine.run("--setup")
     machine.environment |= {"NO_COLOR": "1", "PAD": "a b"}
     assert machine.run(UID="1000", SUDO="1") == (0, [])
@@ -247,7 +249,7 @@ def test_two_first_uses_at_once_make_one_environment(machine: Machine) -> None:
         ({"PYTEST": "5"}, 1, "FAILED: unit tests, kernel tests", []),  # none was collected
     ],
 )  # fmt: skip
-def test_what_fails_or_did_not_run_is_said_last_and_the_rest_still_runs(
+def test_failed_and_skipped_checks_are_named_last_and_the_rest_runs(
     machine: Machine, fault: dict[str, Any], status: int, last: str, calls: list[str]
 ) -> None:
     ended, said = machine.run("--test", **fault)
@@ -268,7 +270,7 @@ def test_rhel_gets_a_newer_python_beside_its_own(machine: Machine) -> None:
     assert machine.run("text", PYTHON="3.9") == (0, [])
 
 
-def test_unknown_distribution_is_told_what_to_install(machine: Machine) -> None:
+def test_on_an_unknown_distribution_it_says_what_to_install(machine: Machine) -> None:
     (machine.fakes / "apt-get").unlink()
     (machine.fakes / "python3").unlink()
     machine.bcc.unlink()
@@ -280,7 +282,7 @@ def test_unknown_distribution_is_told_what_to_install(machine: Machine) -> None:
     ]
 
 
-def test_a_machine_without_python_gets_the_distributions(machine: Machine) -> None:
+def test_a_machine_without_python_gets_that_of_the_distribution(machine: Machine) -> None:
     (machine.fakes / "python3").unlink()
     machine.bcc.unlink()
     status, said = machine.run("text")
@@ -289,8 +291,10 @@ def test_a_machine_without_python_gets_the_distributions(machine: Machine) -> No
     assert "with Python 3.11" in said[-1]
 
 
-def test_roots_programs_and_libraries_are_the_systems(machine: Machine, tmp_path: Path) -> None:
-    """Where sudo leaves the caller's PATH, nothing of it runs; not as an ordinary user, either."""
+def test_root_uses_only_programs_and_libraries_of_the_system(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """If sudo keeps the caller's PATH, nothing from it runs; nor does it as an ordinary user."""
     machine.run("--setup")
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -310,7 +314,7 @@ def test_roots_programs_and_libraries_are_the_systems(machine: Machine, tmp_path
 
 
 @pytest.mark.parametrize(("mode", "is_said"), [(0o755, False), (0o777, True), (0o1777, False)])
-def test_root_hears_who_else_can_change_what_it_runs(
+def test_root_is_warned_if_others_can_change_what_it_runs(
     machine: Machine, mode: int, is_said: bool
 ) -> None:
     machine.run("--setup")

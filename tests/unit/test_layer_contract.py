@@ -1,4 +1,4 @@
-"""What every layer promises, asked of whatever is registered; C and Python sides agree."""
+"""What every registered layer must fulfil; C and Python sides agree."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def text_of(name: str) -> ProbeText:
     return probe_text.text_of(LAYERS[name])
 
 
-def test_layers_are_found_in_the_order_of_the_path() -> None:
+def test_layers_are_found_in_the_order_of_the_io_path() -> None:
     assert {"syscall", "tcp", "block"} <= LAYERS.keys()
     ranks = {name: layer.spec.rank for name, layer in LAYERS.items()}
     assert all(a < b for a, b in pairwise(ranks.values())), f"two of one rank: {ranks}"
@@ -82,7 +82,7 @@ def test_events_are_handed_on_for_as_long_as_both_layers_run(name: str) -> None:
     layer = LAYERS[name]
     assert not layer.joins or LAYERS[layer.joins].probe
     arrays = {event.hands_on for event in layer.events} - {""}
-    if arrays or layer.joins:  # they come and go together: at the start and in the end
+    if arrays or layer.joins:  # both are attached at the start and detached at the end
         assert layer.is_wanted.__func__ is Layer.is_wanted.__func__  # type: ignore[attr-defined]
         assert layer.copies(linux_6_18().host(preempted=True)) == 1
     for array in arrays:
@@ -121,7 +121,7 @@ def test_names_are_unique_and_groups_sum_ops(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_ratios_are_of_counters_of_the_same_place(name: str) -> None:
+def test_ratios_are_of_counters_of_the_same_layer_or_table(name: str) -> None:
     for where, metrics in metrics_of(name):
         counters = {m.name for m in metrics if m.kind == "counter"}
         for metric in metrics:
@@ -161,7 +161,7 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
             assert text.has_function(point.function), point.function
     arrays = {spec.name for spec in text.maps() if spec.kind == 3}
     handing = {event.hands_on for event in layer.events} - {""}
-    # Programs at uprobes need one that stays empty: see probes/db.c.
+    # Programs at uprobes need an array that stays empty: see probes/db.c.
     empty = {"no_private_stack"} if layer.server_program else set()
     assert arrays == {step.array for step in layer.steps} | handing | empty
     for step in layer.steps:
@@ -179,14 +179,14 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBED)
-def test_losses_have_the_probes_numbers(name: str) -> None:
+def test_losses_are_numbered_as_in_the_probe(name: str) -> None:
     reasons = text_of(name).enum_with_prefix("LOST_")
     assert reasons == list(spec_of(name).lost[: len(reasons)])
     assert "map_full" in reasons
 
 
 @pytest.mark.parametrize("name", PROBED)
-def test_ops_have_the_probes_numbers(name: str) -> None:
+def test_ops_are_numbered_as_in_the_probe(name: str) -> None:
     text = text_of(name)
     numbered = text.enum_with_prefix("OP_")
     if not any(spec.name == "totals" for spec in text.maps()):
@@ -234,8 +234,8 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
         ),
     ],
 )
-def test_structs_are_decoded_whole(name: str, struct: str, size: int) -> None:
-    """That each member is where it is decoded, the kernel tests show."""
+def test_decoded_structs_are_as_long_as_the_probes(name: str, struct: str, size: int) -> None:
+    """The kernel tests check that each member is where it is decoded."""
     assert text_of(name).size(f"struct {struct}") == size
 
 
@@ -247,7 +247,7 @@ def test_structs_are_decoded_whole(name: str, struct: str, size: int) -> None:
         ("SIZE_", {"none": 0} | server_probes._SIZES),
     ],
 )
-def test_what_is_said_of_servers_has_the_probes_numbers(
+def test_roles_owners_and_sizes_are_numbered_as_in_the_probe(
     prefix: str, numbers: dict[str, int]
 ) -> None:
     names = text_of("db").enum_with_prefix(prefix)

@@ -1,4 +1,4 @@
-"""Every layer read from maps that hold nothing, and from /proc: its sample fits its spec."""
+"""Every layer read from empty and filled maps, and from /proc: its sample fits its spec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOTS = [Path(__file__).parents[1] / "data" / name for name in ("proc-6.18", "pr
 
 
 class NoConnections:
-    """Stands in for the kernel's sock_diag."""
+    """Replaces the kernel's sock_diag."""
 
     def __init__(self, port: int | None, *, keep_closed: bool) -> None:
         self.asked = (port, keep_closed)
@@ -68,7 +68,7 @@ def check_shape(layer: Layer, sample: LayerSample) -> None:
 
 
 def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
-    """Both sinks show the interval between two readings."""
+    """Check that both sinks show the interval between two readings."""
     snapshot = derive(in_a_sample(0, layer, older), in_a_sample(1, layer, newer))
     shown = TextSink(TextOptions(frozenset({"all"}), utc=True)).render(snapshot)
     assert layer.spec.title in shown
@@ -89,14 +89,16 @@ def readings(layer: Layer, maps: dict[str, Map]) -> Iterator[LayerSample]:
 
 @pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
 @pytest.mark.parametrize("name", PROBED)
-def test_from_maps(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They hold nothing; then one entry in each hash, of key 0 and counters of ones."""
+def test_samples_from_maps_fit_the_spec(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the maps are empty; then each hash has one entry, of key 0 and with all counters 1."""
     layer = LAYERS[name](Filters(), root)
     maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
     older, newer = readings(layer, maps)
     assert not any(sum(op.latency.counts) for op in newer.ops.values() if op.latency is not None)
     counts = {op.count_total for op in newer.ops.values()}
-    assert counts - {None} == {0}  # None: bytes alone are known, such as the page cache's
+    assert counts - {None} == {0}  # None: only bytes are known, as of the page cache
     for fake in held.values():
         if fake.spec.kind in {1, 5}:
             ones = (1).to_bytes(8, "little") * (fake.value_size // 8)
@@ -109,7 +111,7 @@ def test_from_maps(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_from_proc(name: str) -> None:
+def test_samples_from_proc_fit_the_spec(name: str) -> None:
     layer = LAYERS[name](Filters(), ROOTS[0])
     older, newer = layer.read_proc(), layer.read_proc()
     if isinstance(older, Unavailable):  # /proc does not count everything
@@ -149,10 +151,10 @@ def test_a_layer_that_shows_all_processes_says_so(
         ("tcp", Filters(port=2049), "only --port 2049"),
     ],
 )
-def test_a_layer_that_was_narrowed_says_so(
+def test_a_filtered_layer_says_so(
     name: str, chosen: Filters, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recording knows no options: who reads it later sees them here alone."""
+    """A recording does not hold the options: whoever reads it later sees them only here."""
     maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
     for filters in (chosen, Filters()):
         layer = LAYERS[name](filters, ROOTS[0])

@@ -1,4 +1,4 @@
-"""What a lack of descriptors, processes or memory is called, in one line and a status."""
+"""How a lack of descriptors, processes or memory is reported: one line and an exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROCESSES = "too few processes"
         (RuntimeError("can't start new thread"), PROCESSES),
     ],
 )
-def test_a_lack_is_named(error: Exception, cause: str) -> None:
+def test_the_resource_that_is_lacking_is_named(error: Exception, cause: str) -> None:
     lack = lack_behind(error)
     assert lack is not None
     assert lack.cause.startswith(cause)
@@ -46,17 +46,17 @@ def test_a_lack_is_named(error: Exception, cause: str) -> None:
         KeyError(errno.EMFILE),
     ],
 )
-def test_what_is_no_lack(error: Exception) -> None:
+def test_other_errors_are_no_lack_of_resources(error: Exception) -> None:
     assert lack_behind(error) is None
 
 
-def test_a_fork_that_is_refused() -> None:
+def test_a_refused_fork_is_a_lack_of_processes() -> None:
     lack = lack_behind(OSError(errno.EAGAIN, "?"), of_fork=True)
     assert lack is not None
     assert lack.cause.startswith(PROCESSES)
 
 
-def test_a_command_that_lacks_something_ends_with_one_line(
+def test_a_command_that_lacks_a_resource_ends_with_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Lacking:
@@ -76,7 +76,7 @@ def test_a_command_that_lacks_something_ends_with_one_line(
     assert told.count("\n") == 1
 
 
-def test_as_many_descriptors_as_are_allowed_are_taken() -> None:
+def test_a_soft_limit_of_descriptors_below_512_is_raised() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
@@ -91,7 +91,9 @@ def test_as_many_descriptors_as_are_allowed_are_taken() -> None:
 
 @pytest.mark.parametrize("limit", ["-n 10", "-n 47", "-v 60000", "-v 200000"])
 @pytest.mark.parametrize("command", ["text", "record -o x.ioh"])
-def test_too_little_for_anything(limit: str, command: str, tmp_path: Path) -> None:
+def test_limits_too_low_to_start_are_reported_in_one_line(
+    limit: str, command: str, tmp_path: Path
+) -> None:
     script = f"ulimit {limit}; exec {sys.executable} -m ioh {command}"
     done = subprocess.run(
         ["bash", "-c", script],

@@ -1,4 +1,4 @@
-"""A loader that dies or cannot hand over, and layers whose kernel module comes and goes."""
+"""A loader that dies, stops or cannot start; layers whose kernel module comes and goes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descripto
 GONE = "from /proc: the loader failed: the privileged loader has ended"
 
 
-def test_still_being_compiled_is_said_only_while_the_loader_lives(root: Host) -> None:
+def test_still_being_compiled_is_reported_only_while_the_loader_lives(root: Host) -> None:
     with source() as running:
         assert notes(running.read(), "a") == (f"from /proc: {WAITED}",)
         root.end.shutdown(socket.SHUT_WR)
@@ -26,7 +26,7 @@ def test_still_being_compiled_is_said_only_while_the_loader_lives(root: Host) ->
         assert notes(sample, "a") == notes(sample, "b") == (GONE,)
 
 
-def test_a_loader_that_cannot_be_started(root: Host) -> None:
+def test_a_loader_that_cannot_be_started_is_reported(root: Host) -> None:
     refusal = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
     root.patch.setattr(attaching, "start_loader", Mock(side_effect=refusal))
     with source() as running:
@@ -48,7 +48,7 @@ def test_a_stopped_loader_is_waited_for_once(root: Host) -> None:
         before = open_descriptors()
         root.answer(stats, fds=1)
         with running.counting_run_time() as run_time_ns:
-            assert run_time_ns() is None  # that answer was to nobody
+            assert run_time_ns() is None  # that answer was to an earlier request
         assert open_descriptors() == before
         assert root.requests() == [stats]
 
@@ -80,7 +80,7 @@ def test_nothing_to_measure_is_no_fault(root: Host) -> None:
     assert "no tide" in verdict.detail
 
 
-def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
+def test_a_layer_wanted_after_the_loader_died_is_read_from_proc(root: Host) -> None:
     tide = Tide(root)
     with source("a") as running:
         root.end.close()
@@ -89,14 +89,14 @@ def test_a_layer_that_comes_after_the_loaders_death(root: Host) -> None:
             assert sample_of(running).notes == (GONE,)
 
 
-def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
+def test_a_layer_is_attached_when_wanted_and_detached_when_not(root: Host) -> None:
     tide = Tide(root)
     with source("a") as running:
         running.read()
         before = open_descriptors()
         for _ in range(2):
             tide.is_here = True
-            # Until the probe is there, /proc feeds the layer.
+            # Until the probe is attached, the layer is read from /proc.
             assert sample_of(running).source == "proc"
             assert [request["layer"] for request in root.requests()] == ["a"]
             root.attach("a")
@@ -107,11 +107,11 @@ def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
             tide.is_here = False
             assert running.read().layers["a"] == Unavailable("no tide", is_idle=True)
             assert open_descriptors() == before
-            assert running.attached["a"].layer is not first  # it remembers nothing
+            assert running.attached["a"].layer is not first  # the new one remembers nothing
 
 
 @pytest.mark.parametrize("late", ["", "_late"])
-def test_what_comes_too_late_is_let_go(root: Host, late: str) -> None:
+def test_a_probe_that_comes_too_late_is_detached(root: Host, late: str) -> None:
     """A whole probe, or a part of one."""
     tide: Tide | Visitor = Visitor(root) if late else Tide(root)
     with source("a") as running:
@@ -153,17 +153,17 @@ def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
             visitor.is_here = True
             for _ in range(3):
                 running.read()
-            assert root.requests() == [{"verb": "attach_late", "layer": "a"}]  # asked once
+            assert root.requests() == [{"verb": "attach_late", "layer": "a"}]  # requested once
             root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
             assert sample_of(running).source == "bpf"
             assert open_descriptors() == before + 2
             visitor.is_here = False
             running.read()
             assert open_descriptors() == before
-        assert running.attached["a"].layer is whole  # its totals went on
+        assert running.attached["a"].layer is whole  # its totals continued
 
 
-def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -> None:
+def test_a_refused_late_part_is_reported_until_its_module_goes(root: Host) -> None:
     visitor = Visitor(root)
     with source("a") as running:
         visitor.is_here = True

@@ -1,4 +1,4 @@
-"""When the live source takes its samples, of what time they are, and what it costs."""
+"""When the live source takes samples, which times they have, and what it costs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ioh.model.sample import READ_STEP_US, LayerSample
 from tests.unit.live_host import Host, make_layer, source
 
 
-def test_what_a_first_look_takes_is_in_no_interval(root: Host) -> None:
-    """Else the layers read before another one would have been counting longer than is told."""
+def test_the_duration_of_a_first_reading_is_in_no_interval(root: Host) -> None:
+    """Otherwise, layers read before a slow one would have counted longer than the interval says."""
     looks: list[float] = []
     clock = Clock(root.patch)
 
@@ -43,9 +43,9 @@ def test_what_a_first_look_takes_is_in_no_interval(root: Host) -> None:
     assert len(looks) == 3
 
 
-def test_each_layer_is_told_when_it_was_read(root: Host) -> None:
-    """What one takes longer than at the next tick is in no rate of those behind it."""
-    takes_us = iter([0, 62_500, 250_000])  # the first of them to warm up
+def test_each_layer_has_the_time_when_it_was_read(root: Host) -> None:
+    """Rates are right even if reading an earlier layer takes longer than in another tick."""
+    takes_us = iter([0, 62_500, 250_000])  # the first of them is the warm-up
     clock = Clock(root.patch)
 
     def slow() -> LayerSample:
@@ -56,7 +56,7 @@ def test_each_layer_is_told_when_it_was_read(root: Host) -> None:
     root.attach("a")
     root.attach("b")
     with source() as running:
-        clock.now = 2000.0  # parts of a second that are exact
+        clock.now = 2000.0  # so that fractions of a second are exact
         for took_us in (62_500, 250_000):
             a, b = running.read().layers.values()
             assert isinstance(a, LayerSample)
@@ -65,12 +65,12 @@ def test_each_layer_is_told_when_it_was_read(root: Host) -> None:
 
 
 class Clock:
-    """Time that passes only when somebody waits."""
+    """Time that passes only when the source waits."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self.late: Iterator[float] = itertools.repeat(0.0)
-        self.calls: list[tuple[float, Callable[[], None]]] = []  # what somebody does meanwhile
+        self.calls: list[tuple[float, Callable[[], None]]] = []  # a time, and what happens then
         times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
         same = {"time": time.time, "process_time_ns": time.process_time_ns}
         for module in (live, attached):
@@ -95,15 +95,15 @@ class Clock:
     ("interval_s", "late_s", "asked", "read_s"),
     [
         (1.0, [0] * 4, {}, [0.0, 0.2, 1.2, 2.2]),  # the first one is short
-        (0.1, [0] * 4, {}, [0.0, 0.1, 0.2, 0.3]),  # but never longer than it shall be
+        (0.1, [0] * 4, {}, [0.0, 0.1, 0.2, 0.3]),  # but not longer than the interval
         (1.0, [0.2, 0.2, 0.9, 0.2], {}, [0.0, 0.2, 1.2, 2.2]),  # reading time shifts no tick
         (1.0, [0, 0, 3.5, 0, 0], {}, [0.0, 0.2, 1.2, 5.7, 6.7]),  # a late one is not made up for
-        # One that is asked for shifts no other one; another interval begins with one at once.
+        # A requested sample shifts no other; a new interval starts at once with a sample.
         (1.0, [0] * 6, {0.7: None, 2.1: None}, [0.0, 0.2, 0.7, 1.2, 2.1, 2.2]),
         (10.0, [0] * 5, {3.0: 2.0}, [0.0, 0.2, 3.0, 5.0, 7.0]),
     ],
 )
-def test_when_samples_are_taken(
+def test_samples_are_taken_at_the_right_times(
     host: Host,
     interval_s: float,
     late_s: list[float],
@@ -153,7 +153,7 @@ def stats_answer() -> tuple[dict[str, str], list[int]]:
     return {"verb": "stats"}, [os.open(os.devnull, os.O_RDONLY)]
 
 
-def test_a_kernel_that_does_not_count_run_time(root: Host) -> None:
+def test_run_time_is_unknown_if_the_kernel_does_not_count_it(root: Host) -> None:
     with source("a") as running:
         thread = threading.Timer(0.03, root.answer, [{"verb": "stats"}])
         thread.start()
@@ -169,7 +169,7 @@ def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 """
 
-# Of 54 MB that were freed.
+# Prints how much goes back of 54 MB that are freed.
 FRAGMENTED = """
 kept = [bytes(3000) for _ in range(20_000)][::10]
 before = resident()
@@ -177,7 +177,7 @@ give_back()
 print(before - resident())
 """
 
-# Of 30 MB.
+# Prints how much goes back of 30 MB.
 LARGE = """
 give_back_large()
 bytearray(2 << 20)  # by which glibc learns to keep pieces of that size
@@ -189,13 +189,13 @@ print(before - resident())
 
 
 @pytest.mark.parametrize("script", [LARGE, FRAGMENTED], ids=["large pieces", "holes"])
-def test_what_is_freed_goes_back(script: str) -> None:
+def test_freed_memory_goes_back_to_the_kernel(script: str) -> None:
     command = [sys.executable, "-c", RESIDENT + script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) > 25_000_000
 
 
-def test_a_live_source_does_so_now_and_then(host: Host) -> None:
+def test_a_live_source_gives_back_memory_now_and_then(host: Host) -> None:
     given: list[float] = []
     clock = Clock(host.patch)
     host.patch.setattr(live, "give_back", lambda: given.append(clock.now))

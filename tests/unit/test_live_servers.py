@@ -1,4 +1,4 @@
-"""Servers' files: asked for, kept, let go of; and an op that costs too much, for a while."""
+"""Probes at the files that servers run: requested, kept, detached; an op with too many events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Running:
-    """The processes that run, and the layer's probes at them."""
+    """The running processes, and the layer's probes at them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pids: set[int] = set()
@@ -48,7 +48,7 @@ class Running:
     def attach(
         self, pid: int, file: list[int], op: str = "commit", *, is_taken: bool = False, **more: Any
     ) -> int | None:
-        """A link's descriptor, where the loader has made one."""
+        """Return the descriptor of the link that the loader has made, if it has made one."""
         fd = None if is_taken else os.open("/dev/null", os.O_RDONLY)
         answer = {"pid": pid, "files": [file], "missing": [], **more}
         answer["link_ops"] = [] if fd is None else [op]
@@ -72,23 +72,23 @@ def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     made.probes.close()
 
 
-def test_each_is_asked_for_once_and_a_few_at_a_time(running: Running) -> None:
+def test_each_server_is_requested_once_and_a_few_at_a_time(running: Running) -> None:
     running.pids = set(range(1, 7))
     assert running.probes.due() == [1, 2, 3, 4]
     assert running.probes.due() == [5, 6]
     assert running.probes.due() == []
     running.pids = {1}
     assert running.probes.due() == []
-    running.pids = {1, 2}  # the number again, another process
+    running.pids = {1, 2}  # pid 2 again, but another process
     assert running.probes.due() == [2]
 
 
-def test_a_file_is_kept_while_somebody_runs_it(running: Running) -> None:
+def test_probes_at_a_file_are_kept_while_a_process_runs_it(running: Running) -> None:
     running.pids = {1, 2}
     running.probes.due()
     fd = running.attach(1, FILE)
     other = running.attach(2, OTHER_FILE)
-    running.pids = {3}  # started again at once; the other one is not
+    running.pids = {3}  # the first server started again at once, the other one did not
     running.probes.due()
     running.attach(3, FILE, is_taken=True)
     running.clock.now_s += 59
@@ -106,7 +106,7 @@ def test_a_file_is_kept_while_somebody_runs_it(running: Running) -> None:
     assert not is_open(fd)
 
 
-def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> None:
+def test_why_a_server_is_not_counted_is_reported_while_it_runs(running: Running) -> None:
     running.pids = {1, 2}
     running.probes.due()
     running.probes.take({"pid": 1, "reason": "no symbols"}, [])
@@ -117,12 +117,12 @@ def test_why_a_server_is_not_counted_is_said_while_it_runs(running: Running) -> 
     assert list(running.probes.notes) == []
     running.pids = {3, 4}
     running.probes.due()
-    for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached but for one probe
+    for pid, file in ((3, FILE), (4, OTHER_FILE)):  # attached except for one probe
         running.attach(pid, file, missing=["no sort"])
     assert running.probes.notes == ("no sort",)
 
 
-def test_an_op_that_is_dropped_is_dropped_wherever_it_comes(running: Running) -> None:
+def test_a_dropped_op_is_dropped_at_every_server(running: Running) -> None:
     running.pids = {1, 2, 3}
     running.probes.due()
     kept = running.attach(1, FILE)
@@ -170,7 +170,7 @@ class Watched:
         return fds
 
     def second(self, statements: int, reads: int = 0) -> LayerSample:
-        """What is read after one more second with so many statements and reads, and 3 commits."""
+        """The sample after one more second with these statements and reads, and 3 commits."""
         self.clock.now_s += 1
         for op, count in ((STATEMENT, statements), (COMMIT, 3), (DATA_READ, reads)):
             self.done[op] += count
@@ -182,7 +182,7 @@ class Watched:
         return found
 
     def begin(self, tid: int, op: int) -> bytes:
-        """Something is under way in a thread."""
+        """Start an operation in a thread."""
         key = PAIR.pack(tid, op)
         self.held["open_ops"].entries[key] = bytes(self.held["open_ops"].value_size)
         return key
@@ -204,7 +204,7 @@ def stepped_down(watched: Watched) -> LayerSample:
     return watched.second(0)
 
 
-def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
+def test_only_the_op_with_most_events_is_dropped(watched: Watched) -> None:
     found = stepped_down(watched)
     assert [is_open(fd) for fd in watched.links] == [False, False, True, True]
     assert found.ops["statement"].count_total is None
@@ -214,7 +214,7 @@ def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
     assert note == "statement is not counted for 10 minutes: 200,008 events/s slow down the servers"
 
 
-def test_a_wait_that_is_let_go_of_is_unknown(watched: Watched) -> None:
+def test_the_wait_of_a_dropped_op_is_unknown(watched: Watched) -> None:
     for _ in range(4):
         watched.second(1, TOO_MANY)
     rows = watched.second(1).tables["wait"]
@@ -222,8 +222,8 @@ def test_a_wait_that_is_let_go_of_is_unknown(watched: Watched) -> None:
     assert (known["cpu"], known["rest"], known["data_read"]) == (True, True, False)
 
 
-def test_what_was_under_way_never_ends_later(watched: Watched) -> None:
-    """The end of the first statement after the pause would make it one of ten minutes."""
+def test_operations_in_flight_at_the_drop_do_not_end_later(watched: Watched) -> None:
+    """Otherwise, the first statement to end after the pause would seem to take ten minutes."""
     for _ in range(4):
         watched.second(TOO_MANY)
     statement, commit = watched.begin(9, STATEMENT), watched.begin(9, COMMIT)
@@ -235,7 +235,7 @@ def test_what_was_under_way_never_ends_later(watched: Watched) -> None:
     assert later in watched.held["open_ops"].entries
 
 
-def test_it_is_tried_again_and_counted_from_where_it_was(watched: Watched) -> None:
+def test_a_dropped_op_is_tried_again_and_its_totals_continue(watched: Watched) -> None:
     stepped_down(watched)
     watched.clock.now_s += PAUSE_S - 3
     assert watched.probes.due() == []
@@ -256,7 +256,7 @@ MOST_OPS = MOST_EVENTS_PER_S // 2
 
 
 def played(*seconds: dict[str, int], every_s: float = 1.0) -> list[str]:
-    """What it names after each interval with so many operations."""
+    """The op named after each interval, given the operations in it."""
     rate, totals, named = EventRate(), dict.fromkeys({**seconds[0]}, 0), []
     rate.busiest(totals, 0.0)
     for n, counts in enumerate(seconds, 1):
@@ -265,32 +265,32 @@ def played(*seconds: dict[str, int], every_s: float = 1.0) -> list[str]:
     return named
 
 
-def test_three_intervals_in_a_row() -> None:
+def test_an_op_is_named_after_three_busy_intervals_in_a_row() -> None:
     busy, calm = {"read": MOST_OPS + 1, "commit": 5}, {"read": MOST_OPS - 5, "commit": 5}
     assert played(busy, busy, busy) == ["", "", "read"]
     assert played(*[calm] * 9) == [""] * 9
     assert played(busy, busy, calm, busy, busy) == [""] * 5
 
 
-def test_the_limit_is_of_a_second() -> None:
+def test_the_limit_is_per_second() -> None:
     busy = {"read": MOST_OPS // 4 + 1}
     assert played(*[busy] * 3, every_s=0.25)[-1] == "read"
     assert played(*[busy] * 3)[-1] == ""
 
 
-def test_all_together_count_and_the_busiest_goes() -> None:
+def test_all_ops_together_count_and_the_busiest_is_named() -> None:
     many = {"read": MOST_OPS // 2, "sort": MOST_OPS // 3, "wait": MOST_OPS // 3}
     assert played(many, many, many)[-1] == "read"
 
 
-def test_it_says_how_many_events_there_are() -> None:
+def test_the_rate_of_events_is_returned() -> None:
     rate = EventRate()
     for n in range(4):
         found = rate.busiest({"read": n * MOST_OPS * 2}, float(n))
     assert found == ("read", MOST_EVENTS_PER_S * 2)
 
 
-def test_nothing_to_compare_with() -> None:
+def test_nothing_is_named_without_an_earlier_reading() -> None:
     rate = EventRate()
     assert rate.busiest({}, 1.0) == ("", 0.0)
     assert rate.busiest({"read": 10**9}, 1.0) == ("", 0.0)

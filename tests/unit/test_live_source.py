@@ -27,8 +27,8 @@ from ioh.pg.login import Login
 from tests.unit.live_host import Host, make_layer, notes, open_descriptors, source
 
 
-def test_layers_are_attached_and_let_go(root: Host) -> None:
-    """The loader hears their names, and has the filters from the start."""
+def test_layers_are_attached_and_detached(root: Host) -> None:
+    """The loader gets only their names; it has had the filters since its start."""
     root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
     root.attach("b")
     root.attach("a")
@@ -39,7 +39,7 @@ def test_layers_are_attached_and_let_go(root: Host) -> None:
         sample = running.read()
         assert running.attached["a"].points == {"enter": "sys_enter"}
         during = open_descriptors()
-    # Two maps, programs and links; and the loader's socket.
+    # Two maps, two programs and two links, and the loader's socket.
     assert during - open_descriptors() == 7
     assert not running.attached["a"].maps
     for name in "ab":
@@ -50,7 +50,7 @@ def test_layers_are_attached_and_let_go(root: Host) -> None:
 
 
 @pytest.mark.parametrize(("cpus", "before"), [(1, ["b"]), (2, ["b"]), (8, ["b", "a"])])
-def test_probes_are_compiled_beside_the_imports_as_far_as_there_are_cpus(
+def test_probes_are_compiled_during_imports_if_there_are_cpus_for_it(
     root: Host, monkeypatch: pytest.MonkeyPatch, cpus: int, before: list[str]
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cpus))
@@ -97,7 +97,7 @@ def test_without_bpf_no_loader_is_started(
 
 
 @pytest.mark.parametrize("privileged", [True, False])
-def test_an_unknown_layer(host: Host, privileged: bool) -> None:
+def test_an_unknown_layer_is_refused(host: Host, privileged: bool) -> None:
     host.is_privileged = privileged
     with pytest.raises(IohError) as caught:
         source("a", "\x1b[31m").__enter__()
@@ -107,7 +107,7 @@ def test_an_unknown_layer(host: Host, privileged: bool) -> None:
     assert privileged == (host.loader.socket.fileno() < 0)
 
 
-def test_a_missing_library_is_one_line(root: Host) -> None:
+def test_a_missing_library_is_reported_and_the_loader_closed(root: Host) -> None:
     def fail() -> None:
         raise ModuleNotFoundError(name="numpy")
 
@@ -136,14 +136,14 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
     assert asked == [1]
 
 
-# Nothing comes from /proc, as with --device.
+# Reads nothing from /proc, as with --device.
 LESS = Unavailable("/proc says less", "leave out --device")
 UNFED = make_layer(
     "unfed", 1, read=lambda: LESS, look=lambda: LayerSample("bpf", notes=("its own",))
 )
 
 
-def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
+def test_a_layer_that_proc_lacks_says_why_there_is_no_bpf() -> None:
     attached = AttachedLayer(UNFED(Filters()))
     attached.why_proc = "BPF needs root: start with sudo"
     assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", LESS.hint)
@@ -153,9 +153,9 @@ def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
     assert attached.read() == LESS
 
 
-def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
+def test_what_the_kernel_does_not_provide_is_noted() -> None:
     attached = AttachedLayer(UNFED(Filters()))
-    # A layer that is fed by BPF has maps; no program of it can be asked here.
+    # A layer that is read by BPF has maps; here it has no programs that could be queried.
     attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
     attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
     for said in (("this kernel does not provide io_uring, splits.",), ()):
@@ -165,15 +165,15 @@ def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
         attached.missing = {}
 
 
-CYCLE_S = 20.0  # much longer than what has to come before it is over
+CYCLE_S = 20.0  # much longer than what must happen within it
 
 
 def early_source(interval_s: float = 1.0, **options: Any) -> LiveSource:
     return LiveSource(None, Filters(), interval_s, **options)
 
 
-def test_privilege_is_given_away_at_once(root: Host) -> None:
-    """By the thread that enters: those that it starts later have none to give."""
+def test_privilege_is_dropped_at_once(root: Host) -> None:
+    """By the thread that enters: threads that it starts later have no privilege."""
     with early_source() as running:
         assert len(root.dropped) == 1
         running.attach()
@@ -181,7 +181,7 @@ def test_privilege_is_given_away_at_once(root: Host) -> None:
         assert root.hidden == [1]  # changing the user would undo it
 
 
-def test_entering_waits_for_no_probe(root: Host) -> None:
+def test_entering_does_not_wait_for_probes(root: Host) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
@@ -199,7 +199,7 @@ def test_entering_waits_for_no_probe(root: Host) -> None:
     assert (notes(sample, "a"), notes(sample, "b")) == ((), ("from /proc: BPF refused",))
 
 
-def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
+def test_waiting_for_probes_ends_when_the_loader_dies(root: Host) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
@@ -220,7 +220,7 @@ def joining_layers(root: Host) -> None:
 
 
 @pytest.mark.parametrize("is_attached", [True, False])
-def test_what_another_layer_hands_on_is_asked_for_after_it(root: Host, is_attached: bool) -> None:
+def test_a_layer_that_joins_another_is_requested_after_it(root: Host, is_attached: bool) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     joining_layers(root)
     with early_source() as running:
@@ -237,21 +237,21 @@ def test_what_another_layer_hands_on_is_asked_for_after_it(root: Host, is_attach
         assert running.awaited == ("a",)
 
 
-def test_who_joins_a_layer_waits_for_it_no_longer_than_it_may_come(root: Host) -> None:
+def test_a_layer_that_joins_another_waits_for_it_only_up_to_a_limit(root: Host) -> None:
     joining_layers(root)
     with source():
         assert asked_for(root) == ["c", "b", "a"]
 
 
-def test_layers_join_one_by_one(root: Host) -> None:
-    """The first one's numbers come before the last one is there, and no count is wrong."""
+def test_layers_are_shown_one_by_one(root: Host) -> None:
+    """The first layer is shown before the last one is attached, and no count is wrong."""
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     with early_source(interval_s=CYCLE_S) as running:
         root.attach("b")
         iterator = iter(running)
         samples = [next(iterator)]
         assert running.awaited == ("a",)
-        # A first interval of b alone; cut short when a comes; the first one of both.
+        # First b alone; then an interval that is cut short when a comes; then the first of both.
         started = time.monotonic()
         samples.append(next(iterator))
         root.attach("a")
@@ -267,7 +267,7 @@ def test_layers_join_one_by_one(root: Host) -> None:
     assert all(snapshot.interval_s >= 0.09 for snapshot in found)
 
 
-def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> None:
+def test_the_first_interval_is_shown_while_the_screen_is_imported(root: Host) -> None:
     told: list[tuple[Sample, Sample]] = []
     is_told = threading.Event()
 
@@ -297,7 +297,7 @@ def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> 
     assert isinstance(snapshots[1].layers["a"], LayerSnapshot)
 
 
-def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
+def test_a_probe_attached_during_imports_has_a_baseline_at_once(root: Host) -> None:
     is_told = threading.Event()
 
     def preload() -> None:
@@ -316,7 +316,7 @@ def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
     assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
 
 
-def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
+def test_each_answer_requests_the_next_probe(root: Host) -> None:
     asked: list[str] = []
 
     def ask(count: int) -> bool:
@@ -342,8 +342,10 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("login", [None, Login("service=x")])
-def test_with_a_login_the_layer_logs_in_when_root_is_gone(root: Host, login: Login | None) -> None:
-    """``--pg``: the network is left to ioh; without it the layer is not there."""
+def test_a_layer_with_a_login_logs_in_after_privilege_is_dropped(
+    root: Host, login: Login | None
+) -> None:
+    """With ``--pg``, ioh may still use the network; without it, there is no such layer."""
     told: list[object] = []
     layer = make_layer("l", 5)
     root.patch.setattr(layer, "needs_login", True)

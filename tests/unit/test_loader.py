@@ -1,4 +1,4 @@
-"""The privileged loader: what it grants and holds, and what ioh hears however its children end."""
+"""The privileged loader: what it grants and holds, and how the end of its children is reported."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from tests.unit.loader_machine import (
     "data",
     [b'{"verb": "dance"}', b"7", b"[" * 4000, b"\xff", b'{"verb": ["attach"]}'],
 )
-def test_what_is_no_request_is_refused(machine: Machine, data: bytes) -> None:
+def test_an_invalid_request_is_refused(machine: Machine, data: bytes) -> None:
     loader = machine.start(never)
     loader.socket.send(data)
     assert hear(loader) == UNKNOWN
 
 
-def test_it_ends_with_the_other_end() -> None:
+def test_it_ends_when_its_channel_is_closed() -> None:
     loader = start_loader(never, Filters())  # type: ignore[arg-type]
     loader.close()
     with pytest.raises(ProcessLookupError):
         os.kill(loader.pid, 0)
 
 
-def test_nobody_of_its_own_user_may_look_into_it() -> None:
-    """Nor take its channel.  In a process without privilege, as ioh is after its start."""
+def test_other_processes_of_its_user_cannot_look_into_it() -> None:
+    """Nor take its channel.  The test itself has no privilege, like ioh after its start."""
     if (pid := os.fork()) == 0:
         status = 1
         try:
@@ -85,7 +85,7 @@ def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine) -> None:
 
 
 def test_filters_are_those_of_the_start(machine: Machine) -> None:
-    """And a layer that could not be attached may be asked for again."""
+    """A layer that could not be attached may be requested again."""
 
     def attach(name: str, filters: Filters) -> Outcome:
         return {"reason": f"{name} {filters.pid}"}, [], Made()
@@ -135,7 +135,7 @@ def test_requests_are_bounded(machine: Machine) -> None:
 OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))
 
 
-def test_a_late_part_is_attached_by_what_was_made_here(machine: Machine) -> None:
+def test_a_late_part_is_attached_to_the_objects_that_it_made(machine: Machine) -> None:
     """And again once its link is gone."""
 
     def attach_late(name: str, objects: tuple[Object, ...]) -> Outcome:
@@ -163,7 +163,7 @@ def test_a_late_part_is_attached_by_what_was_made_here(machine: Machine) -> None
 
 @pytest.mark.parametrize("refusal", [None, OSError(errno.EINVAL, "Invalid argument")])
 def test_run_time_is_counted_without_a_child(machine: Machine, refusal: OSError | None) -> None:
-    """On a kernel that can."""
+    """If the kernel supports it."""
     machine.patch.setattr(
         loader_module, "count_run_time", Mock(side_effect=refusal or (lambda: os.dup(0)))
     )
@@ -172,8 +172,8 @@ def test_run_time_is_counted_without_a_child(machine: Machine, refusal: OSError 
     assert hear(loader) == {"verb": "stats"} | ({} if refusal else {"fds": 1})
 
 
-def test_it_takes_no_descriptors(machine: Machine) -> None:
-    """Those that somebody sends along are closed: a pipe ends when its last writer is gone."""
+def test_it_closes_descriptors_that_it_is_sent(machine: Machine) -> None:
+    """The pipe ends when its last writer is closed."""
     loader = machine.start(never)
     reader, writer = os.pipe()
     socket.send_fds(loader.socket, [b'{"verb": "dance"}'], [writer])
@@ -184,7 +184,7 @@ def test_it_takes_no_descriptors(machine: Machine) -> None:
 
 
 def test_it_inherits_nothing_but_its_channel(machine: Machine) -> None:
-    """A recording that ioh has removed gives its room back; so it is for a compiling child."""
+    """Otherwise, it or a compiling child would keep the space of a deleted recording in use."""
     reader, writer = os.pipe()
     output = os.dup(1)
     loader = machine.start(wait_long)
@@ -196,7 +196,7 @@ def test_it_inherits_nothing_but_its_channel(machine: Machine) -> None:
     os.close(output)
 
 
-def test_a_child_holds_its_own_end_alone(machine: Machine) -> None:
+def test_a_child_holds_only_its_own_end_of_the_channel(machine: Machine) -> None:
     def attach(*_: object) -> Outcome:
         listed = sorted(Path("/proc/self/fd").iterdir())
         kinds = [os.readlink(path) for path in listed if path.is_symlink()]  # noqa: PTH115
@@ -265,7 +265,7 @@ STACK = f"warning: 3 warnings\n{TOO_MUCH_STACK}\n1 error generated.\n".encode()
         (raised(MemoryError()), "the compiler ended with status 1: too little memory"),
     ],
 )
-def test_however_a_child_ends_ioh_hears_of_it_at_once(
+def test_however_a_child_ends_the_end_is_reported_at_once(
     machine: Machine, attach: Callable[..., Outcome], reason: str
 ) -> None:
     loader = machine.start(attach)
@@ -281,7 +281,7 @@ def test_however_a_child_ends_ioh_hears_of_it_at_once(
     assert hear(loader) == UNKNOWN
 
 
-def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
+def test_a_child_that_does_not_end_is_killed(machine: Machine) -> None:
     machine.patch.setattr(loader_module, "_CHILD_TIMEOUT_S", 0.05)
     loader = machine.start(killed(signal.SIGSTOP))
     ask(loader, "attach", "block")
@@ -289,7 +289,7 @@ def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
     assert wait_for_children(loader, 0) == []
 
 
-def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
+def test_a_child_that_cannot_be_forked_is_reported(machine: Machine) -> None:
     real, parent = os.fork, os.getpid()
 
     def fork() -> int:
@@ -303,14 +303,14 @@ def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
     assert "raise the limit" in answer["hint"]
 
 
-def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) -> None:
+def test_answers_to_a_stopped_ioh_are_lost_but_later_ones_arrive(machine: Machine) -> None:
     machine.patch.setattr(loader_module, "_SEND_TIMEOUT_S", 0.001)
     machine.patch.setattr(loader_module, "MAX_MESSAGE_BYTES", 4096)
     loader = machine.start(never)
     for _ in range(100):
         loader.socket.send(b"{}")
     until = time.monotonic() + WAIT_S
-    while any(fcntl.ioctl(loader.socket, termios.TIOCOUTQ, bytes(4))):  # not taken yet
+    while any(fcntl.ioctl(loader.socket, termios.TIOCOUTQ, bytes(4))):  # not received yet
         assert time.monotonic() < until
         time.sleep(0.002)
     told = 0
@@ -321,7 +321,9 @@ def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) 
     assert hear(loader) == UNKNOWN
 
 
-def test_a_loader_that_cannot_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loader_that_cannot_be_forked_leaves_no_descriptor_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
@@ -356,7 +358,7 @@ Stack dump:
         (b"y\n" * 100_000 + b"end\n", "end"),
     ],
 )
-def test_the_last_telling_line(printed: bytes, last: str) -> None:
+def test_the_last_telling_line_is_found(printed: bytes, last: str) -> None:
     file = os.memfd_create("stderr")
     os.write(file, printed)
     assert last_telling_line(file) == last
@@ -378,7 +380,7 @@ def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
         (OSError(errno.EMFILE, "Too many"), "too few file descriptors (ulimit", "raise to 512"),
     ],
 )
-def test_what_cannot_be_attached_is_told(
+def test_why_a_layer_cannot_be_attached_is_reported(
     monkeypatch: pytest.MonkeyPatch, outcome: Unavailable | OSError, reason: str, hint: str
 ) -> None:
     monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_: None)

@@ -28,7 +28,7 @@ def find_none(name: str) -> type[Layer]:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Loader, socket.socket]]:
-    """The parent's end, without a child behind it, and the other one."""
+    """The parent's end, without a child behind it, and the other end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         yield Loader(ours, pid=-1), theirs
@@ -38,12 +38,12 @@ def say(end: socket.socket, message: dict[str, object], *fds: int) -> None:
     socket.send_fds(end, [json.dumps(message).encode()], list(fds))
 
 
-def test_answers_to_others_reach_them(ends: tuple[Loader, socket.socket]) -> None:
+def test_answers_to_other_requests_are_passed_on(ends: tuple[Loader, socket.socket]) -> None:
     ours, theirs = ends
     before = len(open_descriptors())
     null = os.open(os.devnull, os.O_RDONLY)
     say(theirs, {"verb": "attach", "layer": "block"}, null, null, null)
-    say(theirs, {"verb": "stats"}, null)  # of a request given up long ago
+    say(theirs, {"verb": "stats"}, null)  # to a request given up long ago
 
     def answer_slowly() -> None:
         assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
@@ -67,7 +67,7 @@ def test_answers_to_others_reach_them(ends: tuple[Loader, socket.socket]) -> Non
     assert len(open_descriptors()) == before
 
 
-def test_nobody_waits_for_ever(ends: tuple[Loader, socket.socket]) -> None:
+def test_the_wait_for_an_answer_is_limited(ends: tuple[Loader, socket.socket]) -> None:
     assert ends[0].answer(0.01) is None
     assert ends[0].ask({"verb": "stats"}, 0.01, lambda *_: None) is None
 
@@ -78,7 +78,7 @@ def open_descriptors() -> set[str]:
 
 @pytest.fixture
 def few_descriptors() -> Iterator[int]:
-    """As after `ulimit -n`, with room for 24 more."""
+    """A limit as set with `ulimit -n`, with room for 24 more."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = set(map(int, open_descriptors()))
     limit = next(n for n in range(1 << 16) if n - len([fd for fd in used if fd < n]) == 24)
@@ -88,10 +88,10 @@ def few_descriptors() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("count", [channel.MAX_FDS, 20])
-def test_descriptors_that_there_is_no_room_for(
+def test_descriptors_that_there_is_no_room_for_are_all_closed(
     ends: tuple[Loader, socket.socket], few_descriptors: int, count: int
 ) -> None:
-    """Not some of them, as if nothing were amiss, and not the last ones that /proc needs."""
+    """Keeping only some would hide the fault, or take the last ones, which /proc needs."""
     ours, theirs = ends
     null = os.open(os.devnull, os.O_RDONLY)
     before = open_descriptors()
@@ -115,8 +115,8 @@ def test_descriptors_that_there_is_no_room_for(
     os.close(null)
 
 
-def test_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
-    """No BrokenPipeError: that would be taken for the reader of our output."""
+def test_a_loader_that_is_gone_is_a_connection_error(ends: tuple[Loader, socket.socket]) -> None:
+    """Not BrokenPipeError: that would mean that the reader of ioh's output is gone."""
     ours, theirs = ends
     theirs.close()
     asks: tuple[Callable[[], object], ...] = (lambda: ours.answer(1.0), lambda: ours.request({}))
@@ -126,7 +126,7 @@ def test_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
         assert type(caught.value) is ConnectionError
 
 
-def test_a_loader_that_does_not_listen(
+def test_a_loader_that_does_not_listen_is_a_connection_error(
     ends: tuple[Loader, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "_SEND_TIMEOUT_S", 0.01)
@@ -146,7 +146,7 @@ def started() -> Loader:
     return loader
 
 
-def test_a_stopped_loader_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_a_stopped_loader_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "_END_TIMEOUT_S", 0.05)
     loader = started()
     os.kill(loader.pid, signal.SIGSTOP)

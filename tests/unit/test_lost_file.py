@@ -1,4 +1,4 @@
-"""A recording whose file is lost, changed or refused goes on in another one, and says so."""
+"""A recording whose file is lost, changed or refused continues in another one, and says so."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def output_of(folder: Path) -> Callable[[int], Output]:
 
 
 def held(path: Path) -> tuple[list[object], list[str]]:
-    """The samples and the marks of a recording that ended in order."""
+    """The samples and the marks of a recording that ended properly."""
     with Session(str(path)) as session:
         assert session.is_ended
         ticks = [tick.sample for tick in session.ticks(0)]
@@ -59,7 +59,7 @@ def held(path: Path) -> tuple[list[object], list[str]]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_goes_on_in_another_file_at_once(way: str, tmp_path: Path) -> None:
+def test_it_continues_in_another_file_at_once(way: str, tmp_path: Path) -> None:
     path = tmp_path / "r.ioh"
     recorder = Recorder(output_of(tmp_path))
     for sample in SAMPLES[:3]:
@@ -73,12 +73,12 @@ def test_it_goes_on_in_another_file_at_once(way: str, tmp_path: Path) -> None:
     why = f"cannot continue in {path}: {reason}"
     assert recorder.left_why == why
     assert recorder.name == str(tmp_path / "r-0002.ioh")
-    # Not one interval is missing: the new file begins with the sample that ended the old one.
+    # No interval is missing: the new file begins with the sample that ended the old one.
     assert held(tmp_path / "r-0002.ioh") == (SAMPLES[2:], [why])
     assert (path.read_bytes() if path.exists() else None) == before
 
 
-def test_a_mark_notices_it_too(tmp_path: Path) -> None:
+def test_a_mark_also_notices_a_lost_file(tmp_path: Path) -> None:
     recorder = Recorder(output_of(tmp_path))
     recorder.write(SAMPLES[0])
     (tmp_path / "r.ioh").unlink()
@@ -88,7 +88,7 @@ def test_a_mark_notices_it_too(tmp_path: Path) -> None:
     assert held(tmp_path / "r-0002.ioh")[1][1:] == ["now"]
 
 
-def test_a_file_that_was_only_moved_grows_on(tmp_path: Path) -> None:
+def test_a_file_that_was_only_renamed_is_still_written_to(tmp_path: Path) -> None:
     recorder = Recorder(output_of(tmp_path))
     recorder.write(SAMPLES[0])
     (tmp_path / "r.ioh").rename(tmp_path / "moved.ioh")
@@ -98,7 +98,7 @@ def test_a_file_that_was_only_moved_grows_on(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["moved.ioh"]
 
 
-def test_an_endless_recording_leaves_alone_what_took_a_name(tmp_path: Path) -> None:
+def test_an_endless_recording_does_not_delete_a_foreign_file(tmp_path: Path) -> None:
     def make(part: int) -> Output:
         return FileOutput(part_name(str(tmp_path / "r.ioh"), part))
 
@@ -123,7 +123,7 @@ class Failing(FileOutput):
         super().write(data)
 
 
-def test_a_disk_error_of_one_file_is_not_the_end(tmp_path: Path) -> None:
+def test_after_a_disk_error_it_continues_in_another_file(tmp_path: Path) -> None:
     made: list[Failing] = []
 
     def make(part: int) -> Output:
@@ -140,7 +140,7 @@ def test_a_disk_error_of_one_file_is_not_the_end(tmp_path: Path) -> None:
         assert len(session) == 1
 
 
-def test_where_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Path) -> None:
+def test_if_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Path) -> None:
     def make(part: int) -> Output:
         if part > 1:
             cause = "cannot create 2.ioh: Read-only file system"
@@ -160,7 +160,7 @@ def test_where_no_other_file_can_be_made_it_ends_with_both_reasons(tmp_path: Pat
     )
 
 
-def test_a_file_that_is_lost_on_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+def test_a_file_lost_on_a_full_disk_pauses_the_recording(tmp_path: Path) -> None:
     full = [False]
 
     def make(part: int) -> Output:
@@ -187,8 +187,8 @@ def test_a_file_that_is_lost_on_a_full_disk_is_waited_for(tmp_path: Path) -> Non
         assert gap.until_unix_s == SAMPLES[2].time_unix_s
 
 
-def test_no_file_may_be_so_large(tmp_path: Path) -> None:
-    """The limit of a file's size, of a file system or of ``ulimit -f``: a reason for another."""
+def test_at_the_limit_of_a_files_size_it_continues_in_another(tmp_path: Path) -> None:
+    """The limit may be one of the file system or of ``ulimit -f``."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
@@ -210,7 +210,7 @@ def test_no_file_may_be_so_large(tmp_path: Path) -> None:
     assert told == fakes.first(13)
 
 
-def test_the_user_hears_of_it(tmp_path: Path) -> None:
+def test_the_change_of_file_is_printed(tmp_path: Path) -> None:
     process = start(tmp_path, "record", "-o", "a.ioh", delay_s=0.05)
     await_size(tmp_path / "a.ioh", 6000)
     replaced(tmp_path / "a.ioh")
@@ -222,12 +222,12 @@ def test_the_user_hears_of_it(tmp_path: Path) -> None:
     ]
 
 
-def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_ends_the_recording(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     process = start(tmp_path, "record", "-o", "gone/a.ioh", delay_s=0.05)
     await_size(folder / "a.ioh", 3000)
-    process.send_signal(signal.SIGSTOP)  # else it might make another file in between
+    process.send_signal(signal.SIGSTOP)  # otherwise it might make another file in between
     os.waitpid(process.pid, os.WUNTRACED)
     (folder / "a.ioh").unlink()
     folder.rmdir()
@@ -263,7 +263,7 @@ def test_a_pipe_is_never_left_for_a_file() -> None:
     assert made == [1]
 
 
-def test_the_screen_s_recording_goes_on_too(
+def test_the_screens_recording_continues_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -288,7 +288,7 @@ def test_the_screen_s_recording_goes_on_too(
     assert held(Path(second))[0] == SAMPLES[3:]
 
 
-def test_the_screen_s_recording_ends_where_it_cannot_go_on(
+def test_the_screens_recording_ends_if_it_cannot_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "gone"
@@ -313,7 +313,7 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
     recording.close()
 
 
-def test_default_names_that_exist_are_stepped_over(tmp_path: Path) -> None:
+def test_default_names_that_exist_are_skipped(tmp_path: Path) -> None:
     names = default_names(os.uname().nodename, 0)
     first, second, third = (next(names) for _ in range(3))
     assert (second, third) == (first[:-4] + "-2.ioh", first[:-4] + "-3.ioh")

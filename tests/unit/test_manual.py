@@ -1,4 +1,4 @@
-"""The manual page and the completion follow from the one definition of options."""
+"""The manual page and the completion are generated from the one definition of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.make_manual import COMPLETION, MANUAL, files
 
 
 def test_what_is_generated_is_current() -> None:
-    """``python -m tests.make_manual`` writes it."""
+    """``python -m tests.make_manual`` writes them."""
     made = files()
     assert {path: path.read_text(encoding="utf-8") for path in made} == made
 
@@ -31,7 +31,7 @@ def test_every_exit_status_is_explained() -> None:
     assert listed == [str(int(code)) for code in ExitCode]
 
 
-def test_the_page_is_clean() -> None:
+def test_mandoc_has_no_complaints_about_the_page() -> None:
     shown = subprocess.run(["mandoc", "-Tlint", MANUAL], capture_output=True, check=False)
     assert shown.stdout == b""
 

@@ -1,4 +1,4 @@
-"""Marks: 2 s at most and the true reason, whatever the recording does; marks by their names."""
+"""``ioh mark`` ends within 2 s with the true reason, whatever the recording does; marks by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("_only_my_recordings")
 
 @pytest.fixture
 def stopped() -> Iterator[subprocess.Popen[str]]:
-    """A recording that somebody stopped, as with Ctrl-Z."""
+    """A recording that was stopped, as with Ctrl-Z."""
     command = [sys.executable, "-c", STOPPED]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
@@ -64,7 +64,7 @@ def stopped() -> Iterator[subprocess.Popen[str]]:
 def serving(
     keep: Callable[[str], bool], name: str = "/tmp/a.ioh", **options: Any
 ) -> Iterator[marks.MarkServer]:
-    """What stands for a recording that can be marked."""
+    """A stand-in for a recording that accepts marks."""
     server = marks.MarkServer(lambda: name, keep, **options)
     try:
         yield server
@@ -87,7 +87,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-def test_a_recording_that_is_stopped_costs_the_limit_and_gets_no_late_mark(
+def test_a_stopped_recording_is_reported_at_the_limit_and_not_marked_late(
     stopped: subprocess.Popen[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["mark", "x"]) == ExitCode.FAILED
@@ -103,7 +103,7 @@ def test_a_recording_that_is_stopped_costs_the_limit_and_gets_no_late_mark(
     assert out == "[]\n"
 
 
-def test_who_connects_and_says_nothing_is_soon_in_nobody_s_way(
+def test_a_client_that_sends_nothing_does_not_block_others_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(marks, "_TIMEOUT_S", 0.05)
@@ -116,7 +116,7 @@ def test_who_connects_and_says_nothing_is_soon_in_nobody_s_way(
     assert (why, taken) == ("", ["x"])
 
 
-def test_a_stopped_recording_is_not_in_another_one_s_way(
+def test_a_stopped_recording_does_not_block_another_one(
     stopped: subprocess.Popen[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert stopped.pid
@@ -126,7 +126,9 @@ def test_a_stopped_recording_is_not_in_another_one_s_way(
 
 
 @pytest.mark.parametrize("text", ["x" * (MAX_TEXT_BYTES + 1), "ä" * MAX_TEXT_BYTES, " "])
-def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_cannot_be_stored_is_refused(
+    text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     memory = Memory()
     recorder = Recorder(lambda _: memory)
     recorder.write(fakes.first(1)[0])
@@ -136,7 +138,7 @@ def test_what_cannot_be_stored_is_refused(text: str, capfd: pytest.CaptureFixtur
         reason = "its text is empty" if not text.strip() else "the limit is 1,024"
         assert reason in said(capfd)
         (running,) = marks.running_recordings()
-        why, _ = marks.send_mark(running, text)  # of another program
+        why, _ = marks.send_mark(running, text)  # from another program
         assert reason in why
     assert bytes(memory.data) == before
 
@@ -149,7 +151,7 @@ def test_the_longest_text_is_stored_whole(text: str) -> None:
     assert taken == [text]
 
 
-def test_a_recording_that_has_not_begun_takes_none(
+def test_a_recording_that_has_not_started_takes_no_mark(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mark, "BEGIN_S", 0.1)
@@ -179,7 +181,7 @@ def session_file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("command", [["text"], ["report"], ["export", "--format=openmetrics"]])
-def test_of_marks_of_one_text_the_first_is_taken_and_told(
+def test_of_marks_with_one_text_the_first_is_used_and_the_next_named(
     command: list[str], session_file: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, session_file, "--from", "start"]) == ExitCode.OK
@@ -215,7 +217,7 @@ def test_a_mark_finds_an_endless_recording_by_its_own_name(
     assert part_of_name("/b/x-0003.ioh", "/a/x.ioh") is None
 
 
-def test_a_threads_id_is_no_process() -> None:
+def test_the_id_of_a_thread_is_refused_as_a_process() -> None:
     found: list[int] = []
     begun, end = threading.Event(), threading.Event()
 
@@ -260,7 +262,7 @@ def test_a_recording_in_the_background_leaves_the_prompt_alone(
 
 
 def read_line(fd: int) -> bytes:
-    """What a terminal was told, to the end of the line: it comes in pieces."""
+    """Read from a terminal to the end of the line: output comes in pieces."""
     said = b""
     while not said.endswith(b"\n"):
         said += os.read(fd, 1 << 16)
