@@ -349,6 +349,13 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
     return state if pattern == before else state.with_table(name, pattern=pattern, cursor=0, key=())
 
 
+def answered(state: ViewState, *, is_applied: bool) -> ViewState:
+    """Return the state after Enter or Esc in a prompt; a search stays on its screen."""
+    if state.prompt == "search":
+        return replace(state, prompt="", typed=state.typed if is_applied else "")
+    return replace(state, prompt="", typed="", screen="main")
+
+
 def pasted(state: ViewState, text: str) -> ViewState:
     """Return the state after a paste: its printable characters, none of them a key."""
     for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":

@@ -112,8 +112,8 @@ class Canvas(Widget):
         return Strip.blank(self.size.width)
 
     def hit_at(self, x: int, y: int) -> Hit | None:
-        """The clickable place there."""
-        found = (h for h in self.frame.hits if h.y == y and h.left <= x < h.right)
+        """What a click there does."""
+        found = (h.at(x) for h in self.frame.hits if h.y == y and h.left <= x < h.right)
         return next(found, None)
 
 

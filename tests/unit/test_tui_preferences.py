@@ -105,6 +105,6 @@ def test_a_new_critical_finding_rings_once_where_asked(
 
 @on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=2)
 async def test_a_screen_begins_as_the_last_one_ended(on: Stage) -> None:
-    assert on.app.preferences == CHOSEN
+    assert Preferences.of(on.app.state, on.app.chosen_theme) == CHOSEN
     await on.press("h")
-    assert on.app.preferences.panel == "hist"
+    assert on.app.state.panel == "hist"
