@@ -97,7 +97,9 @@ class IohApp(App[int]):
             "set_mark": lambda text: effects.set_mark(self.view, str(text).strip()),
             "compare": lambda _: self._compare(),
             "compare_with": lambda time_unix_s: effects.compare_with(self.view, time_unix_s),
-            "copy": lambda _: effects.copy(self.panel_view(), self.copy_to_clipboard),
+            "copy": lambda _: effects.copy(
+                self.panel_view(), self.copy_to_clipboard, is_ascii=self.options.ascii_only
+            ),
             "save": lambda _: effects.save(
                 self.frame(), self.view.shown, self.theme_name, utc=self.options.utc
             ),
@@ -246,7 +248,7 @@ class IohApp(App[int]):
         if snapshot is None:
             return None
         points = self.view.past.window(self.view.travel.tick, HISTORY_INTERVALS)
-        return PanelView(self.state, snapshot, points, is_ascii=self.options.ascii_only)
+        return PanelView(self.state, snapshot, points)
 
     def _seen_by(self, panel: PanelView) -> Context:
         """The context of an action."""

@@ -87,7 +87,7 @@ def compare_with(view: View, time_unix_s: Argument) -> str:
     return "that mark is no longer kept"
 
 
-def copy(panel: PanelView | None, send: Callable[[str], None]) -> str:
+def copy(panel: PanelView | None, send: Callable[[str], None], *, is_ascii: bool) -> str:
     """Send the breakdown shown to the clipboard, with all columns and rows."""
     if panel is None:
         return ""
@@ -95,7 +95,7 @@ def copy(panel: PanelView | None, send: Callable[[str], None]) -> str:
     if layer is None or not layer.spec.tables:
         return "no table to copy here"
     heading, titles, *rows = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text().split("\n")
-    if panel.is_ascii:  # rows have names, which stay unchanged
+    if is_ascii:  # rows have names, which stay unchanged
         heading, titles = drawn_in_ascii(heading), drawn_in_ascii(titles)
     send("\n".join([heading, titles, *rows]))
     # There is no answer, and tmux may not pass it on.

@@ -58,7 +58,7 @@ def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) ->
             _add_numbers(line, layer, row, columns, axis)
             if trend:
                 values = series(view.points, row.key, "bytes_per_s")
-                bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+                bars = render_trend(values, trend, view.tick)
                 line.to(width - room).add(bars, TREND_STYLES[row.direction])
         lines.append(line)
         before = row.layer

@@ -107,7 +107,7 @@ def render_layers(
             values = series(points, row.key, "bytes_per_s")
             if not any(values):
                 values = series(points, row.key, "ops_per_s")
-            bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+            bars = render_trend(values, trend, view.tick)
             line.to(used).add("  ").add(bars, TREND_STYLES[row.direction])
         frame.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
     return frame

@@ -115,7 +115,7 @@ def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height:
     lines = [head.right("peak", _PEAK, "dim")]
     for trend in shown:
         values = binned(trend.values, columns, view.tick)
-        *upper, last = render_bars(values, each, is_ascii=view.is_ascii, gap=True)
+        *upper, last = render_bars(values, each, gap=True)
         lines += [Line().left("", _LABEL, "dim").add(text, trend.style) for text in upper]
         line = Line().left(trend.label, _LABEL, "dim").add(last, trend.style)
         known = (v for v in trend.values[-columns * per_column(columns) :] if v is not None)

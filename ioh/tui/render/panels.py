@@ -47,7 +47,6 @@ class PanelView:
     snapshot: Snapshot
     points: Sequence[TrendPoint | None]
     tick: int = 0
-    is_ascii: bool = False
 
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
@@ -179,7 +178,7 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
     for measure, title, rows in graphs:
         yield Line(f" {title}", "head")
         values = series(view.points, view.state.chosen, measure)
-        yield from render_chart(values, width, rows, style, is_ascii=view.is_ascii)
+        yield from render_chart(values, width, rows, style)
 
 
 def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:

@@ -187,7 +187,7 @@ def _main(
         path.below(strip)
         strip = path
     room = max(0, height - len(strip.lines))
-    view = PanelView(state, snapshot, data.points, data.tick, data.is_ascii)
+    view = PanelView(state, snapshot, data.points, data.tick)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)
