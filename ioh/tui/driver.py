@@ -17,6 +17,7 @@ from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from ioh.model.waking import WakePipe
 from ioh.tui.keyboard import Keyboard
 from ioh.tui.link import QUESTION, Link
 
@@ -74,7 +75,7 @@ class TerminalDriver(LinuxDriver):
         self._listen()
         self.came_back: Callable[[float], None] = lambda _: None
         # Ends the input thread's wait; polling would cost 0.1 % of a CPU.
-        self._over, self._say_over = os.pipe()
+        self._over = WakePipe()
 
     def _listen(self) -> None:
         call = self._loop.call_soon_threadsafe
@@ -163,7 +164,7 @@ class TerminalDriver(LinuxDriver):
         while True:  # not until exit_event: a byte left in the pipe would end the next thread
             ready, _, _ = select.select([self.fileno, self._over], [], [], keyboard.timeout_s)
             if self._over in ready:
-                os.read(self._over, 1)
+                self._over.forget()
                 return
             if not ready:
                 found = keyboard.tick()
@@ -219,7 +220,7 @@ class TerminalDriver(LinuxDriver):
         """Read no more keys."""
         if not self.is_away:
             if self._key_thread is not None and self._key_thread.is_alive():
-                os.write(self._say_over, b".")
+                self._over.wake()
             super().disable_input()
 
     def stop_application_mode(self) -> None:
