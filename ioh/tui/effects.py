@@ -6,15 +6,14 @@ Each gets what it needs and returns a message, "" for none.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.rights.files import can_create_here, create
+from ioh.rights.files import can_create_here, create, dated_names
 from ioh.sinks.cells import clock
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.driver import TerminalDriver
@@ -113,9 +112,9 @@ def save(frame: ScreenFrame, shown: Snapshot | None, theme: ThemeName, *, utc: b
     picture = svg(frame, styles_for(theme, "truecolor"), title, is_light=theme == "light")
     options = TextOptions(sections=frozenset({"all"}), top=20, utc=utc)
     numbers = frame.text() + "\n" + TextSink(options).render(shown)
-    stem = stem_of(shown.hostname, shown.time_unix_s)
+    named = partial(dated_names, shown.hostname, shown.time_unix_s)
     try:
-        paths = [write_new(stem + ".svg", picture), write_new(stem + ".txt", numbers)]
+        paths = [write_new(named("svg"), picture), write_new(named("txt"), numbers)]
     except OSError as error:
         return f"cannot save: {error.strerror}"
     return f"saved {paths[0]} and {paths[1]}"
@@ -126,17 +125,15 @@ def writable_folder() -> str:
     return "." if can_create_here() else tempfile.gettempdir()
 
 
-def write_new(name: str, text: str) -> str:
-    """Write a new file that only its owner can read, and return its path.
+def write_new(names: Iterable[str], text: str) -> str:
+    """Write a new file that only its owner can read, by the first free name; return its path.
 
     Raises:
         OSError: It cannot be written.
     """
     folder = writable_folder()
-    stem, extension = os.path.splitext(name)  # noqa: PTH122
-    for number in range(1, 1000):
-        suffix = "" if number == 1 else f"-{number}"
-        path = os.path.join(folder, f"{stem}{suffix}{extension}").removeprefix("./")  # noqa: PTH118
+    for name in names:
+        path = os.path.join(folder, name).removeprefix("./")  # noqa: PTH118
         try:
             fd = create(path)
         except FileExistsError:
@@ -144,10 +141,4 @@ def write_new(name: str, text: str) -> str:
         with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
         return path
-    raise FileExistsError(None, "too many files of that name", name)
-
-
-def stem_of(hostname: str, time_unix_s: float) -> str:
-    """``ioh-db01-20261121-144447``, in local time, like the names of recordings."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
-    return f"ioh-{host}-" + time.strftime("%Y%m%d-%H%M%S", time.localtime(time_unix_s))
+    raise FileExistsError(None, "too many files of that name")
