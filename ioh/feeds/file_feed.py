@@ -47,8 +47,8 @@ class Played:
 
     ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span, then
     end the screen; None: play all, and stay.  ``make_judge`` makes a judge for each run of
-    intervals.  ``has_index``: also search the whole recording for findings.  ``loops``: begin again
-    at the end.
+    intervals.  ``has_index``: also search the whole recording for findings.  Mode ``demo`` begins
+    again at the end.
     """
 
     span: Span = field(default_factory=Span)
@@ -58,7 +58,6 @@ class Played:
     make_judge: MakeJudge = no_judge
     has_index: bool = False
     mode: Mode = "replay"
-    loops: bool = False
 
 
 class FileFeed(RecordedFeed):
@@ -72,7 +71,7 @@ class FileFeed(RecordedFeed):
 
     def __init__(self, path: str, played: Played) -> None:
         self.title, self.recording = printable(path), RecordingState()
-        self._make_judge, self._loops = played.make_judge, played.loops
+        self._make_judge, self._loops = played.make_judge, played.mode == "demo"
         self._index: FindingsIndex | None = None
         self._ends_after_play = played.run_s is not None
         self._told_at = 0.0
