@@ -10,13 +10,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.render.line import Argument
 from ioh.tui.render.pages import FOLLOW, Page
-from ioh.tui.render.panels import (
-    PanelView,
-    folded,
-    shown_layer,
-    table_spec,
-    visible_rows,
-)
+from ioh.tui.render.panels import PanelView, folded, shown_layer, visible_rows
 from ioh.tui.render.top import cursor_in
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
@@ -38,11 +32,6 @@ class Context:
     columns: Sequence[str] = ()
     text: Page | None = None
     first: int = 0
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The interval on the screen."""
-        return self.panel.snapshot
 
 
 MAX_TYPED = 80
@@ -79,14 +68,14 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
 def refusal(action: str, argument: Argument, context: Context) -> str:
     """Return why an action does nothing here, else ""."""
     at = int(argument) - 1 if action == "layer" else -1
-    return (
-        why_inactive(context.snapshot, context.layers[at]) if 0 <= at < len(context.layers) else ""
-    )
+    if not 0 <= at < len(context.layers):
+        return ""
+    return why_inactive(context.panel.snapshot, context.layers[at])
 
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
     """The rows that can be chosen, in screen order."""
-    snapshot = context.snapshot if state.layer else folded(context.panel).snapshot
+    snapshot = context.panel.snapshot if state.layer else folded(context.panel).snapshot
     return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
 
 
@@ -98,7 +87,7 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     chosen = state.chosen
-    ops = [row.key for row in layer_rows(context.snapshot, only=name) if row.op]
+    ops = [row.key for row in layer_rows(context.panel.snapshot, only=name) if row.op]
     if not ops or chosen[0] != name:
         chosen = ops[0] if ops else (name, "")
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
@@ -185,7 +174,7 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
     layer, _, op = str(argument).partition("/")
     if (layer, op) == state.chosen and state.focus == "layers" and op:
         return _open(state, context)
-    is_known = layer in context.snapshot.measured
+    is_known = layer in context.panel.snapshot.measured
     return replace(state, chosen=(layer, op), focus="layers") if is_known and op else state
 
 
@@ -205,27 +194,22 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     layer = shown_layer(context.panel)
     if layer is None or not layer.spec.tables:
         return state
-    name = layer.spec.name
-    table = state.table_of(name)
-    names = [spec.name for spec in layer.spec.tables]
+    name, names = layer.spec.name, [spec.name for spec in layer.spec.tables]
     if argument in names:
         wanted = str(argument)
     else:
-        spec = table_spec(layer, table)
-        wanted = names[(names.index(spec.name) + 1) % len(names)] if spec else names[0]
+        shown = state.table_of(name).name
+        wanted = names[((names.index(shown) if shown in names else 0) + 1) % len(names)]
     changed = state.with_table(name, name=wanted, sort="", cursor=0, key=(), is_ascending=False)
     return replace(changed, screen="main")
 
 
 def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     layer = shown_layer(context.panel)
-    if layer is None:
+    if layer is None or not layer.spec.tables:
         return state
     name = layer.spec.name
     table = state.table_of(name)
-    spec = table_spec(layer, table)
-    if spec is None:
-        return state
     if by == table.sort:
         return _invert(state, context)
     if isinstance(by, str):

@@ -36,7 +36,7 @@ def do(
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
     view = PanelView(state, shown, ())
     layer = shown_layer(view)
-    spec = layer and table_spec(layer, state.table_of(layer.spec.name))
+    spec = layer and table_spec(layer, state)
     columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
     text = None if state.screen == "main" else TEXT
     first = 0 if text is None else text.scrolled(state, page)

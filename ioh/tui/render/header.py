@@ -62,11 +62,11 @@ def _mode(view: HeaderView) -> Span:
     return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
 
 
-def lateness(view: HeaderView, interval_s: float | None) -> str:
+def lateness(view: HeaderView, interval_s: float) -> str:
     """``LATE 2.3 s`` for a late tick, ``interval 2.3 s`` for one longer than requested, else ""."""
     if view.age_s is not None and view.age_s > view.cycle_s * LATE_INTERVALS:
         return f"LATE {view.age_s:.1f} s"
-    if interval_s is not None and interval_s > view.cycle_s * LATE_INTERVALS:
+    if interval_s > view.cycle_s * LATE_INTERVALS:
         return f"interval {interval_s:.1f} s"
     return ""
 
