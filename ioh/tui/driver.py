@@ -29,21 +29,20 @@ _SETTLE_S = 0.05
 
 
 class _Writer(WriterThread):
-    """Textual's writer thread, which also reports what it wrote, and when it started to."""
+    """Textual's writer thread, which also reports what it wrote."""
 
     def __init__(self, file: IO[str]) -> None:
         super().__init__(file)
-        self.wrote: Callable[[str, float], None] | None = None
+        self.wrote: Callable[[str], None] | None = None
 
     def run(self) -> None:
         """Write until stop()."""
         while (text := self._queue.get()) is not None:
-            began_s = time.monotonic()
             with contextlib.suppress(OSError):  # hung up: noticed elsewhere
                 self._file.write(text)
                 self._file.flush()
             if self.wrote is not None:
-                self.wrote(text, began_s)
+                self.wrote(text)
 
 
 class TerminalDriver(LinuxDriver):
@@ -134,12 +133,8 @@ class TerminalDriver(LinuxDriver):
     # ---- pictures
 
     def room(self) -> int:
-        """How many bytes of a picture may be written now; if 0, ask again after wait_s()."""
+        """How many bytes of a picture may be written now; if 0, ask again after ASK_AGAIN_S."""
         return 0 if self.is_away else self._link.room()
-
-    def wait_s(self) -> float:
-        """When to ask room() again, unless has_room() is called before."""
-        return self._link.wait_s()
 
     def send(self, picture: str) -> None:
         """Write a part of a picture."""
@@ -147,9 +142,9 @@ class TerminalDriver(LinuxDriver):
         self._link.begin(len(picture.encode(errors="replace")))
         self.write(picture)
 
-    def _wrote(self, text: str, began_s: float) -> None:
+    def _wrote(self, text: str) -> None:
         if text.endswith(QUESTION):
-            self._link.end(len(text), began_s)
+            self._link.end()
             self._tell_room()
 
     def _tell_room(self) -> None:
