@@ -194,12 +194,9 @@ class TerminalDriver(LinuxDriver):
 
     def use_mouse(self, *, on: bool) -> None:
         """Get clicks, or leave them to the terminal, which selects text with them."""
-        self._mouse = True
-        if on:
-            self._enable_mouse_support()
-        else:
-            self._disable_mouse_support()
+        self._disable_mouse_support()
         self._mouse = on
+        self._enable_mouse_support()
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:

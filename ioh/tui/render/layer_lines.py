@@ -11,12 +11,11 @@ from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line
-from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_ops import is_losing
 from ioh.tui.render.panels import PanelView, op_style
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
-from ioh.tui.rows import LayerRow
+from ioh.tui.rows import LayerRow, megabytes
 
 _LABEL = 16  # columns of the number, the title and the op's letter
 _MIN_LABEL = 12

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_name
+from ioh.sinks.cells import ZERO, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
 from ioh.tui.render.findings import reasons
@@ -23,6 +23,7 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
+from ioh.tui.rows import megabytes
 
 _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # columns of an op's letter or word
@@ -121,11 +122,6 @@ def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height:
         known = (v for v in trend.values[-columns * per_column(columns) :] if v is not None)
         lines.append(line.right(trend.text(max(known, default=None)), _PEAK, "dim"))
     return lines
-
-
-def megabytes(bytes_per_s: Value) -> str:
-    """A throughput in at most five columns, in 1,000,000 bytes per second."""
-    return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
 TEXTS: dict[Measure, Callable[[Value], str]] = {
