@@ -93,10 +93,8 @@ def copy(panel: PanelView | None, send: Callable[[str], None], *, is_ascii: bool
     layer = shown_layer(panel)
     if layer is None or not layer.spec.tables:
         return "no table to copy here"
-    heading, titles, *rows = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text().split("\n")
-    if is_ascii:  # rows have names, which stay unchanged
-        heading, titles = drawn_in_ascii(heading), drawn_in_ascii(titles)
-    send("\n".join([heading, titles, *rows]))
+    text = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text()
+    send(drawn_in_ascii(text) if is_ascii else text)
     # There is no answer, and tmux may not pass it on.
     said = "sent to the terminal's clipboard (OSC 52)"
     if os.environ.get("TERM", "").startswith(("tmux", "screen")):

@@ -67,6 +67,11 @@ def layer_title(snapshot: Snapshot, name: str) -> str:
     return safe_name(spec.title if spec else name)
 
 
+def layer_number(snapshot: Snapshot, name: str) -> int:
+    """The number of the key that zooms into a layer."""
+    return list(snapshot.specs).index(name) + 1
+
+
 def why_inactive(snapshot: Snapshot, name: str) -> str:
     """Why a layer has no numbers and what helps, printable; "" if it has some."""
     layer = snapshot.layers.get(name)

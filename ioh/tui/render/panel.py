@@ -23,7 +23,7 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
-from ioh.tui.rows import megabytes
+from ioh.tui.rows import layer_number, megabytes
 
 _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # columns of an op's letter or word
@@ -142,9 +142,8 @@ def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
 
 def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     """The layer's number (the key that zooms into it) and its title."""
-    numbers = {name: at for at, name in enumerate(view.snapshot.specs, 1)}
     name = layer.spec.name
-    line = Line(f" {numbers.get(name, '')} ", "key")
+    line = Line(f" {layer_number(view.snapshot, name)} ", "key")
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
     for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border has its title
         line.add(f"{text[1]} ", style)
