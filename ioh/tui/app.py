@@ -36,7 +36,7 @@ from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
-from ioh.tui.state import Focus, ViewState
+from ioh.tui.state import Focus
 from ioh.tui.theme import styles_for
 from ioh.tui.view import HISTORY_INTERVALS, View
 
@@ -372,7 +372,7 @@ class IohApp(App[int]):
             self.state = act(self.state, action, argument, context)
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"
-            self.state = ViewState(screen=other)  # type: ignore[arg-type]
+            self.state = replace(self.state, screen=other)  # type: ignore[arg-type]
         # An interval being fetched is drawn when it arrives; the old picture would delay it.
         if action not in self.view.travel.actions or not self.view.seeker.is_visiting:
             self.redraw()
