@@ -28,7 +28,7 @@ _PIPE_BYTES = 1 << 16
 
 
 class FindingsIndex:
-    """Knows when each finding of a recording began; used by one thread.
+    """Knows when each finding of a recording began, once started; used by one thread.
 
     The scan runs in another process, so that it never delays keys.
     """
