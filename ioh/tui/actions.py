@@ -274,7 +274,7 @@ def _filter(state: ViewState, context: Context) -> ViewState:
         return replace(state, prompt="search", scroll=0)
     if shown_layer(context.panel) is None:
         return state
-    return replace(state, is_typing=True, focus="top", screen="main")
+    return replace(state, prompt="filter", focus="top", screen="main")
 
 
 _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
@@ -318,16 +318,12 @@ def edited(text: str, key: str, character: str | None) -> str:
 
 
 def typed(state: ViewState, key: str, character: str | None) -> ViewState:
-    """Return the state after one more key typed into the filter or a prompt."""
-    if not state.is_typing:
+    """Return the state after one more key typed into a prompt."""
+    if state.prompt != "filter":
         return replace(
             state, typed=edited(state.typed, key, character), line=0, line_key="", scroll=FOLLOW
         )
     name = state.chosen[0]
-    if key == "enter":
-        return replace(state, is_typing=False)
-    if key == "escape":
-        return replace(state.with_table(name, pattern="", cursor=0, key=()), is_typing=False)
     before = state.table_of(name).pattern
     pattern = edited(before, key, character)
     return state if pattern == before else state.with_table(name, pattern=pattern, cursor=0, key=())
@@ -335,6 +331,10 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
 
 def answered(state: ViewState, *, is_applied: bool) -> ViewState:
     """Return the state after Enter or Esc in a prompt; a search stays on its screen."""
+    if state.prompt == "filter":
+        if not is_applied:
+            state = state.with_table(state.chosen[0], pattern="", cursor=0, key=())
+        return replace(state, prompt="")
     if state.prompt == "search":
         return replace(state, prompt="", typed=state.typed if is_applied else "")
     return replace(state, prompt="", typed="", screen="main")
@@ -342,6 +342,6 @@ def answered(state: ViewState, *, is_applied: bool) -> ViewState:
 
 def pasted(state: ViewState, text: str) -> ViewState:
     """Return the state after a paste: its printable characters, none of them a key."""
-    for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":
+    for character in text[:MAX_TYPED] if state.prompt else "":
         state = typed(state, "", character)
     return state

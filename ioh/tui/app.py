@@ -301,7 +301,7 @@ class IohApp(App[int]):
         is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
         if event.key == "ctrl+z":  # not a binding: that would overtake earlier keys
             self.do("stand_still")
-        elif self.state.is_typing or (self.state.prompt and is_text):
+        elif self.state.prompt and is_text:
             self.state = typed(self.state, event.key, event.character)
             self.redraw()
         elif self.state.prompt:
@@ -343,7 +343,7 @@ class IohApp(App[int]):
     def _turn(self, event: events.MouseEvent) -> None:
         """Move in the part under the mouse."""
         hit = self._canvas.hit_at(event.screen_x, event.screen_y)
-        if hit is not None and hit.action in _FOCUSES and not self.state.is_typing:
+        if hit is not None and hit.action in _FOCUSES and self.state.prompt != "filter":
             self.state = replace(self.state, focus=_FOCUSES[hit.action])
         self.do("down" if isinstance(event, events.MouseScrollDown) else "up")
 

@@ -170,6 +170,16 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
 
 
 @on_screen(live, told=5)
+async def test_arrows_move_the_cursor_while_a_filter_is_typed(on: Stage) -> None:
+    await on.press("slash", "down")
+    name = on.app.state.chosen[0]
+    assert on.app.state.table_of(name).cursor == 1
+    await on.press("w", "enter")
+    table = on.app.state.table_of(name)
+    assert (table.pattern, table.cursor, on.app.state.prompt) == ("w", 0, "")
+
+
+@on_screen(live, told=5)
 async def test_every_command_of_the_palette_does_something_harmless(on: Stage, here: Path) -> None:
     styles = on.canvas.styles_by_name
     for key in commands("", ("syscall", "block")):

@@ -148,10 +148,10 @@ def _footer(
     state: ViewState, data: ScreenData, width: int, seen: tuple[int, int, int] | None
 ) -> ScreenFrame:
     """The last line; ``seen`` of a text screen: first visible line, lines that fit, all lines."""
-    if state.is_typing or state.prompt:
+    if state.prompt:
         pattern = state.table_of(state.chosen[0]).pattern
-        what, typed = ("filter", pattern) if state.is_typing else (state.prompt, state.typed)
-        return frame_of(render_prompt(what, typed, width))
+        typed = pattern if state.prompt == "filter" else state.typed
+        return frame_of(render_prompt(state.prompt, typed, width))
     text, style = data.message
     missing = 0 if seen else hidden_count(width)
     if missing and not text:
