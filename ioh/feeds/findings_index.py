@@ -57,10 +57,8 @@ class FindingsIndex:
         except OSError:  # too few descriptors
             return
         screen = os.getpid()
-        try:
+        with contextlib.suppress(OSError):  # too few processes: the pipe ends, and nothing is known
             self._pid = os.fork()
-        except OSError:  # too few processes: the pipe ends, and nothing is known
-            self._pid = -1
         if self._pid == 0:
             self._scan_and_exit(to_parent, screen)
         os.close(to_parent)
