@@ -162,7 +162,7 @@ def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
 
 def _next_op(state: ViewState, context: Context) -> ViewState:
     """Zoom in and choose the layer's next kind of operation."""
-    state = _zoomed(state)
+    state = replace(state, layer=state.chosen[0])
     rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
     if not rows:
         return state
@@ -182,11 +182,8 @@ def _panel(state: ViewState, argument: Argument) -> ViewState:
     """Zoom in and show one panel: the overview has no choice of panels."""
     if argument not in get_args(Panel):
         return state
-    return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
-
-
-def _zoomed(state: ViewState) -> ViewState:
-    return replace(state, layer=state.layer or state.chosen[0])
+    layer = state.chosen[0]
+    return replace(state, layer=layer, panel=argument, screen="main")  # type: ignore[arg-type]
 
 
 def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:

@@ -49,10 +49,10 @@ class ViewState:
 
     Shape:
         ``layer`` is the zoomed layer, "" for the overview; ``chosen`` the (layer, op) that panels
-        show, by the user if ``has_chosen``: a layer that appears later does not replace it;
-        ``tables`` by layer; ``typed`` is the text for ``prompt``, except a filter's, which its
-        table has; ``scroll`` and ``line`` of text screens: the first visible line, and the chosen
-        one, which ``line_key`` identifies.
+        show, of the zoomed layer if there is one, by the user if ``has_chosen``: a layer that
+        appears later does not replace it; ``tables`` by layer; ``typed`` is the text for
+        ``prompt``, except a filter's, which its table has; ``scroll`` and ``line`` of text screens:
+        the first visible line, and the chosen one, which ``line_key`` identifies.
     """
 
     screen: Screen = "main"

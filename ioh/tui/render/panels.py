@@ -51,7 +51,7 @@ class PanelView:
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
     """The layer that the panels show; None if it is inactive."""
-    return view.snapshot.measured.get(view.state.layer or view.state.chosen[0])
+    return view.snapshot.measured.get(view.state.chosen[0])
 
 
 def op_style(view: PanelView, key: tuple[str, str]) -> str:
@@ -116,7 +116,7 @@ def _body(
     view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
 ) -> Sequence[Line]:
     if layer is None:
-        why = why_inactive(view.snapshot, view.state.layer or view.state.chosen[0])
+        why = why_inactive(view.snapshot, view.state.chosen[0])
         why = why or "nothing to show: choose an active layer"
         return wrapped(cut_middle(why, 1000), width, "dim")
     if kind == "graph":
@@ -236,7 +236,7 @@ def _rows(
 ) -> ScreenFrame:
     name, state = layer.spec.name, view.state
     rows, table = layer.tables.get(spec.name, ()), state.table_of(name)
-    has_focus = state.focus == "top" and name in {state.layer, state.chosen[0]}
+    has_focus = state.focus == "top" and name == state.chosen[0]
     return render_top(spec, rows, table, width, height, has_focus=has_focus)
 
 
