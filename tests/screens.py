@@ -143,7 +143,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
         made.append(ViewState(layer=layer, chosen=(layer, op), focus="top"))
         made.append(
             ViewState(
-                layer=layer, chosen=(layer, op), focus="top", tables={layer: table}, is_typing=True
+                layer=layer, chosen=(layer, op), focus="top", tables={layer: table}, prompt="filter"
             )
         )
     return made

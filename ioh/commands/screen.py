@@ -224,7 +224,6 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
                 make_judge=make_judge,
                 has_index=not args.no_findings,
                 mode=mode,
-                loops=mode == "demo",
             )
             if names := hosts_of(args.file):
                 from ioh.feeds.joined_feed import JoinedFeed

@@ -47,8 +47,8 @@ class Played:
 
     ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span, then
     end the screen; None: play all, and stay.  ``make_judge`` makes a judge for each run of
-    intervals.  ``has_index``: also search the whole recording for findings.  ``loops``: begin again
-    at the end.
+    intervals.  ``has_index``: also search the whole recording for findings.  Mode ``demo`` begins
+    again at the end.
     """
 
     span: Span = field(default_factory=Span)
@@ -58,7 +58,6 @@ class Played:
     make_judge: MakeJudge = no_judge
     has_index: bool = False
     mode: Mode = "replay"
-    loops: bool = False
 
 
 class FileFeed(RecordedFeed):
@@ -72,8 +71,7 @@ class FileFeed(RecordedFeed):
 
     def __init__(self, path: str, played: Played) -> None:
         self.title, self.recording = printable(path), RecordingState()
-        self._make_judge, self._loops = played.make_judge, played.loops
-        self._index: FindingsIndex | None = None
+        self._make_judge, self._loops = played.make_judge, played.mode == "demo"
         self._ends_after_play = played.run_s is not None
         self._told_at = 0.0
         with ExitStack() as stack:
@@ -96,20 +94,16 @@ class FileFeed(RecordedFeed):
         )
         self._moments: tuple[int, tuple[TimelineEvent, ...]] = (-1, ())
         self._own_marks: list[TimelineEvent] = []
+        self._index = FindingsIndex(
+            path, played.span, choose=played.choose, make_judge=played.make_judge
+        )
         if played.has_index:
-            self._index = FindingsIndex(
-                path,
-                played.span,
-                choose=played.choose,
-                make_judge=played.make_judge,
-            )
             self._index.start()
 
     def close(self) -> None:
         """End run(), whichever thread it is in, and the search for findings."""
         self.stop()
-        if self._index is not None:
-            self._index.close()
+        self._index.close()
         super().close()
 
     def _release(self) -> None:
@@ -211,8 +205,7 @@ class FileFeed(RecordedFeed):
         return self.visit(tick)
 
     def _keep(self, tick: int, judged: Snapshot) -> None:
-        dated = judged if self._index is None else self._index.dated(judged)
-        self._judgements.keep(tick, dated)
+        self._judgements.keep(tick, self._index.dated(judged))
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends by a time, within the extent."""
@@ -238,7 +231,7 @@ class FileFeed(RecordedFeed):
 
     def overview(self) -> Overview:
         """The findings of the index."""
-        return Overview() if self._index is None else self._index.overview()
+        return self._index.overview()
 
     def set_speed(self, speed: float) -> None:
         """Set the speed, relative to the recording's pace."""

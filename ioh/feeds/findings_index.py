@@ -28,7 +28,7 @@ _PIPE_BYTES = 1 << 16
 
 
 class FindingsIndex:
-    """Knows when each finding of a recording began; used by one thread.
+    """Knows when each finding of a recording began, once started; used by one thread.
 
     The scan runs in another process, so that it never delays keys.
     """
@@ -57,10 +57,8 @@ class FindingsIndex:
         except OSError:  # too few descriptors
             return
         screen = os.getpid()
-        try:
+        with contextlib.suppress(OSError):  # too few processes: the pipe ends, and nothing is known
             self._pid = os.fork()
-        except OSError:  # too few processes: the pipe ends, and nothing is known
-            self._pid = -1
         if self._pid == 0:
             self._scan_and_exit(to_parent, screen)
         os.close(to_parent)

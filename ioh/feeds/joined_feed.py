@@ -24,11 +24,11 @@ class _PairedJudge(NamedJudge):
 
     def __init__(self, judge: Judge, host: str, others: Companions) -> None:
         super().__init__(judge, host)
-        self._name, self._others = host, others
+        self._others = others
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """Judge an interval."""
-        return super().judge(with_own_pairs(snapshot, self._others.of(snapshot)[1], self._name))
+        return super().judge(with_own_pairs(snapshot, self._others.of(snapshot)[1], self._host))
 
 
 class _HostFeed(FileFeed):

@@ -20,14 +20,15 @@ class RunningFeed(Closing):
     """Reports intervals from run() until it is stopped; a context manager that ends it."""
 
     def __init__(self) -> None:
-        self._is_stopped = self._ends_screen = False
+        self._stopped = threading.Event()
+        self._ends_screen = False
         self._is_running = threading.Lock()
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Read until stop(); report every interval once."""
         with self._is_running:
             try:
-                if not self._is_stopped:
+                if not self._stopped.is_set():
                     self._report(tell)
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
                 tell(News(error=error, is_over=True))
@@ -45,7 +46,7 @@ class RunningFeed(Closing):
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        self._is_stopped = True
+        self._stopped.set()
 
     def end(self) -> None:
         """End run() soon, and the screen with it; safe to call from a signal handler."""

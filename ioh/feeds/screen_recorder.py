@@ -232,10 +232,10 @@ class HostsRecorder:
                 ),
             )
         last = self._last.get(part.name)
-        if last is not None and last is not older:
-            # The host's ioh, and so its totals, may have restarted: leave the time between empty.
-            recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
         if last is not older:
+            if last is not None:
+                # The host's ioh, and so its totals, may have restarted: leave the gap empty.
+                recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
             recorder.write(older)
         recorder.write(newer)
         self._last[part.name] = newer

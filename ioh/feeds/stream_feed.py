@@ -85,7 +85,6 @@ class StreamFeed(RecordedFeed):
         self._moments: list[TimelineEvent] = []
         self._known = KnownFindings()
         self._judged_unix_s = 0.0
-        self._stopped = threading.Event()
 
     def close(self) -> None:
         """End run(), whichever thread it is in, and close the recording properly."""
@@ -107,7 +106,7 @@ class StreamFeed(RecordedFeed):
         finally:
             self._recorder.close()
             self._publish(is_growing=False)
-        if not self._is_stopped:
+        if not self._stopped.is_set():
             tell(News(status="the end", is_over=True))
             self._stopped.wait()
 
@@ -131,7 +130,7 @@ class StreamFeed(RecordedFeed):
                     self.end()
             elif status := self._status():
                 tell(News(status=status))
-            if self._is_stopped:
+            if self._stopped.is_set():
                 return
 
     def _judged(self, snapshot: Snapshot) -> Snapshot:
@@ -176,9 +175,8 @@ class StreamFeed(RecordedFeed):
 
     def stop(self) -> None:
         """End run() soon."""
-        self._is_stopped = True
+        super().stop()
         self._stop_source()
-        self._stopped.set()
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """As visit(): intervals are judged when they are reported."""

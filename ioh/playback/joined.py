@@ -55,14 +55,12 @@ def _first_known(
     after_unix_s: float | None = None,
 ) -> float | None:
     errors = []
-    for session in sessions if when is not None else ():
+    for session in sessions:
         try:
-            return unix_s_of(when, session, utc=utc, after_unix_s=after_unix_s)  # type: ignore[arg-type]
+            return unix_s_of(when, session, utc=utc, after_unix_s=after_unix_s)
         except IohError as error:  # a mark of another host  # noqa: PERF203
             errors.append(error)
-    if errors:
-        raise errors[0]
-    return None
+    raise errors[0]
 
 
 def _since(when: When | None, unix_s: float | None, session: Session) -> When | None:

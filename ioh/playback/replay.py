@@ -13,15 +13,7 @@ from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.waking import WakePipe
-from ioh.playback.time_range import (
-    Part,
-    Span,
-    When,
-    check_order,
-    is_mark,
-    part_of,
-    unmarked_unix_s,
-)
+from ioh.playback.time_range import Part, Span, check_order, is_mark, part_of, unmarked_unix_s
 from ioh.session.reader import Session
 from ioh.session.recorded_file import STDIN, unreadable
 from ioh.session.records import Gap, Header, Mark
@@ -214,14 +206,10 @@ class ReplaySource(Closing):
             raise unreadable(STDIN, error) from error
 
     def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
-        def unix_s(when: When | None, after_unix_s: float | None = None) -> float | None:
-            if when is None:
-                return None
-            return unmarked_unix_s(when, start_unix_s, after_unix_s, utc=self._span.utc)
-
-        begin_s = unix_s(self._span.begin)
-        end_s = unix_s(self._span.end, begin_s)
-        check_order(self._span, begin_s, end_s)
+        span = self._span
+        begin_s = unmarked_unix_s(span.begin, start_unix_s, utc=span.utc)
+        end_s = unmarked_unix_s(span.end, start_unix_s, begin_s, utc=span.utc)
+        check_order(span, begin_s, end_s)
         return begin_s, end_s
 
     def _wait_for(self, sample: Sample) -> None:

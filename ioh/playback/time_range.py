@@ -72,26 +72,33 @@ def parse_when(text: str) -> When:
     return When(text, clock=(int(hour), int(minute), float(second or 0)), date=date)
 
 
-def clock_unix_s(
-    when: When, start_unix_s: float, end_unix_s: float | None = None, *, utc: bool = False
-) -> float:
-    """Unix time of a clock time.
+def unmarked_unix_s(
+    when: When | None,
+    start_unix_s: float,
+    after_unix_s: float | None = None,
+    end_unix_s: float | None = None,
+    *,
+    utc: bool = False,
+) -> float | None:
+    """Unix time of a moment; None if there is none, or if it is a mark.
 
-    Without a date, it is on the day on which the recording starts.  If that is before the start, it
-    may be on the next day, whichever is nearer to the recording: ``14:31`` for a recording that
-    began at 14:31:38 is not tomorrow.  ``end_unix_s`` is None if unknown.  ValueError: the date is
-    invalid, or ``when`` is not a clock time.
+    A clock time without a date is on the day of ``after_unix_s``, by default that on which the
+    recording starts.  If that is before it, it may be on the next day, whichever is nearer to the
+    recording: ``14:31`` for a recording that began at 14:31:38 is not tomorrow.  ``end_unix_s`` is
+    None if unknown.
     """
-    if when.clock is None:
-        msg = "not a clock time"
-        raise ValueError(msg)
-    start = time.gmtime(start_unix_s) if utc else time.localtime(start_unix_s)
-    year, month, day = when.date or start[:3]
+    if when is not None and when.offset_s is not None:
+        return start_unix_s + when.offset_s
+    if when is None or when.clock is None:
+        return None
+    since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
+    since_fields = time.gmtime(since) if utc else time.localtime(since)
+    year, month, day = when.date or since_fields[:3]
     found = _unix_s(year, month, day, when.clock, utc=utc)
-    if when.date is None and found < int(start_unix_s):
-        end = start_unix_s if end_unix_s is None else end_unix_s
+    if when.date is None and found < int(since):
+        end = since if end_unix_s is None else end_unix_s
         tomorrow = _unix_s(year, month, day + 1, when.clock, utc=utc)
-        if tomorrow - end < start_unix_s - found:
+        if tomorrow - end < since - found:
             return tomorrow
     return found
 
@@ -135,8 +142,8 @@ def part_of(span: Span, session: Session) -> Part:
     IohError: no mark has such a text, several have, or the end is not after the begin.
     """
     begin, end, utc = span.begin, span.end, span.utc
-    begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
-    end_s = None if end is None else unix_s_of(end, session, utc=utc, after_unix_s=begin_s)
+    begin_s = unix_s_of(begin, session, utc=utc)
+    end_s = unix_s_of(end, session, utc=utc, after_unix_s=begin_s)
     from_tick, to_tick = _tick_of(begin, session), _tick_of(end, session)
     by_time = from_tick is None and to_tick is None
     if from_tick is None:
@@ -155,32 +162,16 @@ def part_of(span: Span, session: Session) -> Part:
 
 
 def unix_s_of(
-    when: When, session: Session, *, utc: bool = False, after_unix_s: float | None = None
-) -> float:
-    """Unix time of a moment of a session.
+    when: When | None, session: Session, *, utc: bool = False, after_unix_s: float | None = None
+) -> float | None:
+    """Unix time of a moment of a session, as unmarked_unix_s(), or of a mark; None if not given.
 
-    A clock time without a date is the next one after ``after_unix_s`` (None: after the start).
     IohError: no mark has that text, or several have.
     """
-    if is_mark(when):
+    if when is not None and is_mark(when):
         return _marks_of(when, session)[0].time_unix_s
     start_unix_s, end_unix_s = session.start_unix_s, session.end_unix_s
     return unmarked_unix_s(when, start_unix_s, after_unix_s, end_unix_s, utc=utc)
-
-
-def unmarked_unix_s(
-    when: When,
-    start_unix_s: float,
-    after_unix_s: float | None = None,
-    end_unix_s: float | None = None,
-    *,
-    utc: bool = False,
-) -> float:
-    """Unix time of a moment that is not a mark; as unix_s_of() and clock_unix_s()."""
-    if when.offset_s is not None:
-        return start_unix_s + when.offset_s
-    since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
-    return clock_unix_s(when, since, end_unix_s, utc=utc)
 
 
 def _tick_of(when: When | None, session: Session) -> int | None:

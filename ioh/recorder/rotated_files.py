@@ -5,26 +5,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
+from ioh.rights.files import dated_names
 from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput, NameTakenError, part_of_name
 
-MAX_NAMES = 99  # for recordings started in the same second
-
 
 def default_names(hostname: str, now_unix_s: float) -> Iterator[str]:
-    """``ioh-<host>-<local date and time>.ioh``, then ``…-2.ioh``, ``…-3.ioh`` if that is taken."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
-    stem = f"ioh-{host}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_unix_s))}"
-    yield f"{stem}.ioh"
-    yield from (f"{stem}-{number}.ioh" for number in range(2, MAX_NAMES + 1))
+    """Names for a recording, the preferred one first."""
+    return dated_names(hostname, now_unix_s, "ioh")
 
 
 def part_name(path: str, part: int) -> str:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterable, Iterator
 
 from ioh.rights.sandbox import forbid_calls
@@ -24,7 +25,17 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Files that the screen's keys write; cron, shells and logins read no file with such a suffix.
 SCREEN_FILES = re.compile(r"ioh-[A-Za-z0-9._-]{1,128}\.(ioh|svg|txt)")
 
+MAX_NAMES = 999  # for files of the same second
+
 _keeper: _Keeper | None = None
+
+
+def dated_names(hostname: str, time_unix_s: float, suffix: str) -> Iterator[str]:
+    """``ioh-HOST-<local date and time>.SUFFIX``, then ``…-2.SUFFIX`` and so on if that is taken."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
+    stem = f"ioh-{host}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(time_unix_s))}"
+    yield f"{stem}.{suffix}"
+    yield from (f"{stem}-{number}.{suffix}" for number in range(2, MAX_NAMES + 1))
 
 
 def create(path: str) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from ioh.model.late import by_identity
 from ioh.model.metric import LayerSpec
-from ioh.model.snapshot import OpStats
+from ioh.model.rates import sum_known
+from ioh.model.snapshot import LayerSnapshot, OpStats
+from ioh.sinks.cells import safe_name
 
 Direction = Literal["R", "W", ""]
 
@@ -84,6 +86,19 @@ def is_flow(spec: LayerSpec) -> bool:
 def main_stats(spec: LayerSpec, ops: Mapping[str, OpStats]) -> list[tuple[str, OpStats]]:
     """The ops that stand for all reads and all writes, with their numbers."""
     return [(name, ops.get(name, _NOTHING_KNOWN)) for name in _layout(spec).main]
+
+
+def lowest_iops(layers: Iterable[LayerSnapshot]) -> tuple[float, str] | None:
+    """Reads plus writes per second of the lowest layer that counts them, and its title.
+
+    None if no layer does; a flow's segments are neither reads nor writes.
+    """
+    for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
+        rates = (stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops))
+        total = None if is_flow(layer.spec) else sum_known(rates)
+        if total is not None:
+            return total, safe_name(layer.spec.title)
+    return None
 
 
 def op_rows(

@@ -26,7 +26,7 @@ from ioh.sinks.findings import (
 )
 from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_columns
 from ioh.sinks.metrics import mega, render_metrics, render_paths
-from ioh.sinks.rows import OpRow, main_stats, op_rows
+from ioh.sinks.rows import OpRow, lowest_iops, op_rows
 from ioh.sinks.tables import render_table
 
 LEGEND = """\
@@ -297,12 +297,7 @@ def _gauge_hists(layer: LayerSnapshot, style: HistStyle) -> Iterator[str]:
 
 def _footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
     """IOPS (reads and writes) of the lowest layer that counts them, and ioh's own cost."""
-    total = UNKNOWN
-    for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
-        rates = [stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops)]
-        known = [rate for rate in rates if rate is not None]
-        if known:
-            total = f"{format_fixed(sum(known), 10, 0)} ({safe_name(layer.spec.title)})"
-            break
+    found = lowest_iops(layers)
+    total = UNKNOWN if found is None else f"{format_fixed(found[0], 10, 0)} ({found[1]})"
     cost = f"ioh cpu {_pct(snapshot.self_cpu_pct)} probes {_pct(snapshot.bpf_cpu_pct)} of one core"
     return f"IOPs {total}   {cost}"

@@ -10,13 +10,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.render.line import Argument
 from ioh.tui.render.pages import FOLLOW, Page
-from ioh.tui.render.panels import (
-    PanelView,
-    folded,
-    shown_layer,
-    table_spec,
-    visible_rows,
-)
+from ioh.tui.render.panels import PanelView, folded, shown_layer, visible_rows
 from ioh.tui.render.top import cursor_in
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
@@ -38,11 +32,6 @@ class Context:
     columns: Sequence[str] = ()
     text: Page | None = None
     first: int = 0
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The interval on the screen."""
-        return self.panel.snapshot
 
 
 MAX_TYPED = 80
@@ -79,14 +68,14 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
 def refusal(action: str, argument: Argument, context: Context) -> str:
     """Return why an action does nothing here, else ""."""
     at = int(argument) - 1 if action == "layer" else -1
-    return (
-        why_inactive(context.snapshot, context.layers[at]) if 0 <= at < len(context.layers) else ""
-    )
+    if not 0 <= at < len(context.layers):
+        return ""
+    return why_inactive(context.panel.snapshot, context.layers[at])
 
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
     """The rows that can be chosen, in screen order."""
-    snapshot = context.snapshot if state.layer else folded(context.panel).snapshot
+    snapshot = context.panel.snapshot if state.layer else folded(context.panel).snapshot
     return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
 
 
@@ -98,7 +87,7 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     chosen = state.chosen
-    ops = [row.key for row in layer_rows(context.snapshot, only=name) if row.op]
+    ops = [row.key for row in layer_rows(context.panel.snapshot, only=name) if row.op]
     if not ops or chosen[0] != name:
         chosen = ops[0] if ops else (name, "")
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
@@ -173,7 +162,7 @@ def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
 
 def _next_op(state: ViewState, context: Context) -> ViewState:
     """Zoom in and choose the layer's next kind of operation."""
-    state = _zoomed(state)
+    state = replace(state, layer=state.chosen[0])
     rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
     if not rows:
         return state
@@ -185,7 +174,7 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
     layer, _, op = str(argument).partition("/")
     if (layer, op) == state.chosen and state.focus == "layers" and op:
         return _open(state, context)
-    is_known = layer in context.snapshot.measured
+    is_known = layer in context.panel.snapshot.measured
     return replace(state, chosen=(layer, op), focus="layers") if is_known and op else state
 
 
@@ -193,11 +182,8 @@ def _panel(state: ViewState, argument: Argument) -> ViewState:
     """Zoom in and show one panel: the overview has no choice of panels."""
     if argument not in get_args(Panel):
         return state
-    return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
-
-
-def _zoomed(state: ViewState) -> ViewState:
-    return replace(state, layer=state.layer or state.chosen[0])
+    layer = state.chosen[0]
+    return replace(state, layer=layer, panel=argument, screen="main")  # type: ignore[arg-type]
 
 
 def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -205,27 +191,22 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     layer = shown_layer(context.panel)
     if layer is None or not layer.spec.tables:
         return state
-    name = layer.spec.name
-    table = state.table_of(name)
-    names = [spec.name for spec in layer.spec.tables]
+    name, names = layer.spec.name, [spec.name for spec in layer.spec.tables]
     if argument in names:
         wanted = str(argument)
     else:
-        spec = table_spec(layer, table)
-        wanted = names[(names.index(spec.name) + 1) % len(names)] if spec else names[0]
+        shown = state.table_of(name).name
+        wanted = names[((names.index(shown) if shown in names else 0) + 1) % len(names)]
     changed = state.with_table(name, name=wanted, sort="", cursor=0, key=(), is_ascending=False)
     return replace(changed, screen="main")
 
 
 def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     layer = shown_layer(context.panel)
-    if layer is None:
+    if layer is None or not layer.spec.tables:
         return state
     name = layer.spec.name
     table = state.table_of(name)
-    spec = table_spec(layer, table)
-    if spec is None:
-        return state
     if by == table.sort:
         return _invert(state, context)
     if isinstance(by, str):
@@ -290,7 +271,7 @@ def _filter(state: ViewState, context: Context) -> ViewState:
         return replace(state, prompt="search", scroll=0)
     if shown_layer(context.panel) is None:
         return state
-    return replace(state, is_typing=True, focus="top", screen="main")
+    return replace(state, prompt="filter", focus="top", screen="main")
 
 
 _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
@@ -334,23 +315,30 @@ def edited(text: str, key: str, character: str | None) -> str:
 
 
 def typed(state: ViewState, key: str, character: str | None) -> ViewState:
-    """Return the state after one more key typed into the filter or a prompt."""
-    if not state.is_typing:
+    """Return the state after one more key typed into a prompt."""
+    if state.prompt != "filter":
         return replace(
             state, typed=edited(state.typed, key, character), line=0, line_key="", scroll=FOLLOW
         )
     name = state.chosen[0]
-    if key == "enter":
-        return replace(state, is_typing=False)
-    if key == "escape":
-        return replace(state.with_table(name, pattern="", cursor=0, key=()), is_typing=False)
     before = state.table_of(name).pattern
     pattern = edited(before, key, character)
     return state if pattern == before else state.with_table(name, pattern=pattern, cursor=0, key=())
 
 
+def answered(state: ViewState, *, is_applied: bool) -> ViewState:
+    """Return the state after Enter or Esc in a prompt; a search stays on its screen."""
+    if state.prompt == "filter":
+        if not is_applied:
+            state = state.with_table(state.chosen[0], pattern="", cursor=0, key=())
+        return replace(state, prompt="")
+    if state.prompt == "search":
+        return replace(state, prompt="", typed=state.typed if is_applied else "")
+    return replace(state, prompt="", typed="", screen="main")
+
+
 def pasted(state: ViewState, text: str) -> ViewState:
     """Return the state after a paste: its printable characters, none of them a key."""
-    for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":
+    for character in text[:MAX_TYPED] if state.prompt else "":
         state = typed(state, "", character)
     return state

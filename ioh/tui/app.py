@@ -21,11 +21,11 @@ from ioh.model.errors import ExitCode
 from ioh.model.feed import Feed, Hosts, News
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.tui.actions import Context, act, pasted, refusal, typed, with_valid_choice
+from ioh.tui import effects
+from ioh.tui.actions import Context, act, answered, pasted, refusal, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.drill_down import narrowed
 from ioh.tui.driver import TerminalDriver, correct_environment
-from ioh.tui.effects import Effects
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
 from ioh.tui.options import ScreenOptions, ThemeName
@@ -36,7 +36,7 @@ from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
-from ioh.tui.state import Focus, ViewState
+from ioh.tui.state import Focus
 from ioh.tui.theme import styles_for
 from ioh.tui.view import HISTORY_INTERVALS, View
 
@@ -72,19 +72,38 @@ class IohApp(App[int]):
             styles_for(self.theme_name, self.console.color_system), ascii_only=options.ascii_only
         )
         remembered = remembered or Preferences()
-        self._chosen_theme = remembered.theme
+        self.chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()
         self._hosts = feed if isinstance(feed, Hosts) else None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._feed = feed
-        self._feed_thread = threading.Thread(target=self._run_feed, name="feed", daemon=True)
+        self._feed_thread = threading.Thread(
+            target=self._run_feed, args=(feed,), name="feed", daemon=True
+        )
         self._views = [
             View(each, options, partial(self._call, partial(self._take_found, at)))
             for at, each in enumerate(feed.feeds if isinstance(feed, Hosts) else (feed,))
         ]
         self.view = self._views[0]
         self.view.latest = self.view.shown = first
-        self._effects = Effects(self)
+        # By the names in keys.py; each returns a message, "" or None for none.
+        self._effects: dict[str, Callable[[Argument], str | None]] = {
+            "quit": lambda _: self.exit(int(ExitCode.OK)),
+            "stand_still": lambda _: effects.stand_still(self.terminal),
+            "mouse": lambda _: effects.toggle_mouse(self.terminal),
+            "theme": self._change_theme,  # type: ignore[dict-item]
+            "host": lambda name: self._show_host(str(name)),
+            "visit": lambda moment: self._visit(str(moment)),
+            "record": lambda _: self.view.feed.toggle_recording(),
+            "set_mark": lambda text: effects.set_mark(self.view, str(text).strip()),
+            "compare": lambda _: self._compare(),
+            "compare_with": lambda time_unix_s: effects.compare_with(self.view, time_unix_s),
+            "copy": lambda _: effects.copy(
+                self.panel_view(), self.copy_to_clipboard, is_ascii=self.options.ascii_only
+            ),
+            "save": lambda _: effects.save(
+                self.frame(), self.view.shown, self.theme_name, utc=self.options.utc
+            ),
+        }
         self._message, self._message_until_s = ("", ""), 0.0
         self.error: BaseException | None = None
 
@@ -117,10 +136,10 @@ class IohApp(App[int]):
         if self._feed_thread.is_alive():
             self._feed_thread.join(_END_S)
 
-    def _run_feed(self) -> None:
+    def _run_feed(self, feed: Feed | Hosts) -> None:
         tell = partial(self._call, self._take_news)
         try:
-            self._feed.run(tell)
+            feed.run(tell)
         except BaseException as error:  # noqa: BLE001 (raised again after the terminal is restored)
             tell(News(error=error))
 
@@ -149,14 +168,8 @@ class IohApp(App[int]):
     def _display(self, screen: Screen[object], renderable: object) -> None:
         """Do not write textual's picture: the canvas writes everything."""
 
-    @property
-    def preferences(self) -> Preferences:
-        """The choices to remember."""
-        return Preferences.of(self.state, self._chosen_theme)
-
-    def change_theme(self, theme: ThemeName) -> None:
-        """Show other colours."""
-        self.theme_name = self._chosen_theme = theme
+    def _change_theme(self, theme: ThemeName) -> None:
+        self.theme_name = self.chosen_theme = theme
         self._canvas.restyle(styles_for(theme, self.console.color_system))
 
     # ---- news
@@ -171,17 +184,19 @@ class IohApp(App[int]):
         if news.is_over and news.status:
             again = "Space plays it again, " if view.feed.can_play else ""
             self.say(f"{news.status}: {again}left arrow goes back, q quits", lasts=True)
-        if news.snapshot is not None:
-            is_new = view.findings.is_new_critical(news.snapshot)
-            if is_new and self.options.bell and view is self.view:
-                self.bell()
+        is_new = news.snapshot is not None and view.findings.is_new_critical(news.snapshot)
+        if is_new and self.options.bell and view is self.view:
+            self.bell()
         if view is self.view:
             self.redraw()
 
     def _take_found(self, at: int, found: Found) -> None:
         view = self._views[at]
         if found.purpose == "baseline":
-            self._effects.take_baseline(found.snapshot)
+            if view.baseline.take(found.snapshot):
+                self.state = effects.with_comparison(self.state)
+            else:
+                self.say("the mark's interval is lost", "crit")
         elif found.purpose == "show" and found.tick == view.travel.tick:
             if found.snapshot is None:
                 self.say("this interval is lost", "crit")
@@ -190,17 +205,16 @@ class IohApp(App[int]):
                 view.past.take(found.tick, found.snapshot)
         self.redraw()
 
-    def look_at(self, name: str = "") -> bool:
-        """Show a host by name, else the next one, at the same time; False if there is only one."""
+    def _show_host(self, name: str) -> str:
+        """Show a host by name, else the next one, at the same time."""
         names = self._hosts.names if self._hosts else ()
         at = names.index(name) if name in names else self._views.index(self.view) + 1
         before, self.view = self.view, self._views[at % len(self._views)]
-        if before is self.view:
-            return len(self._views) > 1
-        self.view.go_where(before)
-        layer = self.state.layer if self.state.layer in self._layers() else ""
-        self.state = replace(self.state, narrow=None, layer=layer)
-        return True
+        if before is not self.view:
+            self.view.go_where(before)
+            layer = self.state.layer if self.state.layer in self._layers() else ""
+            self.state = replace(self.state, narrow=None, layer=layer)
+        return "" if len(self._views) > 1 else "no other host; ioh --host A --host B shows several"
 
     def _check(self) -> None:
         """Redraw for a late tick or an expired message; take the terminal back after fg."""
@@ -234,7 +248,7 @@ class IohApp(App[int]):
         if snapshot is None:
             return None
         points = self.view.past.window(self.view.travel.tick, HISTORY_INTERVALS)
-        return PanelView(self.state, snapshot, points, is_ascii=self.options.ascii_only)
+        return PanelView(self.state, snapshot, points)
 
     def _seen_by(self, panel: PanelView) -> Context:
         """The context of an action."""
@@ -287,7 +301,7 @@ class IohApp(App[int]):
         is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
         if event.key == "ctrl+z":  # not a binding: that would overtake earlier keys
             self.do("stand_still")
-        elif self.state.is_typing or (self.state.prompt and is_text):
+        elif self.state.prompt and is_text:
             self.state = typed(self.state, event.key, event.character)
             self.redraw()
         elif self.state.prompt:
@@ -304,10 +318,7 @@ class IohApp(App[int]):
         elif key == "enter" and prompt == "command":
             self.do("open")
         elif key in {"enter", "escape"}:
-            is_search = prompt == "search" and key == "enter"
-            screen = self.state.screen if prompt == "search" else "main"
-            typed_on = text if is_search else ""
-            self.state = replace(self.state, prompt="", typed=typed_on, screen=screen)
+            self.state = answered(self.state, is_applied=key == "enter")
             if prompt == "mark" and key == "enter":
                 self.do("set_mark", text)
             self.redraw()
@@ -322,7 +333,6 @@ class IohApp(App[int]):
         hit = self._canvas.hit_at(event.screen_x, event.screen_y)
         if hit is None:
             return
-        hit = hit.at(event.screen_x)
         if self.state.screen == "commands":
             self.state = replace(self.state, screen="main", prompt="", typed="")
         pressed = find_key(str(hit.argument)) if hit.action == "key" else None
@@ -333,7 +343,7 @@ class IohApp(App[int]):
     def _turn(self, event: events.MouseEvent) -> None:
         """Move in the part under the mouse."""
         hit = self._canvas.hit_at(event.screen_x, event.screen_y)
-        if hit is not None and hit.action in _FOCUSES and not self.state.is_typing:
+        if hit is not None and hit.action in _FOCUSES and self.state.prompt != "filter":
             self.state = replace(self.state, focus=_FOCUSES[hit.action])
         self.do("down" if isinstance(event, events.MouseScrollDown) else "up")
 
@@ -351,8 +361,8 @@ class IohApp(App[int]):
         if action in self.view.travel.actions:
             self.view.status = "" if self.view.is_over else self.view.status
             self.say(self.view.travel.actions[action](argument, self.view.shown) or "")
-        elif action in self._effects.actions:
-            self.say(self._effects.actions[action](argument) or "")
+        elif action in self._effects:
+            self.say(self._effects[action](argument) or "")
         elif panel is not None:
             context = self._seen_by(panel)
             if action == "open" and context.text is not None:
@@ -362,10 +372,22 @@ class IohApp(App[int]):
             self.state = act(self.state, action, argument, context)
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"
-            self.state = ViewState(screen=other)  # type: ignore[arg-type]
+            self.state = replace(self.state, screen=other)  # type: ignore[arg-type]
         # An interval being fetched is drawn when it arrives; the old picture would delay it.
         if action not in self.view.travel.actions or not self.view.seeker.is_visiting:
             self.redraw()
+
+    def _visit(self, moment: str) -> None:
+        """Go to a finding's begin, on its host."""
+        self.state = replace(self.state, screen="main", scroll=0)
+        since, _, host = moment.partition("@")
+        if host:
+            self._show_host(host)
+        self.do("seek", since)
+
+    def _compare(self) -> str:
+        self.state, said = effects.compare(self.view, self.state, utc=self.options.utc)
+        return said
 
     def _open(self, text: Page) -> None:
         """Do the action of the chosen line of a text screen."""

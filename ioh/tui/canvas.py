@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ioh.tui.driver import TerminalDriver
+from ioh.tui.link import ASK_AGAIN_S
 from ioh.tui.patch import Paint, changed_runs, pieces_of
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import Hit, Line, ScreenFrame
@@ -83,7 +84,7 @@ class Canvas(Widget):
             driver.send(f"{_SYNC}{picture}{_SYNCED}" if has_sync else picture)
         if not is_whole:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(driver.wait_s(), self.write)
+            self._timer = loop.call_later(ASK_AGAIN_S, self.write)
 
     def _turn(self) -> Iterator[int]:
         """Lines in the order to write them: first the prompt's, then from where it stopped."""
@@ -112,8 +113,8 @@ class Canvas(Widget):
         return Strip.blank(self.size.width)
 
     def hit_at(self, x: int, y: int) -> Hit | None:
-        """The clickable place there."""
-        found = (h for h in self.frame.hits if h.y == y and h.left <= x < h.right)
+        """What a click there does."""
+        found = (h.at(x) for h in self.frame.hits if h.y == y and h.left <= x < h.right)
         return next(found, None)
 
 

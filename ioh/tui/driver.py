@@ -17,6 +17,7 @@ from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from ioh.model.waking import WakePipe
 from ioh.tui.keyboard import Keyboard
 from ioh.tui.link import QUESTION, Link
 
@@ -28,21 +29,20 @@ _SETTLE_S = 0.05
 
 
 class _Writer(WriterThread):
-    """Textual's writer thread, which also reports what it wrote, and when it started to."""
+    """Textual's writer thread, which also reports what it wrote."""
 
     def __init__(self, file: IO[str]) -> None:
         super().__init__(file)
-        self.wrote: Callable[[str, float], None] | None = None
+        self.wrote: Callable[[str], None] | None = None
 
     def run(self) -> None:
         """Write until stop()."""
         while (text := self._queue.get()) is not None:
-            began_s = time.monotonic()
             with contextlib.suppress(OSError):  # hung up: noticed elsewhere
                 self._file.write(text)
                 self._file.flush()
             if self.wrote is not None:
-                self.wrote(text, began_s)
+                self.wrote(text)
 
 
 class TerminalDriver(LinuxDriver):
@@ -74,7 +74,7 @@ class TerminalDriver(LinuxDriver):
         self._listen()
         self.came_back: Callable[[float], None] = lambda _: None
         # Ends the input thread's wait; polling would cost 0.1 % of a CPU.
-        self._over, self._say_over = os.pipe()
+        self._over = WakePipe()
 
     def _listen(self) -> None:
         call = self._loop.call_soon_threadsafe
@@ -133,12 +133,8 @@ class TerminalDriver(LinuxDriver):
     # ---- pictures
 
     def room(self) -> int:
-        """How many bytes of a picture may be written now; if 0, ask again after wait_s()."""
+        """How many bytes of a picture may be written now; if 0, ask again after ASK_AGAIN_S."""
         return 0 if self.is_away else self._link.room()
-
-    def wait_s(self) -> float:
-        """When to ask room() again, unless has_room() is called before."""
-        return self._link.wait_s()
 
     def send(self, picture: str) -> None:
         """Write a part of a picture."""
@@ -146,9 +142,9 @@ class TerminalDriver(LinuxDriver):
         self._link.begin(len(picture.encode(errors="replace")))
         self.write(picture)
 
-    def _wrote(self, text: str, began_s: float) -> None:
+    def _wrote(self, text: str) -> None:
         if text.endswith(QUESTION):
-            self._link.end(len(text), began_s)
+            self._link.end()
             self._tell_room()
 
     def _tell_room(self) -> None:
@@ -163,7 +159,7 @@ class TerminalDriver(LinuxDriver):
         while True:  # not until exit_event: a byte left in the pipe would end the next thread
             ready, _, _ = select.select([self.fileno, self._over], [], [], keyboard.timeout_s)
             if self._over in ready:
-                os.read(self._over, 1)
+                self._over.forget()
                 return
             if not ready:
                 found = keyboard.tick()
@@ -198,12 +194,9 @@ class TerminalDriver(LinuxDriver):
 
     def use_mouse(self, *, on: bool) -> None:
         """Get clicks, or leave them to the terminal, which selects text with them."""
-        self._mouse = True
-        if on:
-            self._enable_mouse_support()
-        else:
-            self._disable_mouse_support()
+        self._disable_mouse_support()
         self._mouse = on
+        self._enable_mouse_support()
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:
@@ -219,7 +212,7 @@ class TerminalDriver(LinuxDriver):
         """Read no more keys."""
         if not self.is_away:
             if self._key_thread is not None and self._key_thread.is_alive():
-                os.write(self._say_over, b".")
+                self._over.wake()
             super().disable_input()
 
     def stop_application_mode(self) -> None:

@@ -10,9 +10,9 @@ class Key:
     """One action.
 
     Shape:
-        ``names`` are textual's; the first one is shown as ``label``; ``short`` is for the footer,
-        "" if not there; ``group`` is for the help; ``argument`` is the action's; ``words`` are
-        other words to search for.
+        ``names`` are textual's, none if only the palette has the action; the first one is shown as
+        ``label``; ``short`` is for the footer, "" if not there; ``group`` is for the help;
+        ``argument`` is the action's; ``words`` are other words to search for.
     """
 
     names: tuple[str, ...]

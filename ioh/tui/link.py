@@ -2,8 +2,8 @@
 
 Pictures still in flight on a slow link are stale, and the response to a key comes after them.  So
 each write ends with a query for the cursor position, which terminals answer once they have shown
-everything before it; while an answer takes too long, nothing more is written.  If a terminal never
-answers, the time that writes block counts instead.
+everything before it; while an answer takes too long, nothing more is written.  A terminal that
+never answers gets the next write as soon as the kernel has taken the last one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,10 @@ QUESTION = "\x1b[6n"
 # Bytes in flight should be shown within this time, half of a key's limit.
 TARGET_S = 0.4
 MIN_BYTES, FIRST_BYTES, MAX_BYTES = 400, 512, 1 << 13
-MAX_RATE = 1 << 20  # bytes per second; faster links never make anybody wait
 # A later answer is lost, for instance because tmux changed terminals.
 LOST_S = 10.0
 MUTE_S = 0.6  # a terminal that has not answered by then never will
-# Without answers: a write that blocks has filled the kernel's buffer, whose size is unknown.  Half
-# the measured rate empties it; a longer wait was a stopped link and is not measured.
-_BUFFER_BYTES = 8192
-_WAITED_S, _STOOD_S = 0.1, 5.0
-_MIN_RATE = 500.0
-_TRY_AGAIN_S = 600.0
+ASK_AGAIN_S = 0.1  # for room, if there is no answer and no end of a write
 
 
 class Link:
@@ -37,8 +31,6 @@ class Link:
         self._asked: deque[tuple[float, int]] = deque()  # when, and how many bytes before it
         self._window = FIRST_BYTES
         self._answers = self._is_writing = False
-        self._rate = float("inf")  # bytes per second, if the terminal does not answer
-        self._free_s = self._slow_s = 0.0
         self._first_s = float("inf")
 
     def room(self) -> int:
@@ -48,21 +40,16 @@ class Link:
             while self._asked and now_s - self._asked[0][0] > LOST_S:
                 self._asked.popleft()
                 self._window = MIN_BYTES
-            if self._is_writing or now_s < self._free_s:
+            if self._is_writing:
                 return 0
             if self._is_mute():
-                return max(MIN_BYTES, int(min(MAX_RATE, self._rate) * TARGET_S))
+                return MAX_BYTES
             if self._answers and self._asked and now_s - self._asked[0][0] > TARGET_S:
                 return 0
             return max(0, self._window - sum(size for _, size in self._asked))
 
     def _is_mute(self) -> bool:
         return not self._answers and self._clock() - self._first_s > MUTE_S
-
-    def wait_s(self) -> float:
-        """When to ask for room again if there is no answer and no end of a write."""
-        with self._lock:
-            return max(TARGET_S / 4, self._free_s - self._clock())
 
     def begin(self, size: int) -> None:
         """Note the start of a write of ``size`` bytes that ends with a question."""
@@ -71,29 +58,17 @@ class Link:
             self._first_s = min(self._first_s, self._clock())
             self._asked.append((self._clock(), size))
 
-    def end(self, size: int, began_s: float) -> None:
+    def end(self) -> None:
         """Note that the kernel has taken a write."""
         with self._lock:
             self._is_writing = False
-            now_s = self._clock()
-            took_s = now_s - began_s
-            if self._answers:
-                return
-            if _WAITED_S < took_s < _STOOD_S:
-                self._rate = max(_MIN_RATE, min(self._rate, size / took_s) / 2)
-                self._free_s = now_s + _BUFFER_BYTES / self._rate / 2
-                self._slow_s = now_s
-            elif self._rate < MAX_RATE:
-                if now_s - self._slow_s > _TRY_AGAIN_S:
-                    self._rate, self._slow_s = 2 * self._rate, now_s
-                self._free_s = now_s + size / self._rate
 
     def answered(self) -> None:
         """Note that the terminal has shown everything before the oldest question."""
         with self._lock:
             if not self._asked:
                 return
-            self._answers, self._free_s = True, 0.0
+            self._answers = True
             asked_s, size = self._asked.popleft()
             took_s = self._clock() - asked_s
             if took_s > TARGET_S:

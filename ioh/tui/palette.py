@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ioh.tui.keys import KEYS
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One line of the palette.
-
-    Shape:
-        ``label`` is the key, "" for none; ``words`` are other words to search for.
-    """
-
-    title: str
-    label: str
-    action: str
-    argument: str | int = ""
-    words: str = ""
-
+from ioh.tui.keys import KEYS, Key
 
 _WITHOUT_KEY = [
-    Command(f"Colours: {theme}", "", "theme", theme, "theme color scheme")
+    Key((), "", "theme", f"colours: {theme}", "", argument=theme, words="theme color scheme")
     for theme in ("dark", "light", "mono")
 ]
 
@@ -39,21 +22,18 @@ def found(text: str, *fields: str) -> bool:
     )
 
 
-def commands(text: str, layers: Sequence[str]) -> list[Command]:
+def commands(text: str, layers: Sequence[str]) -> list[Key]:
     """The commands that match a text, matching titles first; all for "".
 
     ``layers``: titles of the layers, in the order of their keys.
     """
-    known = [
-        Command(key.help[:1].upper() + key.help[1:], key.label, key.action, key.argument, key.words)
-        for key in KEYS
-        if key.action not in {"layer", "palette"}
-    ]
+    known = [key for key in KEYS if key.action not in {"layer", "palette"}]
+    words = "layer show details"
     known += [
-        Command(f"Zoom into {title}", str(at), "layer", at, "layer show details")
+        Key((), str(at), "layer", f"zoom into {title}", "", argument=at, words=words)
         for at, title in enumerate(layers, 1)
     ]
     known += _WITHOUT_KEY
-    fitting = [command for command in known if found(text, command.title, command.words)]
-    fitting.sort(key=lambda command: not found(text, command.title))
-    return sorted(fitting, key=lambda c: not c.title.casefold().startswith(text.casefold()))
+    fitting = [key for key in known if found(text, key.help, key.words)]
+    fitting.sort(key=lambda key: not found(text, key.help))
+    return sorted(fitting, key=lambda key: not key.help.casefold().startswith(text.casefold()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ioh.model.metric import MetricSpec
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import format_unit, safe_name
+from ioh.sinks.cells import format_short, format_unit, safe_name
 from ioh.sinks.rows import Direction, is_flow, op_rows
 
 _MOST_BUSY = 4
@@ -67,6 +67,11 @@ def layer_title(snapshot: Snapshot, name: str) -> str:
     return safe_name(spec.title if spec else name)
 
 
+def layer_number(snapshot: Snapshot, name: str) -> int:
+    """The number of the key that zooms into a layer."""
+    return list(snapshot.specs).index(name) + 1
+
+
 def why_inactive(snapshot: Snapshot, name: str) -> str:
     """Why a layer has no numbers and what helps, printable; "" if it has some."""
     layer = snapshot.layers.get(name)
@@ -108,6 +113,11 @@ def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
         value = layer.metrics.get(name)
         if name in by_name and value is not None:
             yield f"{metric_title(by_name[name])} {metric_text(by_name[name], value)}"
+
+
+def megabytes(bytes_per_s: Value) -> str:
+    """A throughput in at most five columns, in 1,000,000 bytes per second."""
+    return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
 def metric_title(spec: MetricSpec) -> str:

@@ -37,7 +37,7 @@ def run_screen(
     finally:
         feed.stop()
         app.end()
-    if why := save(remembered, app.preferences):
+    if why := save(remembered, Preferences.of(app.state, app.chosen_theme)):
         sys.stderr.write(f"ioh: {why}\n")
     if app.error is not None:
         raise app.error

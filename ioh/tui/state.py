@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Screen = Literal["main", "findings", "help", "commands", "compare"]
-Prompt = Literal["", "mark", "search", "command"]
+Prompt = Literal["", "filter", "mark", "search", "command"]
 Panel = Literal["hist", "heat", "graph"]
 Focus = Literal["layers", "top"]
 
@@ -49,10 +49,10 @@ class ViewState:
 
     Shape:
         ``layer`` is the zoomed layer, "" for the overview; ``chosen`` the (layer, op) that panels
-        show, by the user if ``has_chosen``: a layer that appears later does not replace it;
-        ``tables`` by layer; ``is_typing`` a filter, else a text ``typed`` for ``prompt``;
-        ``scroll`` and ``line`` of text screens: the first visible line, and the chosen one, which
-        ``line_key`` identifies.
+        show, of the zoomed layer if there is one, by the user if ``has_chosen``: a layer that
+        appears later does not replace it; ``tables`` by layer; ``typed`` is the text for
+        ``prompt``, except a filter's, which its table has; ``scroll`` and ``line`` of text screens:
+        the first visible line, and the chosen one, which ``line_key`` identifies.
     """
 
     screen: Screen = "main"
@@ -61,7 +61,6 @@ class ViewState:
     panel: Panel = "hist"
     focus: Focus = "layers"
     tables: dict[str, TableState] = field(default_factory=dict)
-    is_typing: bool = False
     narrow: Narrow | None = None
     scroll: int = 0
     line: int = 0

@@ -17,7 +17,7 @@ from ioh.model.sample import LayerSample
 from ioh.session.reader import Session
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.first_picture import STARTING
-from ioh.tui.render.panel import megabytes
+from ioh.tui.rows import megabytes
 from tests.kernel.rig import Volume, ioh_command, ioh_ended
 from tests.kernel.test_lifecycle import held, traces_of_a_whole
 from tests.pty_screen import PtyScreen

@@ -36,7 +36,7 @@ def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
             feed.stop()
 
     path = str(bundled_path(DEMO))
-    with FileFeed(path, Played(speed=1e5, mode="demo", loops=True)) as feed:
+    with FileFeed(path, Played(speed=1e5, mode="demo")) as feed:
         assert feed.mode == "demo"
         feed.run(tell)
         assert ticks[-1] == feed.extent.first

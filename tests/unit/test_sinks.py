@@ -20,6 +20,7 @@ from ioh.sinks.rows import direction
 from ioh.sinks.tables import render_table
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
+from tests.screens import minute
 
 
 def one(seed: int = 7) -> Snapshot:
@@ -105,6 +106,13 @@ def test_the_slowest_bucket_has_no_upper_edge() -> None:
     counts = [0] * LATENCY_BUCKETS
     counts[-1] = 1
     assert render_columns("", [HistRow("", counts)], HistStyle())[0].endswith("17s+")
+
+
+def test_iops_are_reads_and_writes_never_segments() -> None:
+    snapshot = minute()[-1]
+    tcp = replace(snapshot, layers={"tcp": snapshot.layers["tcp"]})
+    assert tcp.measured["tcp"].ops["in"].ops_per_s
+    assert "IOPs -  " in as_text(tcp)
 
 
 def test_tables_show_readers_then_writers() -> None:

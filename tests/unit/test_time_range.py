@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ioh.model.errors import IohError
-from ioh.playback.time_range import Span, clock_unix_s, parse_when, part_of
+from ioh.playback.time_range import Span, parse_when, part_of, unmarked_unix_s
 from ioh.session.reader import Session
 from tests import fakes
 from tests.sessions import recorded
@@ -52,7 +52,8 @@ def berlin(text: str) -> float:
 def test_a_clock_time_is_on_a_day_of_the_recording(
     text: str, start: str, end: str, found: str
 ) -> None:
-    assert clock_unix_s(parse_when(text), utc(start), utc(end), utc=True) == utc(found)
+    when, end_unix_s = parse_when(text), utc(end)
+    assert unmarked_unix_s(when, utc(start), end_unix_s=end_unix_s, utc=True) == utc(found)
 
 
 @pytest.mark.usefixtures("in_berlin")
@@ -61,7 +62,8 @@ def test_a_clock_time_is_right_on_days_when_clocks_change(day: str) -> None:
     start, end = berlin(f"{day}T00:10"), berlin(f"{day}T23:00")
     for clock in ("00:30", "14:00", "14:00:07"):
         for text in (clock, f"{day} {clock}"):
-            assert clock_unix_s(parse_when(text), start, end) == berlin(f"{day}T{clock}")
+            found = unmarked_unix_s(parse_when(text), start, end_unix_s=end)
+            assert found == berlin(f"{day}T{clock}")
 
 
 @pytest.mark.usefixtures("in_berlin")
@@ -70,7 +72,7 @@ def test_a_clock_time_is_right_on_days_when_clocks_change(day: str) -> None:
     [("2026-10-24T23:00", "2026-10-25T12:00"), ("2026-03-28T23:00", "2026-03-29T12:00")],
 )
 def test_the_next_day_may_have_23_or_25_hours(start: str, end: str) -> None:
-    found = clock_unix_s(parse_when("11:00:00.5"), berlin(start), berlin(end))
+    found = unmarked_unix_s(parse_when("11:00:00.5"), berlin(start), end_unix_s=berlin(end))
     assert found == berlin(end[:11] + "11:00") + 0.5
 
 

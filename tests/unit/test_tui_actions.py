@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ioh.model.snapshot import Snapshot, TableRow
-from ioh.tui.actions import Context, act, typed, with_valid_choice
+from ioh.tui.actions import Context, act, answered, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.render.line import Argument, Line, ScreenFrame
@@ -36,7 +36,7 @@ def do(
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
     view = PanelView(state, shown, ())
     layer = shown_layer(view)
-    spec = layer and table_spec(layer, state.table_of(layer.spec.name))
+    spec = layer and table_spec(layer, state)
     columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
     text = None if state.screen == "main" else TEXT
     first = 0 if text is None else text.scrolled(state, page)
@@ -114,7 +114,7 @@ def test_esc_goes_back_one_step_at_a_time() -> None:
     assert state.narrow is not None
     state = press(state, "tab")
     state = typed(do(state, "filter"), "x", "x")
-    state = typed(state, "enter", None)
+    state = answered(state, is_applied=True)
     steps = [state]
     while steps[-1] != (after := press(steps[-1], "escape")):
         steps.append(after)
@@ -192,7 +192,7 @@ def test_narrowing_to_nothing_is_impossible() -> None:
     state = do(press(START, "slash"), "up")
     for char in "no such row":
         state = typed(state, char, char)
-    state = typed(state, "enter", None)
+    state = answered(state, is_applied=True)
     assert press(state, "enter") == state
 
 

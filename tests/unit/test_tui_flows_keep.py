@@ -11,9 +11,10 @@ import pytest
 from textual import events
 
 from ioh.model.errors import ExitCode
+from ioh.rights.files import dated_names
 from ioh.tui import effects
 from ioh.tui.app import IohApp
-from ioh.tui.effects import stem_of, writable_folder, write_new
+from ioh.tui.effects import writable_folder, write_new
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
@@ -23,6 +24,9 @@ from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import MOMENTS, judged, minute
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
+
+
+STEM = next(dated_names("DEMO (made-up load)", minute()[4].time_unix_s, "")).rstrip(".")
 
 
 def live() -> FakeFeed:
@@ -51,16 +55,15 @@ async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
 ) -> None:
     shown = on.text
     await on.press("S")
-    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-    assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
-    assert {p.name for p in here.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
+    assert f"saved {STEM}.svg and {STEM}.txt" in on.lines[-1]
+    assert {p.name for p in here.iterdir()} == {f"{STEM}.svg", f"{STEM}.txt"}
     for path in here.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    text = (here / f"{stem}.txt").read_text("utf-8")
+    text = (here / f"{STEM}.txt").read_text("utf-8")
     assert text.startswith(shown)
     assert "date: " in text
     assert "latency" in text
-    root = ET.fromstring((here / f"{stem}.svg").read_text("utf-8"))
+    root = ET.fromstring((here / f"{STEM}.svg").read_text("utf-8"))
     # A word of two colours is two elements.
     drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
     for line in shown.splitlines():
@@ -70,14 +73,13 @@ async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
 
 @on_screen(live, told=5)
 async def test_s_never_overwrites_anything(on: Stage, here: Path) -> None:
-    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-    (here / f"{stem}.svg").write_text("mine")
-    (here / f"{stem}.txt").symlink_to(here / "elsewhere")
+    (here / f"{STEM}.svg").write_text("mine")
+    (here / f"{STEM}.txt").symlink_to(here / "elsewhere")
     await on.press("S", "S")
-    assert (here / f"{stem}.svg").read_text() == "mine"
+    assert (here / f"{STEM}.svg").read_text() == "mine"
     assert not (here / "elsewhere").exists()
     assert {p.name for p in here.iterdir()} == {
-        f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
+        f"{STEM}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
     }
 
 
@@ -93,14 +95,14 @@ async def test_a_failed_save_is_reported(
 
 
 def test_text_that_is_not_valid_unicode_is_written_escaped(here: Path) -> None:
-    assert Path(write_new("a.txt", "\ud800")).read_text("utf-8") == "\\ud800"
+    assert Path(write_new(["a.txt"], "\ud800")).read_text("utf-8") == "\\ud800"
 
 
 def test_if_the_current_folder_is_not_writable_another_is_used(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert writable_folder() == "."
-    assert write_new("a.txt", "x") == "a.txt"
+    assert write_new(["a.txt"], "x") == "a.txt"
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert writable_folder() not in {"", "."}
 
@@ -126,17 +128,17 @@ async def test_c_copies_the_whole_breakdown(
 @pytest.mark.parametrize(
     ("typed", "first"),
     [
-        ("zoom into block", "Zoom into block"),
-        ("exit", "Quit"),
-        ("search", "Filter rows"),
-        ("freeze", "Pause / resume"),
-        ("theme", "Colours: dark"),
+        ("zoom into block", "zoom into block"),
+        ("exit", "quit"),
+        ("search", "filter rows"),
+        ("freeze", "pause / resume"),
+        ("theme", "colours: dark"),
     ],
 )
 def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -> None:
-    titles = [command.title for command in commands(typed, ("syscall", "block"))]
-    assert first in titles[:3]
-    assert len(titles) < 10
+    helps = [key.help for key in commands(typed, ("syscall", "block"))]
+    assert first in helps[:3]
+    assert len(helps) < 10
     assert not commands("no such thing", ())
 
 
@@ -168,11 +170,21 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
 
 
 @on_screen(live, told=5)
+async def test_arrows_move_the_cursor_while_a_filter_is_typed(on: Stage) -> None:
+    await on.press("slash", "down")
+    name = on.app.state.chosen[0]
+    assert on.app.state.table_of(name).cursor == 1
+    await on.press("w", "enter")
+    table = on.app.state.table_of(name)
+    assert (table.pattern, table.cursor, on.app.state.prompt) == ("w", 0, "")
+
+
+@on_screen(live, told=5)
 async def test_every_command_of_the_palette_does_something_harmless(on: Stage, here: Path) -> None:
     styles = on.canvas.styles_by_name
-    for command in commands("", ("syscall", "block")):
-        if command.title != "Quit":
-            on.app.do(command.action, command.argument)
+    for key in commands("", ("syscall", "block")):
+        if key.action != "quit":
+            on.app.do(key.action, key.argument)
             await on.press("escape")
     assert on.canvas.styles_by_name != styles, "themes are among them"
     await on.push(1)
@@ -287,7 +299,7 @@ async def test_clicks_on_a_finding_lead_to_where_it_began(on: Stage) -> None:
 
 
 def test_file_names_contain_the_host_and_the_date() -> None:
-    assert stem_of("db 01/x", START_S).startswith("ioh-db_01_x-202611")
+    assert next(dated_names("db 01/x", START_S, "svg")).startswith("ioh-db_01_x-202611")
 
 
 def test_a_crash_reported_on_the_terminal_is_a_failure(

@@ -105,6 +105,14 @@ def test_a_new_critical_finding_rings_once_if_enabled(
 
 @on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=2)
 async def test_a_screen_begins_as_the_last_one_ended(on: Stage) -> None:
-    assert on.app.preferences == CHOSEN
+    assert Preferences.of(on.app.state, on.app.chosen_theme) == CHOSEN
     await on.press("h")
-    assert on.app.preferences.panel == "hist"
+    assert on.app.state.panel == "hist"
+
+
+@on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=0)
+async def test_help_before_the_first_interval_forgets_no_choice(on: Stage) -> None:
+    await on.press("question_mark")
+    assert "pause / resume" in on.text
+    await on.press("escape")
+    assert Preferences.of(on.app.state, on.app.chosen_theme) == CHOSEN

@@ -44,7 +44,7 @@ def test_a_late_tick_is_shown_however_narrow_the_header() -> None:
     assert "LATE" not in header(age_s=1.0)
     assert "LATE 2.5 s" in header(age_s=2.5)
     assert "LATE 2.5 s" in header(60, age_s=2.5)
-    assert lateness(LIVE, 1.0) == lateness(LIVE, None) == ""
+    assert lateness(LIVE, 1.0) == ""
     assert lateness(LIVE, 3.0) == "interval 3.0 s"
     assert lateness(replace(LIVE, cycle_s=5.0), 5.01) == ""
     assert lateness(replace(LIVE, age_s=7.0), 3.0) == "LATE 7.0 s"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ioh.model.feed import TimelineEvent
+from ioh.model.rates import scaled
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name
 from ioh.sinks.rows import op_rows
@@ -104,8 +105,7 @@ def _add_cell(
     line: Line, before: OpStats, after: OpStats, column: tuple[str, str, float, int, bool]
 ) -> None:
     _, field, scale, decimals, is_worse = column
-    values = (getattr(stats, field) for stats in (before, after))
-    then, now = (None if value is None else value * scale for value in values)
+    then, now = (scaled(getattr(stats, field), scale) for stats in (before, after))
     for value in (then, now):
         text = format_fixed(value, _NUMBER, decimals)
         line.cell(text, _NUMBER, "dim" if text in {ZERO, UNKNOWN} else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ioh.model.finding import Finding
+from ioh.model.finding import Finding, worst_first
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
@@ -14,20 +14,14 @@ from ioh.tui.render.pages import Page, chosen_in
 from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}
-_ORDER = list(SEVERITY_STYLES)
 _MISSING = "not evaluated"
 _DAY_S = 43_200
-
-
-def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """The most severe first, then the oldest."""
-    return sorted(findings, key=lambda f: (_ORDER.index(f.severity), f.since_unix_s))
 
 
 def render_strip(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
     """At most ``height`` lines: the worst finding in full, then others; a click opens all."""
     lines: list[Line] = []
-    left = ranked(findings)
+    left = sorted(findings, key=worst_first)
     while left and len(lines) < height:
         finding = left.pop(0)
         begin = f"{SIGNS[finding.severity].strip()} {_title(finding)}:"
@@ -51,7 +45,7 @@ def reasons(findings: Iterable[Finding], layer: str) -> list[Span]:
     """`` ! Slow disk ``: a layer's findings, the worst first."""
     spans = [
         (f" {SIGNS[each.severity].strip()} {_title(each)} ", SEVERITY_STYLES[each.severity])
-        for each in ranked(findings)
+        for each in sorted(findings, key=worst_first)
         if each.layer == layer
     ]
     return list(dict.fromkeys(spans))  # several devices may have the same one
@@ -84,7 +78,7 @@ def render_findings(  # noqa: PLR0913
     """
     now = {key_of(finding): finding for finding in snapshot.findings}
     by_key = {**{key_of(finding): finding for finding in known}, **now}
-    shown = sorted(by_key.values(), key=lambda f: (-f.since_unix_s, _ORDER.index(f.severity)))
+    shown = sorted(by_key.values(), key=lambda f: (-f.since_unix_s, worst_first(f)))
     keys = [*(key_of(finding) for finding in shown), _MISSING]
     chosen, page = chosen_in(keys, state), Page()
     lines = page.frame.lines

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ioh.sinks.cells import char_width
 
-BARS, ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"  # from none to full
+BARS = " ▁▂▃▄▅▆▇█"  # from none to full
 
 # One column each: a frame's lines keep their width.
-_DRAWN = str.maketrans("░▒▓█─●‖▶└▼·╳▸↓↑╭╮╰╯│▏◂", ":+*#-*=>`v.x>v^++++||<")
+_DRAWN = str.maketrans("▁▂▃▄▅▆▇█░▒▓─●‖▶└▼·╳▸↓↑╭╮╰╯│▏◂", ".:-=+*#@:+*-*=>`v.x>v^++++||<")
 _PLAIN = str.maketrans("×µ…→←·≤≥↑↓", "xu~><-<>^v")
 
 

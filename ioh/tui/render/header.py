@@ -10,7 +10,7 @@ from ioh.model.pairs import HostState
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines
-from ioh.sinks.rows import is_flow, main_stats
+from ioh.sinks.rows import lowest_iops
 from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
 
 LATE_INTERVALS = 1.6
@@ -41,16 +41,6 @@ class HeaderView:
     lost: str = ""
 
 
-def _lowest_iops(snapshot: Snapshot) -> str:
-    """Reads plus writes per second of the lowest layer that counts them, and its title."""
-    for layer in sorted(snapshot.measured.values(), key=lambda layer: -layer.spec.rank):
-        rates = (stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops))
-        known = [rate for rate in rates if rate is not None]
-        if known and not is_flow(layer.spec):
-            return f"IOPS {format_fixed(sum(known), 9, 0)} {safe_name(layer.spec.title)}"
-    return ""
-
-
 def _mode(view: HeaderView) -> Span:
     if view.mode == "demo":
         return ("‖ DEMO PAUSED" if view.shown == "paused" else "● DEMO"), "demo"
@@ -62,11 +52,11 @@ def _mode(view: HeaderView) -> Span:
     return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
 
 
-def lateness(view: HeaderView, interval_s: float | None) -> str:
+def lateness(view: HeaderView, interval_s: float) -> str:
     """``LATE 2.3 s`` for a late tick, ``interval 2.3 s`` for one longer than requested, else ""."""
     if view.age_s is not None and view.age_s > view.cycle_s * LATE_INTERVALS:
         return f"LATE {view.age_s:.1f} s"
-    if interval_s is not None and interval_s > view.cycle_s * LATE_INTERVALS:
+    if interval_s > view.cycle_s * LATE_INTERVALS:
         return f"interval {interval_s:.1f} s"
     return ""
 
@@ -100,7 +90,8 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         host = snapshot.host
         yield 0, clock(snapshot.time_unix_s, utc=view.utc), "strong"
         yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "crit"
-        yield 3, _lowest_iops(snapshot), ""
+        iops = lowest_iops(snapshot.measured.values())
+        yield 3, "" if iops is None else f"IOPS {format_fixed(iops[0], 9, 0)} {iops[1]}", ""
         yield 4, f"cpu {_pct(host.cpu_pct)}", ""
         yield 4, f"iowait {_pct(host.iowait_pct)}", ""
         yield 8, f"steal {_pct(host.steal_pct)}" if host.steal_pct else "", ""

@@ -11,12 +11,11 @@ from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line
-from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_ops import is_losing
 from ioh.tui.render.panels import PanelView, op_style
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
-from ioh.tui.rows import LayerRow
+from ioh.tui.rows import LayerRow, layer_number, megabytes
 
 _LABEL = 16  # columns of the number, the title and the op's letter
 _MIN_LABEL = 12
@@ -58,7 +57,7 @@ def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) ->
             _add_numbers(line, layer, row, columns, axis)
             if trend:
                 values = series(view.points, row.key, "bytes_per_s")
-                bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+                bars = render_trend(values, trend, view.tick)
                 line.to(width - room).add(bars, TREND_STYLES[row.direction])
         lines.append(line)
         before = row.layer
@@ -86,14 +85,12 @@ def _add_numbers(
 def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:
     """`` 2 nfs client  R``: the layer's name on its first line, the op's letter on each."""
     name = row.layer
-    spec = view.snapshot.specs.get(name)
-    is_word = spec is not None and is_flow(spec)
-    letter = row.op if is_word else (row.direction or row.op)
+    spec = view.snapshot.specs[name]
+    letter = row.op if is_flow(spec) else (row.direction or row.op)
     line = Line()
     if is_first:
-        number = next((at for at, each in enumerate(view.snapshot.specs, 1) if each == name), 0)
         for text, kind in reasons(view.snapshot.findings, name)[:1]:
             line.add(text[1], kind)
-        line.to(1).add(f"{number} ", "key")
-        line.left(spec.title if spec else name, _LABEL - 4 - len(letter), "title")
+        line.to(1).add(f"{layer_number(view.snapshot, name)} ", "key")
+        line.left(spec.title, _LABEL - 4 - len(letter), "title")
     return line.to(_LABEL - 1 - len(letter)).add(letter, op_style(view, row.key)).add(" ")

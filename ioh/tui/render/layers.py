@@ -6,20 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from ioh.model.metric import MetricSpec
+from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, safe_name
+from ioh.sinks.metrics import mega
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.panels import PanelView, op_style
-from ioh.tui.render.trends import (
-    STYLES,
-    TREND_INTERVALS,
-    TREND_STYLES,
-    length_text,
-    render_trend,
-)
+from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
 from ioh.tui.rows import LayerRow, metric_text, metric_title
 
 _MIN_TREND = 12
@@ -33,12 +29,8 @@ _LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
 _MAX_LIMITED = 3
 
 
-def _fixed(value: float | None, unit: float, width: int, decimals: int) -> str:
-    return format_fixed(None if value is None else value / unit, width, decimals)
-
-
 def _ms(value_us: float | None) -> str:
-    return _fixed(value_us, 1e3, 6, 3)
+    return format_fixed(scaled(value_us, 1e-3), 6, 3)
 
 
 def _rate(stats: OpStats) -> str:
@@ -57,9 +49,9 @@ def _slowest(stats: OpStats) -> str:
 
 
 COLUMNS = (
-    Column("MB/s", 7, lambda s: _fixed(s.bytes_per_s, 1e6, 7, 3), style="strong"),
+    Column("MB/s", 7, lambda s: mega(s.bytes_per_s, 7), style="strong"),
     Column("ops/s", 7, _rate),
-    Column("avg KB", 6, lambda s: _fixed(s.avg_bytes, 1024, 6, 1), rank=2),
+    Column("avg KB", 6, lambda s: format_fixed(scaled(s.avg_bytes, 1 / 1024), 6, 1), rank=2),
     Column("avg ms", 6, lambda s: _ms(s.latency_us), style="strong"),
     Column("queue", 6, lambda s: _ms(s.queue_us), rank=5),
     Column("service", 7, lambda s: _ms(s.service_us), rank=5),
@@ -107,7 +99,7 @@ def render_layers(
             values = series(points, row.key, "bytes_per_s")
             if not any(values):
                 values = series(points, row.key, "ops_per_s")
-            bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+            bars = render_trend(values, trend, view.tick)
             line.to(used).add("  ").add(bars, TREND_STYLES[row.direction])
         frame.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
     return frame

@@ -73,12 +73,12 @@ class Page:
 def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page:
     """The palette: commands that match the text typed; a click runs one."""
     page, fitting = Page(), commands(state.typed, layers)
-    chosen = chosen_in([command.title for command in fitting], state)
-    for at, command in enumerate(fitting):
-        line = Line(" ▸ " if at == chosen else "   ", "key").left(command.label, 7, "key")
-        line = line.add(command.title).fitted(width)
+    chosen = chosen_in([key.help for key in fitting], state)
+    for at, key in enumerate(fitting):
+        line = Line(" ▸ " if at == chosen else "   ", "key").left(key.label, 7, "key")
+        line = line.add(key.help[:1].upper() + key.help[1:]).fitted(width)
         line = line.styled("sel") if at == chosen else line
-        page.add(line, width, command.title, command.action, command.argument)
+        page.add(line, width, key.help, key.action, key.argument)
     if not fitting:
         page.frame.add(Line(" no matching command; ? lists all keys", "warn"))
     return page

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_name
+from ioh.sinks.cells import ZERO, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
 from ioh.tui.render.findings import reasons
@@ -23,6 +23,7 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
+from ioh.tui.rows import layer_number, megabytes
 
 _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # columns of an op's letter or word
@@ -115,17 +116,12 @@ def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height:
     lines = [head.right("peak", _PEAK, "dim")]
     for trend in shown:
         values = binned(trend.values, columns, view.tick)
-        *upper, last = render_bars(values, each, is_ascii=view.is_ascii, gap=True)
+        *upper, last = render_bars(values, each, gap=True)
         lines += [Line().left("", _LABEL, "dim").add(text, trend.style) for text in upper]
         line = Line().left(trend.label, _LABEL, "dim").add(last, trend.style)
         known = (v for v in trend.values[-columns * per_column(columns) :] if v is not None)
         lines.append(line.right(trend.text(max(known, default=None)), _PEAK, "dim"))
     return lines
-
-
-def megabytes(bytes_per_s: Value) -> str:
-    """A throughput in at most five columns, in 1,000,000 bytes per second."""
-    return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
 TEXTS: dict[Measure, Callable[[Value], str]] = {
@@ -146,9 +142,8 @@ def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
 
 def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     """The layer's number (the key that zooms into it) and its title."""
-    numbers = {name: at for at, name in enumerate(view.snapshot.specs, 1)}
     name = layer.spec.name
-    line = Line(f" {numbers.get(name, '')} ", "key")
+    line = Line(f" {layer_number(view.snapshot, name)} ", "key")
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
     for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border has its title
         line.add(f"{text[1]} ", style)

@@ -112,7 +112,7 @@ def _waits(
 ) -> list[Line]:
     """The sessions' waits; the first breakdown if the table shows the waits already."""
     del axis
-    chosen = table_spec(layer, view.state.table_of(layer.spec.name))
+    chosen = table_spec(layer, view.state)
     spec = next((t for t in layer.spec.tables if t.name == _WAITS and t is not chosen), None)
     spec = spec or layer.spec.tables[0]
     # Only with the number that ranks it.

@@ -21,7 +21,6 @@ from ioh.tui.render.panel import (
     axis_line,
     begin_title,
     border_of,
-    megabytes,
     trend_of,
 )
 from ioh.tui.render.panels import PanelView
@@ -34,7 +33,7 @@ from ioh.tui.render.sizelat import (
     used_sizes,
 )
 from ioh.tui.render.trends import STYLES
-from ioh.tui.rows import cached_share
+from ioh.tui.rows import cached_share, megabytes
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
 _MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))

@@ -47,12 +47,11 @@ class PanelView:
     snapshot: Snapshot
     points: Sequence[TrendPoint | None]
     tick: int = 0
-    is_ascii: bool = False
 
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
     """The layer that the panels show; None if it is inactive."""
-    return view.snapshot.measured.get(view.state.layer or view.state.chosen[0])
+    return view.snapshot.measured.get(view.state.chosen[0])
 
 
 def op_style(view: PanelView, key: tuple[str, str]) -> str:
@@ -62,10 +61,10 @@ def op_style(view: PanelView, key: tuple[str, str]) -> str:
     return STYLES[direction(key[1])]
 
 
-def table_spec(layer: LayerSnapshot, table: TableState) -> TableSpec | None:
+def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
     """The breakdown shown: the one requested, or the layer's first."""
-    tables = layer.spec.tables
-    return next((t for t in tables if t.name == table.name), tables[0] if tables else None)
+    tables, wanted = layer.spec.tables, state.table_of(layer.spec.name).name
+    return next((t for t in tables if t.name == wanted), tables[0] if tables else None)
 
 
 def busy_ops(view: PanelView) -> Collection[tuple[str, str]]:
@@ -117,7 +116,7 @@ def _body(
     view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
 ) -> Sequence[Line]:
     if layer is None:
-        why = why_inactive(view.snapshot, view.state.layer or view.state.chosen[0])
+        why = why_inactive(view.snapshot, view.state.chosen[0])
         why = why or "nothing to show: choose an active layer"
         return wrapped(cut_middle(why, 1000), width, "dim")
     if kind == "graph":
@@ -179,7 +178,7 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
     for measure, title, rows in graphs:
         yield Line(f" {title}", "head")
         values = series(view.points, view.state.chosen, measure)
-        yield from render_chart(values, width, rows, style, is_ascii=view.is_ascii)
+        yield from render_chart(values, width, rows, style)
 
 
 def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
@@ -187,8 +186,7 @@ def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
     layer = shown_layer(view)
     if layer is None:
         return ScreenFrame([heading([("Top", "title")], width)])
-    table = view.state.table_of(layer.spec.name)
-    spec = table_spec(layer, table)
+    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
     spans: list[Span] = [(f"{safe_name(layer.spec.title)} by", "dim")]
     hits: list[Click] = []
     at = 3 + display_width(spans[0][0])
@@ -208,8 +206,7 @@ def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
 
 def breakdown_name(view: PanelView, layer: LayerSnapshot) -> list[Span]:
     """The title of a panel's breakdown, and its filter."""
-    table = view.state.table_of(layer.spec.name)
-    spec = table_spec(layer, table)
+    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
     spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
     return [*spans, (f"{_filter_text(table)} ", "warn")] if table.pattern else spans
 
@@ -221,7 +218,7 @@ def _filter_text(table: TableState) -> str:
 def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """The first rows of a layer's breakdown; a click on a row chooses it."""
     name = layer.spec.name
-    spec = table_spec(layer, view.state.table_of(name))
+    spec = table_spec(layer, view.state)
     if spec is None:
         return ScreenFrame()
     frame = _rows(view, layer, spec, width, height)
@@ -239,7 +236,7 @@ def _rows(
 ) -> ScreenFrame:
     name, state = layer.spec.name, view.state
     rows, table = layer.tables.get(spec.name, ()), state.table_of(name)
-    has_focus = state.focus == "top" and name in {state.layer, state.chosen[0]}
+    has_focus = state.focus == "top" and name == state.chosen[0]
     return render_top(spec, rows, table, width, height, has_focus=has_focus)
 
 
@@ -275,8 +272,7 @@ def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...
     layer = shown_layer(view)
     if layer is None:
         return None, []
-    table = view.state.table_of(layer.spec.name)
-    spec = table_spec(layer, table)
+    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
     if spec is None:
         return None, []
     return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), table)]

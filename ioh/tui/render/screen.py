@@ -148,10 +148,10 @@ def _footer(
     state: ViewState, data: ScreenData, width: int, seen: tuple[int, int, int] | None
 ) -> ScreenFrame:
     """The last line; ``seen`` of a text screen: first visible line, lines that fit, all lines."""
-    if state.is_typing or state.prompt:
+    if state.prompt:
         pattern = state.table_of(state.chosen[0]).pattern
-        what, typed = ("filter", pattern) if state.is_typing else (state.prompt, state.typed)
-        return frame_of(render_prompt(what, typed, width))
+        typed = pattern if state.prompt == "filter" else state.typed
+        return frame_of(render_prompt(state.prompt, typed, width))
     text, style = data.message
     missing = 0 if seen else hidden_count(width)
     if missing and not text:
@@ -187,7 +187,7 @@ def _main(
         path.below(strip)
         strip = path
     room = max(0, height - len(strip.lines))
-    view = PanelView(state, snapshot, data.points, data.tick, data.is_ascii)
+    view = PanelView(state, snapshot, data.points, data.tick)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)

@@ -14,12 +14,10 @@ from ioh.sinks.cells import (
     cut_middle,
     display_width,
     format_scaled,
-    format_short,
-    is_known,
     safe_name,
 )
 from ioh.tui.render.line import Click, Line, ScreenFrame
-from ioh.tui.rows import metric_text, metric_title
+from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
 
 _NUMBER = 6
@@ -77,7 +75,7 @@ def cell_text(spec: MetricSpec, value: Value) -> str:
     """One number with three digits."""
     name = spec.derived_name
     if name.endswith("_bytes_per_s"):
-        return format_short(value / 1e6 if value and is_known(value) else value)
+        return megabytes(value)
     if not name.endswith(("_us", "_pct", "_bytes")):
         return format_scaled(value)
     return metric_text(spec, value)

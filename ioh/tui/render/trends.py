@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import TrendPoint
-from ioh.tui.render.glyphs import ASCII_BARS, BARS
+from ioh.tui.render.glyphs import BARS
 from ioh.tui.render.line import Line
 
 T = TypeVar("T")
@@ -20,34 +20,29 @@ _USUAL = 4  # intervals needed for a median length: the first ones are short
 _SCALE = 8  # columns of a chart's numbers
 
 
-def render_bars(
-    values: Values, height: int, *, is_ascii: bool = False, gap: bool = False
-) -> list[str]:
+def render_bars(values: Values, height: int, *, gap: bool = False) -> list[str]:
     """A bar for each value in ``height`` lines, top first; no bar for an unknown value.
 
     With ``gap`` the highest bar leaves a gap to the line above.
     """
     highest = max((v for v in values if v is not None), default=0.0)
-    bars = ASCII_BARS if is_ascii else BARS
-    full = len(bars) - 1
+    full = len(BARS) - 1
     eighths = [0] * len(values)
     if highest > 0:  # divide first: 1 / highest may overflow
         most = height * full - gap
         eighths = [max(1, round(v / highest * most)) if v else 0 for v in values]
     return [
-        "".join([bars[max(0, min(full, high - floor))] for high in eighths])
+        "".join([BARS[max(0, min(full, high - floor))] for high in eighths])
         for floor in range((height - 1) * full, -1, -full)
     ]
 
 
-def render_chart(
-    values: Values, width: int, height: int, style: str = "", *, is_ascii: bool = False
-) -> list[Line]:
+def render_chart(values: Values, width: int, height: int, style: str = "") -> list[Line]:
     """A bar chart of ``width`` columns, newest value at the right, scale at the left."""
     shown = newest(values, max(1, width - _SCALE - 1))
     highest = max((v for v in shown if v is not None), default=0.0)
     lines = []
-    for row, text in enumerate(render_bars(shown, height, is_ascii=is_ascii)):
+    for row, text in enumerate(render_bars(shown, height)):
         label = format_scaled(highest) if row == 0 else ("0" if row == height - 1 else "")
         lines.append(Line().right(label, _SCALE, "dim").add(" ").add(text, style))
     return lines
@@ -80,9 +75,9 @@ def binned(values: Values, width: int, tick: int) -> list[float | None]:
     return means
 
 
-def render_trend(values: Values, width: int, tick: int, *, is_ascii: bool) -> str:
+def render_trend(values: Values, width: int, tick: int) -> str:
     """The newest values as bars in one line."""
-    return render_bars(binned(values, width, tick), 1, is_ascii=is_ascii, gap=True)[0]
+    return render_bars(binned(values, width, tick), 1, gap=True)[0]
 
 
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
