@@ -193,9 +193,10 @@ class IohApp(App[int]):
     def _take_found(self, at: int, found: Found) -> None:
         view = self._views[at]
         if found.purpose == "baseline":
-            if view.baseline.take(found.snapshot):
+            is_found = view.baseline.take(found.snapshot)
+            if view is self.view and is_found:
                 self.state = effects.with_comparison(self.state)
-            else:
+            elif view is self.view:
                 self.say("the mark's interval is lost", "crit")
         elif found.purpose == "show" and found.tick == view.travel.tick:
             if found.snapshot is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ioh.feeds.hosts_feed import HostsFeed
-from ioh.model.feed import Feed, News
+from ioh.model.feed import Feed, News, TimelineEvent
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval, HostState, Round
 from ioh.model.sample import Sample
@@ -179,6 +179,32 @@ def test_a_key_switches_the_host_and_keeps_the_time(size: tuple[int, int]) -> No
         assert len(on.lines) == size[1]
 
     stage(flow, hosts, size=size)  # type: ignore[arg-type]
+
+
+def test_a_marks_interval_is_compared_on_its_own_host_only() -> None:
+    hosts, may_answer = FakeHosts(), threading.Event()
+    first = hosts.fakes[0]
+    first.marks = (TimelineEvent(minute()[9].time_unix_s + 0.5, "fio run 3"),)
+    visit = first.visit
+
+    def answer_late(tick: int) -> Snapshot | None:
+        assert may_answer.wait(20)
+        return visit(tick)
+
+    first.visit = answer_late  # type: ignore[method-assign]
+
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        its_baseline = on.app.view.baseline
+        await on.press("A", "H")
+        await on.shows("nfs01 2/2")
+        may_answer.set()
+        await on.until(lambda: its_baseline.snapshot is not None)
+        assert on.app.state.screen == "main"
+        await on.press("H", "A")
+        await on.shows("db01 1/2", "fio run 3 with")
+
+    stage(flow, hosts)  # type: ignore[arg-type]
 
 
 def test_a_lost_host_says_since_when_and_its_numbers_are_grey() -> None:
