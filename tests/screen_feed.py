@@ -81,8 +81,8 @@ class FakeFeed:
         start_s = first.time_unix_s - first.interval_s
         return Extent(1, last, start_s, newest.time_unix_s, is_growing=self.mode != "replay")
 
-    def run(self, tell: Callable[[News], None]) -> None:
-        self._tell = tell
+    def run(self, report: Callable[[News], None]) -> None:
+        self._tell = report
         self.is_running.set()
         assert self._is_over.wait(60)
 

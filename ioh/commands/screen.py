@@ -118,11 +118,11 @@ def show(
         feed = None if mode == "live" else make_feed(stack, first.append)
         with starting(draw) as redraw, without_garbage():
 
-            def tell(snapshot: Snapshot) -> None:
+            def report(snapshot: Snapshot) -> None:
                 first.append(snapshot)
                 redraw(partial(draw, snapshot=snapshot))
 
-            feed = feed or make_feed(stack, tell)
+            feed = feed or make_feed(stack, report)
             from ioh.tui.run import run_screen
 
             stack.enter_context(stderr_on_terminal())
@@ -159,8 +159,8 @@ def show_live(args: argparse.Namespace) -> int:
 
     source = live_source(args, preload, tell_first)
 
-    def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
-        tellers.append(tell)
+    def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> StreamFeed:
+        tellers.append(report)
         stack.enter_context(source)
         from ioh.feeds.stream_feed import StreamFeed
 

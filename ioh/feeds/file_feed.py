@@ -131,11 +131,11 @@ class FileFeed(RecordedFeed):
         self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
         return is_growing
 
-    def _report(self, tell: Callable[[News], None]) -> None:
+    def _report(self, report: Callable[[News], None]) -> None:
         """Play, and report at most 1 / MIN_TELL_S intervals a second."""
         start: int | None = self._extent.first
         while start is not None:
-            self._play(start, tell)
+            self._play(start, report)
             self._look()  # the recording may have ended
             if not self._source.is_interrupted:
                 if self._ends_after_play:
@@ -143,10 +143,10 @@ class FileFeed(RecordedFeed):
                 elif self._loops:
                     continue
                 else:
-                    tell(News(status="the end of the recording", is_over=True))
+                    report(News(status="the end of the recording", is_over=True))
             start = self._source.next_start()
 
-    def _play(self, first: int, tell: Callable[[News], None]) -> None:
+    def _play(self, first: int, report: Callable[[News], None]) -> None:
         """Report intervals from one on, to the end, or until play_from() or stop()."""
         judge, unjudged = self._make_judge(), None
         begin = self._look_back.begin_for(first, self._extent.first) if judge else first
@@ -170,7 +170,7 @@ class FileFeed(RecordedFeed):
                 snapshot = self._judgements.onto(tick, snapshot)
                 unjudged = newer.sample
             if snapshot is not None:
-                tell(News(tick, snapshot))
+                report(News(tick, snapshot))
 
     def _between(self, older: Sample | None, newer: Sample) -> Snapshot | None:
         found = interval(older, newer)

@@ -72,8 +72,8 @@ class FindingsIndex:
             self._data += piece
         *lines, self._data = self._data.split(b"\n")
         for line in lines:
-            self._until_unix_s, told = json.loads(line)
-            for each in told:
+            self._until_unix_s, dicts = json.loads(line)
+            for each in dicts:
                 evidence = tuple(Evidence(**fact) for fact in each["evidence"])
                 self._known.add(Finding(**{**each, "evidence": evidence}))
         return self._known.overview(self._until_unix_s, is_under_way=self._fd >= 0)
@@ -113,22 +113,22 @@ class FindingsIndex:
         finally:
             os._exit(0)  # the parent knows how far the scan came
 
-    def _scan(self, tell: Callable[[bytes], object]) -> None:
+    def _scan(self, send: Callable[[bytes], object]) -> None:
         """Scan, and regularly report progress and new findings as a line of JSON."""
         judge = self._make_judge()
         if judge is None:
             return
         known = KnownFindings()
         found: list[Finding] = []
-        until_unix_s, told_unix_s, told_s = -1.0, -1.0, time.monotonic()
+        until_unix_s, reported_unix_s, reported_s = -1.0, -1.0, time.monotonic()
 
         def report() -> bool:
-            nonlocal told_unix_s, told_s
-            if until_unix_s != told_unix_s:
-                told = [asdict(finding) for finding in found]
-                tell(json.dumps([until_unix_s, told]).encode() + b"\n")
+            nonlocal reported_unix_s, reported_s
+            if until_unix_s != reported_unix_s:
+                dicts = [asdict(finding) for finding in found]
+                send(json.dumps([until_unix_s, dicts]).encode() + b"\n")
                 found.clear()
-            told_unix_s, told_s = until_unix_s, time.monotonic()
+            reported_unix_s, reported_s = until_unix_s, time.monotonic()
             return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
@@ -136,6 +136,6 @@ class FindingsIndex:
             for snapshot in judged(intervals, judge):
                 found += [finding for finding in snapshot.findings if known.add(finding)]
                 until_unix_s = snapshot.time_unix_s
-                if time.monotonic() - told_s >= TELL_S:
+                if time.monotonic() - reported_s >= TELL_S:
                     report()
         report()

@@ -165,18 +165,18 @@ class HostsFeed(RunningFeed):
         """Each host's present state."""
         return self._rounds.states
 
-    def _report(self, tell: Callable[[News], None]) -> None:
+    def _report(self, report: Callable[[News], None]) -> None:
         for at in range(len(self.names)):
-            tell(News(status="no data from this host yet", host=at))
+            report(News(status="no data from this host yet", host=at))
         first_s: float | None = None
         for each in self._rounds:
-            self._take(each, tell)
+            self._take(each, report)
             first_s = each.time_unix_s if first_s is None else first_s
             seen_s = each.time_unix_s - first_s + self.cycle_s
             if self._run_s is not None and seen_s >= self._run_s - self.cycle_s / 10:
                 self.end()
 
-    def _take(self, each: Round, tell: Callable[[News], None]) -> None:
+    def _take(self, each: Round, report: Callable[[News], None]) -> None:
         found = pairs(each.intervals, self._paired)
         put = []
         for part in each.intervals:
@@ -196,7 +196,7 @@ class HostsFeed(RunningFeed):
             others = (kept for number, kept in sorted(self._found.items()) if number != at)
             elsewhere = (one for time_s, all_ in others if time_s >= oldest_s for one in all_)
             joined = self.feeds[at].join(tick, judged, known, elsewhere)
-            tell(News(tick, joined, host=at))
+            report(News(tick, joined, host=at))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Add a mark to every host's time line."""

@@ -92,19 +92,19 @@ class JoinedFeed(Closing):
         """All hosts, as recorded ones."""
         return tuple(HostState(name, is_here=True, is_recorded=True) for name in self.names)
 
-    def run(self, tell: Callable[[News], None]) -> None:
+    def run(self, report: Callable[[News], None]) -> None:
         """Play until stop(); report every interval of every host once."""
-        self.main.run(lambda news: self._tell(news, tell))
+        self.main.run(lambda news: self._report(news, report))
 
-    def _tell(self, news: News, tell: Callable[[News], None]) -> None:
+    def _report(self, news: News, report: Callable[[News], None]) -> None:
         main = self.main
         if news.snapshot is None:
             for at in range(len(self.names) if news.error is None else 1):
-                tell(replace(news, host=at))
+                report(replace(news, host=at))
             return
         others, found = main.others.of(news.snapshot)
         shown = replace(news.snapshot, pairs=found, name=main.name)
-        tell(replace(news, snapshot=shown, host=self.feeds.index(main)))
+        report(replace(news, snapshot=shown, host=self.feeds.index(main)))
         if not 0 < news.snapshot.time_unix_s - self._played_unix_s < _AGAIN_S:
             self._judges = self._new_judges()
         self._played_unix_s = news.snapshot.time_unix_s
@@ -113,7 +113,7 @@ class JoinedFeed(Closing):
             there = self.feeds[at].chosen(other.snapshot)
             if (judge := self._judges.get(name)) is not None:
                 there = judge.judge(with_own_pairs(there, found, name))
-            tell(News(tick, replace(there, pairs=found, name=name), host=at))
+            report(News(tick, replace(there, pairs=found, name=name), host=at))
 
     def _new_judges(self) -> dict[str, NamedJudge]:
         made = ((name, self._played.make_judge()) for name in self.names)

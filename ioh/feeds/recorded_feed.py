@@ -24,19 +24,19 @@ class RunningFeed(Closing):
         self._ends_screen = False
         self._is_running = threading.Lock()
 
-    def run(self, tell: Callable[[News], None]) -> None:
+    def run(self, report: Callable[[News], None]) -> None:
         """Read until stop(); report every interval once."""
         with self._is_running:
             try:
                 if not self._stopped.is_set():
-                    self._report(tell)
+                    self._report(report)
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
-                tell(News(error=error, is_over=True))
+                report(News(error=error, is_over=True))
             else:
                 if self._ends_screen:
-                    tell(News(error=FeedEnded(), is_over=True))
+                    report(News(error=FeedEnded(), is_over=True))
 
-    def _report(self, tell: Callable[[News], None]) -> None:
+    def _report(self, report: Callable[[News], None]) -> None:
         """The body of run()."""
         raise NotImplementedError
 

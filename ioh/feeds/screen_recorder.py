@@ -43,7 +43,7 @@ class ScreenRecorder:
         self._marks: MarkServer | None = None
         self._since_unix_s = 0.0
         self._failure = ""  # why the last one ended, unescaped
-        self._told_path = self._told = ""
+        self._reported_path = self._reported = ""
 
     def write(self, sample: Sample) -> None:
         """Record a sample, if recording; a failure ends the recording."""
@@ -92,12 +92,12 @@ class ScreenRecorder:
     def failure_line(self) -> str:
         """One line if a recording failed, paused or resumed; "" if that was reported before."""
         recorder, failure = self._recorder, self.state.failure
-        if recorder is not None and recorder.name != self._told_path and not failure:
-            self._told_path, self._told = recorder.name, ""
+        if recorder is not None and recorder.name != self._reported_path and not failure:
+            self._reported_path, self._reported = recorder.name, ""
             return f"{recorder.left_why}; recording into {printable(recorder.name)}"
-        if failure == self._told:
+        if failure == self._reported:
             return ""
-        self._told = failure
+        self._reported = failure
         if not failure:
             return "recording again; see the gap" if recorder is not None else ""
         if recorder is not None:
@@ -113,7 +113,7 @@ class ScreenRecorder:
         self._marks = None
 
     def _start(self, recorder: Recorder) -> None:
-        self._told_path = recorder.name
+        self._reported_path = recorder.name
 
         def mark(text: str) -> bool:
             self._on_mark(text)
@@ -126,7 +126,7 @@ class ScreenRecorder:
         )
         with self._lock:
             self._since_unix_s, self._recorder = time.time(), recorder
-            self._told = self._failure = ""
+            self._reported = self._failure = ""
             if self._last is not None:
                 self._write(self._last)  # the baseline of the next sample
 

@@ -99,21 +99,21 @@ class StreamFeed(RecordedFeed):
         """The state of the recording by key R."""
         return self._recorder.state
 
-    def _report(self, tell: Callable[[News], None]) -> None:
+    def _report(self, report: Callable[[News], None]) -> None:
         """Read; if the samples end by themselves, wait for stop()."""
         try:
-            self._read(tell)
+            self._read(report)
         finally:
             self._recorder.close()
             self._publish(is_growing=False)
         if not self._stopped.is_set():
-            tell(News(status="the end", is_over=True))
+            report(News(status="the end", is_over=True))
             self._stopped.wait()
 
-    def _read(self, tell: Callable[[News], None]) -> None:
+    def _read(self, report: Callable[[News], None]) -> None:
         """Report every interval."""
         if status := self._status():
-            tell(News(status=status))
+            report(News(status=status))
         elapsed_s = 0.0
         intervals = Intervals(self._choose)
         for sample in self._samples:
@@ -125,11 +125,11 @@ class StreamFeed(RecordedFeed):
                 if self._judge is not None:
                     self._judgements.keep(tick, snapshot)
                 elapsed_s += snapshot.interval_s
-                tell(News(tick, snapshot, self._status() or self._remark(snapshot)))
+                report(News(tick, snapshot, self._status() or self._remark(snapshot)))
                 if self._run_s is not None and elapsed_s >= self._run_s - snapshot.interval_s / 10:
                     self.end()
             elif status := self._status():
-                tell(News(status=status))
+                report(News(status=status))
             if self._stopped.is_set():
                 return
 

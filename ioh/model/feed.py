@@ -124,7 +124,7 @@ class Feed(Protocol):
     def recording(self) -> RecordingState:
         """The state of the recording that key R started."""
 
-    def run(self, tell: Callable[[News], None]) -> None:
+    def run(self, report: Callable[[News], None]) -> None:
         """Read until stop(); report every new interval once, at the feed's pace."""
 
     def stop(self) -> None:
@@ -191,7 +191,7 @@ class Hosts(Protocol):
     def states(self) -> Sequence[HostState]:
         """The current state of each host."""
 
-    def run(self, tell: Callable[[News], None]) -> None:
+    def run(self, report: Callable[[News], None]) -> None:
         """Read until stop(), as in Feed.run()."""
 
     def stop(self) -> None:

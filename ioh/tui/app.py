@@ -88,7 +88,7 @@ class IohApp(App[int]):
         # By the names in keys.py; each returns a message, "" or None for none.
         self._effects: dict[str, Callable[[Argument], str | None]] = {
             "quit": lambda _: self.exit(int(ExitCode.OK)),
-            "stand_still": lambda _: effects.stand_still(self.terminal),
+            "suspend": lambda _: effects.suspend(self.terminal),
             "mouse": lambda _: effects.toggle_mouse(self.terminal),
             "theme": self._change_theme,  # type: ignore[dict-item]
             "host": lambda name: self._show_host(str(name)),
@@ -137,11 +137,11 @@ class IohApp(App[int]):
             self._feed_thread.join(_END_S)
 
     def _run_feed(self, feed: Feed | Hosts) -> None:
-        tell = partial(self._call, self._take_news)
+        report = partial(self._call, self._take_news)
         try:
-            feed.run(tell)
+            feed.run(report)
         except BaseException as error:  # noqa: BLE001 (raised again after the terminal is restored)
-            tell(News(error=error))
+            report(News(error=error))
 
     def _call(self, function: Callable[[T], None], argument: T) -> None:
         """Call a function in the screen's thread, from any thread; do nothing after its end."""
@@ -301,7 +301,7 @@ class IohApp(App[int]):
         key = find_key(event.key)
         is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
         if event.key == "ctrl+z":  # not a binding: that would overtake earlier keys
-            self.do("stand_still")
+            self.do("suspend")
         elif self.state.prompt and is_text:
             self.state = typed(self.state, event.key, event.character)
             self.redraw()

@@ -78,7 +78,7 @@ class TerminalDriver(LinuxDriver):
 
     def _listen(self) -> None:
         call = self._loop.call_soon_threadsafe
-        stop = (lambda *_: call(self.stand_still)) if self._can_stop else signal.SIG_IGN
+        stop = (lambda *_: call(self.suspend)) if self._can_stop else signal.SIG_IGN
         signal.signal(signal.SIGTSTP, stop)
         signal.signal(signal.SIGCONT, lambda *_: call(self._take_again))
 
@@ -87,7 +87,7 @@ class TerminalDriver(LinuxDriver):
         """Whether the terminal is another program's, or not taken yet."""
         return self._writer_thread is None or not self._writer_thread.is_alive()
 
-    def stand_still(self) -> bool:
+    def suspend(self) -> bool:
         """Stop until somebody continues ioh; False without a stop if nobody could."""
         if not self._can_stop:
             return False
@@ -112,9 +112,9 @@ class TerminalDriver(LinuxDriver):
         """Take the terminal, unless it is taken already or ioh is in the background (``bg``)."""
         if self.is_away and _is_in_foreground(self.fileno):
             self.start_application_mode()
-            self._tell_back(stood_s)
+            self._report_back(stood_s)
 
-    def _tell_back(self, stood_s: float) -> None:
+    def _report_back(self, stood_s: float) -> None:
         if not self.is_away:  # else ioh went to the background just now
             self.came_back(stood_s)
 
@@ -145,9 +145,9 @@ class TerminalDriver(LinuxDriver):
     def _wrote(self, text: str) -> None:
         if text.endswith(QUESTION):
             self._link.end()
-            self._tell_room()
+            self._report_room()
 
-    def _tell_room(self) -> None:
+    def _report_room(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.has_room)
 
@@ -178,7 +178,7 @@ class TerminalDriver(LinuxDriver):
         """Pass an event on; a cursor position is the answer to send()."""
         if isinstance(message, events.CursorPosition):
             self._link.answered()
-            self._tell_room()
+            self._report_room()
         else:
             super().process_message(message)
 

@@ -30,9 +30,9 @@ _COPY_WIDTH = 200
 _COPY_HEIGHT = 1000
 
 
-def stand_still(terminal: TerminalDriver | None) -> str:
+def suspend(terminal: TerminalDriver | None) -> str:
     """Give the terminal back and stop until a shell continues ioh."""
-    if terminal is not None and terminal.stand_still():
+    if terminal is not None and terminal.suspend():
         return ""
     return "no job control here, so ioh cannot suspend; q quits"
 

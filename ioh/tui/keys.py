@@ -71,7 +71,7 @@ KEYS: tuple[Key, ...] = (
     Key(("R",), "R", "record", "start or stop recording", "Keep", "rec", words="save session capture log file"),
     Key(("S",), "S", "save", "save the screen (SVG) and all numbers (text)", "Keep", "save", words="export screenshot svg image print"),
     Key(("M",), "M", "mouse", "mouse on/off; off: the terminal selects text", "Keep", words="select copy clipboard click"),
-    Key(("ctrl+z",), "Ctrl-Z", "stand_still", "suspend to the shell; fg continues", "Keep", words="background job stop"),
+    Key(("ctrl+z",), "Ctrl-Z", "suspend", "suspend to the shell; fg continues", "Keep", words="background job stop"),
     Key(("q", "ctrl+c"), "q", "quit", "quit", "Keep", "quit", words="exit leave end close"),
 )  # fmt: skip
 

@@ -33,11 +33,11 @@ class Found:
 class Prefetch:
     """Serves only the newest request: a held arrow key needs only the last one.
 
-    Fills ``past`` with ``span`` intervals up to the one requested; calls ``tell`` in its thread.
+    Fills ``past`` with ``span`` intervals up to the one requested; calls ``report`` in its thread.
     """
 
-    def __init__(self, feed: Feed, past: Past, tell: Callable[[Found], None], span: int) -> None:
-        self._feed, self._past, self._tell, self._span = feed, past, tell, span
+    def __init__(self, feed: Feed, past: Past, report: Callable[[Found], None], span: int) -> None:
+        self._feed, self._past, self._report, self._span = feed, past, report, span
         self._asked: dict[Purpose, int] = {}
         self._is_visiting = False
         self._is_over = False
@@ -79,11 +79,11 @@ class Prefetch:
                 asked, self._is_visiting = self._asked, "show" in self._asked
                 self._asked = {}
             if (tick := asked.get("baseline")) is not None:
-                self._tell(Found(tick, self._feed.visit(tick), "baseline"))
+                self._report(Found(tick, self._feed.visit(tick), "baseline"))
             if (tick := asked.get("show")) is not None:
                 found = self._feed.visit(tick)
                 self._is_visiting = False
-                self._tell(Found(tick, found))
+                self._report(Found(tick, found))
                 self._wait(DRAW_S)
                 self._fill(tick)
                 self._judge(tick)
@@ -107,7 +107,7 @@ class Prefetch:
 
         judged = self._feed.judge(tick, is_wanted)
         if judged is not None and not self._has_other_work():
-            self._tell(Found(tick, judged))
+            self._report(Found(tick, judged))
 
     def _fill(self, tick: int) -> None:
         missing = self._past.missing(tick, self._span, self._feed.extent.first)
@@ -118,4 +118,4 @@ class Prefetch:
             self._past.take(at, snapshot, is_whole=is_whole)
             if self._has_other_work():
                 return
-        self._tell(Found(tick, None, "history"))
+        self._report(Found(tick, None, "history"))

@@ -28,17 +28,17 @@ class View:
 
     Shape:
         ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` is below the
-        header.  ``tell`` gets each past interval requested, in another thread.
+        header.  ``report`` gets each past interval requested, in another thread.
     """
 
-    def __init__(self, feed: Feed, options: ScreenOptions, tell: Callable[[Found], None]) -> None:
+    def __init__(self, feed: Feed, options: ScreenOptions, report: Callable[[Found], None]) -> None:
         self.feed, self._options = feed, options
         self.latest: Snapshot | None = None
         self.shown: Snapshot | None = None
         self._latest_tick = 0
         self.findings = FindingTimes(feed)
         self.past = Past()
-        self.seeker = Prefetch(feed, self.past, tell, HISTORY_INTERVALS)
+        self.seeker = Prefetch(feed, self.past, report, HISTORY_INTERVALS)
         self.baseline = Baseline(feed, lambda tick: self.seeker.ask(tick, "baseline"))
         self.travel = TimeNavigation(feed, self.seeker.ask, self.findings, options.speed)
         self.news_s = time.monotonic()

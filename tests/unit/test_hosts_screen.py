@@ -135,9 +135,9 @@ class FakeHosts:
         self.feeds: Sequence[Feed] = self.fakes
         self.intervals = first.intervals
 
-    def run(self, tell: Callable[[News], None]) -> None:
+    def run(self, report: Callable[[News], None]) -> None:
         def run_one(at: int, feed: FakeFeed) -> None:
-            feed.run(lambda news: tell(replace(news, host=at)))
+            feed.run(lambda news: report(replace(news, host=at)))
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(run_one, (0, 1), self.fakes))

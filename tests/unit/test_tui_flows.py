@@ -188,7 +188,7 @@ def test_an_error_of_the_feed_ends_the_screen() -> None:
 
 
 class BrokenFeed(FakeFeed):
-    def run(self, tell: object) -> None:
+    def run(self, report: object) -> None:
         raise ZeroDivisionError
 
 

@@ -29,11 +29,11 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
         text = f"{begin} {safe_name(finding.cause)} {advice}".rstrip()
         parts = textwrap.wrap(text, max(20, width - 2))
         room = height - len(lines)
-        told = len(begin)
+        coloured = len(begin)
         for part in filter(None, [*parts[: room - 1], " ".join(parts[room - 1 :])]):
-            line = Line(" ").add(part[:told], SEVERITY_STYLES[finding.severity])
-            lines.append(line.add(part[told:]))
-            told = max(0, told - len(part) - 1)
+            line = Line(" ").add(part[:coloured], SEVERITY_STYLES[finding.severity])
+            lines.append(line.add(part[coloured:]))
+            coloured = max(0, coloured - len(part) - 1)
     if left and lines:
         more = f" +{len(left)} (f)"
         lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")

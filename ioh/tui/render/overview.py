@@ -62,10 +62,10 @@ def _inactive(view: PanelView, width: int) -> list[Line]:
             missing.setdefault(safe_name(layer.reason), []).append(title)
     if not missing:
         return []
-    told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
-    if display_width(told) > width - _INACTIVE:
-        told = ", ".join(name for names in missing.values() for name in names)
-    return [Line().left(" inactive", _INACTIVE, "dim").add(told, "dim").fitted(width)]
+    text = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
+    if display_width(text) > width - _INACTIVE:
+        text = ", ".join(name for names in missing.values() for name in names)
+    return [Line().left(" inactive", _INACTIVE, "dim").add(text, "dim").fitted(width)]
 
 
 def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
