@@ -18,13 +18,7 @@ from ioh.layers.nfs_maps import (
     nfs_defines,
     read_procedures,
 )
-from ioh.layers.nfs_mounts import (
-    MountCounters,
-    is_any_mounted,
-    proc_ops,
-    procedure_rows,
-)
-from ioh.layers.nfs_superblocks import ProcTotals
+from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
@@ -238,17 +232,16 @@ class NfsClient(Layer):
             return Unavailable("/proc/self/mountstats cannot be read", "is /proc mounted?")
         tables = self._mounts.update(mounts)
         self._proc.add(self._mounts.superblocks)
-        versions = self._proc.versions
-        procedures = procedure_rows(versions)
+        procedures = dict(self._proc.procedures)
         return LayerSample(
             source="proc",
             ops={
-                **proc_ops(versions),
+                **self._proc.ops,
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
             tables={**tables, "procedure": procedures},
-            parts={name: proc_ops([part]) for name, part in self._proc.parts.items()},
+            parts=self._proc.parts,
             notes=(
                 *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),

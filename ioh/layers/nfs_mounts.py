@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable
 from operator import add
 from pathlib import Path
 
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
+from ioh.layers.per_owner_totals import add_each
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
-from ioh.procfs.mountstats import NfsMount, add_procedures, slots_limit, stats_of
+from ioh.procfs.mountstats import NfsMount, slots_limit
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
@@ -86,11 +86,10 @@ class MountCounters:
         by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         gauges: dict[tuple[str, ...], Row] = {}
-        read_setting = cache(lambda name: read_line(path_under(self._root, name)))
         for superblock in self.superblocks:
             grown = superblock.grown
             counted = _counted(grown)
-            limit = slots_limit(grown, read_setting)
+            limit = slots_limit(grown, self._root)
             waiting = self._waiting(superblock, now_s)
             self._note_cached(superblock)
             for mount in superblock.mounts:
@@ -195,32 +194,31 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
     )
 
 
-def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
-    moved = {
-        "READ": sum(mount.server_read_bytes for mount in mounts),
-        "WRITE": sum(mount.server_write_bytes for mount in mounts),
-        "COMMIT": 0,
-    }
-    procedures = add_procedures(mounts)
-    ops: dict[str, OpTotals] = {}
-    for name, size in moved.items():
-        stats = stats_of(procedures, name)
-        ops[name.lower()] = OpTotals(
-            count_total=stats.calls,
-            bytes_total=size,
-            errors_total=stats.errors,
-            latency_ns_total=stats.execute_ms * _MS,
-            queue_ns_total=stats.queue_ms * _MS,
-            queued_total=stats.calls,
-        )
-    return ops
+class ProcTotals:
+    """Running totals of mountstats: by op, by superblock's name and op, and by procedure.
 
+    Only those by name forget unmounted superblocks; the others never fall.
+    """
 
-def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Counters of each procedure, in struct procedure's order, by version and name."""
-    rows: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for mount in mounts:
+    def __init__(self) -> None:
+        self.ops = proc_ops(NfsMount("", ""))
+        self.parts: dict[str, dict[str, OpTotals]] = {}
+        # In struct procedure's order, by version and name.
+        self.procedures: dict[tuple[str, ...], tuple[int, ...]] = {}
+
+    def add(self, superblocks: list[Superblock]) -> None:
+        """Add the growth of each."""
+        before, self.parts = self.parts, {}
+        for superblock in superblocks:
+            grown = superblock.grown
+            ops = proc_ops(grown)
+            self.ops = add_each([self.ops, ops])
+            name = f"{printable(grown.export)} on {printable(grown.mount_point)}"
+            known = self.parts.get(name) or before.get(name, {})
+            self.parts[name] = add_each([known, ops])
+            self._add_procedures(grown)
+
+    def _add_procedures(self, mount: NfsMount) -> None:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
         for name, stats in mount.procedures.items():
             counted = (
@@ -233,5 +231,21 @@ def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[in
                 stats.timeouts,
             )
             key = printable(version), printable(name)
-            rows[key] = _added(rows.get(key), counted)
-    return rows
+            self.procedures[key] = _added(self.procedures.get(key), counted)
+
+
+def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
+    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
+    moved = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
+    ops: dict[str, OpTotals] = {}
+    for name, size in moved.items():
+        stats = mount.stats_of(name)
+        ops[name.lower()] = OpTotals(
+            count_total=stats.calls,
+            bytes_total=size,
+            errors_total=stats.errors,
+            latency_ns_total=stats.execute_ms * _MS,
+            queue_ns_total=stats.queue_ms * _MS,
+            queued_total=stats.calls,
+        )
+    return ops

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from ioh.model.printable import printable
 from ioh.procfs.mountinfo import Mount, MountTable
-from ioh.procfs.mountstats import NfsMount, add_mount, grown_since, has_fallen
+from ioh.procfs.mountstats import NfsMount, grown_since, has_fallen
 
 # mountstats has whole seconds and is read shortly before the clock.
 _SLACK_S = 1.0
@@ -91,36 +90,3 @@ class Superblocks:
         for mount in self._where.mounts:
             places[mount.source, mount.mount_point].append(mount)
         return dict(places)
-
-
-class ProcTotals:
-    """Running totals by NFS version, and by superblock name.
-
-    Totals by version keep the counts of unmounted superblocks: they never fall.
-    """
-
-    def __init__(self) -> None:
-        self._by_version: dict[str, NfsMount] = {}
-        self.parts: dict[str, NfsMount] = {}
-
-    @property
-    def versions(self) -> list[NfsMount]:
-        """The counters of each version, as a mount."""
-        return list(self._by_version.values())
-
-    def add(self, superblocks: list[Superblock]) -> None:
-        """Add the growth of each."""
-        before, self.parts = self.parts, {}
-        for superblock in superblocks:
-            grown = superblock.grown
-            version = grown.options.get("vers", "?").partition(".")[0]
-            totals = self._by_version.setdefault(version, _nothing(version))
-            add_mount(totals, grown)
-            name = f"{printable(grown.export)} on {printable(grown.mount_point)}"
-            if name not in self.parts:
-                self.parts[name] = before.get(name) or _nothing(version)
-            add_mount(self.parts[name], grown)
-
-
-def _nothing(version: str) -> NfsMount:
-    return NfsMount("", "", options={"vers": version})
