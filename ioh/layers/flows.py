@@ -69,7 +69,7 @@ class FlowTables:
 
     Idle entries of the map are dropped to make room.  Their counts stay in the rows here until the
     rows have been idle for long.  Only items with their own row get a name.  ``has_others``: the
-    probe counts files without an entry under OTHER_FILES.
+    probe counts files without an entry under OTHER_FILES.  ``mounts``: as of the last read().
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FlowTables:
         self._column_of_op, self._has_others = column_of_op, has_others
         self._root = root
         self._are_pids_the_kernels = are_pids_the_kernels(root)
-        self._mounts = MountTable(root)
+        self.mounts = MountTable(root)
         self._map: Map
         self._tick = 0
         self._seen: dict[bytes, _Seen] = {}
@@ -108,7 +108,7 @@ class FlowTables:
         """Add everything since the last tick; return the tables."""
         self._tick += 1
         self._map = flows
-        if self._mounts.refresh():
+        if self.mounts.refresh():
             self._mount_of_dev.clear()
             self._files.clear()  # locate all paths again
             self._forget_names(lambda _: True)
@@ -231,7 +231,7 @@ class FlowTables:
             return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
         if found is None:
-            found = self._mounts.of_whole(dev)
+            found = self.mounts.of_whole(dev)
             if found is None:
                 location = self._locate(file)
                 return location.mount_point, location.fstype
@@ -251,7 +251,7 @@ class FlowTables:
             return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
-        for mount in self._mounts.of_file_system(dev) if dentries else ():
+        for mount in self.mounts.of_file_system(dev) if dentries else ():
             depth = self._roots.depth(mount.id, dentries)
             if depth is not None:
                 return place(mount, "".join(f"/{name}" for name in reversed(names[:depth])))
@@ -260,12 +260,12 @@ class FlowTables:
         elif complete == _IN_NO_FOLDER and names:
             return Location(printable(names[0]), "(memory)", "", "")
         path = "/" + "/".join(reversed(names))
-        found = self._mounts.locate(dev, path) if complete else None
+        found = self.mounts.locate(dev, path) if complete else None
         if found is not None:
             return found
         # Deeper than the probe walks, or on no mount of this namespace (a container's).
         major, minor = split_dev(dev)
-        top = self._mounts.locate(dev, "/")
+        top = self.mounts.locate(dev, "/")
         where = top.mount_point if top is not None else f"device {major}:{minor}"
         fstype = top.fstype if top is not None else ""
         if file not in self._paths:

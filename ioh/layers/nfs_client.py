@@ -23,7 +23,6 @@ from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
-from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.mountstats import SAME_AS, read_mountstats
 
 if TYPE_CHECKING:
@@ -188,7 +187,6 @@ class NfsClient(Layer):
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
-        self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -200,7 +198,6 @@ class NfsClient(Layer):
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
         flows = self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots"))
-        self._where.refresh()
         ops = sum_parts(parts, SPEC.ops[:-1])
         return LayerSample(
             source="bpf",
@@ -250,7 +247,7 @@ class NfsClient(Layer):
         )
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._where.of_dev(dev)
+        found = self._flows.mounts.of_dev(dev)
         return None if found is None else f"{found.source} on {found.mount_point}"
 
 

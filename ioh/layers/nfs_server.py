@@ -23,7 +23,6 @@ from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
-from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
 
 if TYPE_CHECKING:
@@ -182,7 +181,6 @@ class NfsServer(Layer):
         self._flows = ClientTables(root)
         self._totals = PartTotals(SPEC.ops, queue=False)
         self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
-        self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -192,7 +190,7 @@ class NfsServer(Layer):
         stats = read_nfsd(self.root)
         unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
-        self._where.refresh()
+        flows = self._flows.read(maps["flows"], maps["paths"])
         ops = sum_parts(parts, SPEC.ops)
         return LayerSample(
             source="bpf",
@@ -206,7 +204,7 @@ class NfsServer(Layer):
                 "unlisted_total": unlisted,
             },
             tables={
-                **self._flows.read(maps["flows"], maps["paths"]),
+                **flows,
                 "procedure": {key: (row[0], row[1], row[4]) for key, row in procedures.items()},
             },
             parts=self._parts.name(parts),
@@ -241,5 +239,5 @@ class NfsServer(Layer):
         return {"queued_total": pools.queued, "woken_total": pools.woken}
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._where.of_dev(dev)
+        found = self._flows.mounts.of_dev(dev)
         return None if found is None else found.mount_point

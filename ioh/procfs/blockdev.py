@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ioh.model.file_systems import is_off_disk
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import Mount, MountTable, mount_of_path, read_mounts
 
 # Virtual disks.  Their drivers report them as rotating by default.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
@@ -102,12 +103,12 @@ def folder_name(folder: str) -> str:
 
 
 def read_block_device(
-    dev: int, root: Path = ROOT, mounts: MountTable | None = None, hidden: str = ""
+    dev: int, root: Path = ROOT, mounts: Sequence[Mount] | None = None, hidden: str = ""
 ) -> BlockDevice | None:
     """Describe the device with the kernel's dev_t; None if sysfs does not have it.
 
     Reads about 15 small files: do it once per device, not every tick (see BlockDevices).
-    ``mounts``: the caller's table, to locate a loop device's file.  ``hidden``: the name of a disk
+    ``mounts``: to locate a loop device's file; None: read them.  ``hidden``: the name of a disk
     without a number in sysfs.
     """
     folder = device_folder(dev, root) if dev > 0 else None
@@ -175,7 +176,7 @@ def list_folder(path: str) -> list[str]:
 
 
 def _describe_stack(
-    folder: str, root: Path, mounts: MountTable | None, depth: int
+    folder: str, root: Path, mounts: Sequence[Mount] | None, depth: int
 ) -> tuple[str, bool]:
     """The devices below the one in ``folder``, and whether there are any."""
     name = printable(folder_name(folder))
@@ -200,12 +201,11 @@ def _describe_stack(
     return f"{own_name} on {','.join(parts)}", True
 
 
-def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:
+def _describe_loop(
+    backing_file: str, root: Path, mounts: Sequence[Mount] | None
+) -> tuple[str, bool]:
     path = backing_file.removesuffix(" (deleted)")
-    table = mounts if mounts is not None else MountTable(root)
-    mount = table.mount_of_path(path)
-    if mounts is None:
-        table.close()
+    mount = mount_of_path(path, read_mounts(root) if mounts is None else mounts)
     if mount is None:
         return f"file {printable(path)}", True
     if mount.fstype == "devtmpfs":  # a loop device over a device node
@@ -307,7 +307,7 @@ class BlockDevices:
         if dev >> 20 == _LOOP_MAJOR:  # first: next time shows a file set in between
             self._loop_files[dev] = self._loop_file(dev)
         hidden = self._hidden.get(dev, "")
-        self._known[dev] = read_block_device(dev, self._root, self._mounts, hidden)
+        self._known[dev] = read_block_device(dev, self._root, self._mounts.mounts, hidden)
 
     def refresh(self) -> None:
         """Read the device read longest ago, and some new ones; call it once a tick."""

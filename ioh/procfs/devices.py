@@ -19,8 +19,8 @@ from ioh.procfs.blockdev import (
     read_block_device,
 )
 from ioh.procfs.diskstats import make_dev, parse_dev
-from ioh.procfs.files import ROOT, path_under, read_line, read_text
-from ioh.procfs.mountinfo import parse_mountinfo
+from ioh.procfs.files import ROOT, path_under, read_line
+from ioh.procfs.mountinfo import read_mounts
 
 _MAX_LISTED = 24
 _MOST_DEVICES = 1024  # each one costs time; sysfs has no cycles, but a test's root can
@@ -168,10 +168,9 @@ def _btrfs_on(devs: set[int], root: Path) -> list[int]:
         members = list_folder(folder)
         if any(_number(os.path.realpath(f"{folder}/{name}")) in devs for name in members):
             names.update(members)
-    mounts = parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
     return sorted(
         mount.dev
-        for mount in mounts
+        for mount in read_mounts(root)
         # The mount source can be a name made by device-mapper or udev.
         if mount.fstype == "btrfs"
         and os.path.realpath(path_under(root, mount.source.lstrip("/"))).rpartition("/")[2] in names

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import parse_dev
-from ioh.procfs.files import ROOT, path_under, read_fd
+from ioh.procfs.files import ROOT, path_under, read_fd, read_text
 
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 _NFS = ("nfs", "nfs4")
@@ -96,6 +96,22 @@ def _option(options: str, name: str) -> str:
 def parse_mountinfo(text: str) -> list[Mount]:
     """Parse /proc/PID/mountinfo, oldest mount first; skip malformed lines."""
     return [mount for line in text.split("\n") if (mount := parse_line(line)) is not None]
+
+
+def read_mounts(root: Path = ROOT) -> list[Mount]:
+    """The mounts of this process' namespace, oldest first; empty if unreadable."""
+    return parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
+
+
+def mount_of_path(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount of an absolute path in this namespace; does not touch the path."""
+    best: Mount | None = None
+    for mount in mounts:
+        if relative_to(path, mount.mount_point) is not None and (
+            best is None or len(mount.mount_point) >= len(best.mount_point)
+        ):
+            best = mount  # the later of two on one mount point hides the other
+    return best
 
 
 def relative_to(path: str, folder: str) -> str | None:
@@ -195,22 +211,6 @@ class MountTable:
     def of_file_system(self, dev: int) -> Sequence[Mount]:
         """All mounts of one file system, oldest first."""
         return self._by_dev.get(dev, ())
-
-    def mount_of_path(self, path: str) -> Mount | None:
-        """The mount of an absolute path in this namespace; does not touch the path."""
-        best: Mount | None = None
-        for mount in self._mounts:
-            if relative_to(path, mount.mount_point) is not None and (
-                best is None or len(mount.mount_point) >= len(best.mount_point)
-            ):
-                best = mount  # the later of two on one mount point hides the other
-        return best
-
-    def close(self) -> None:
-        """Close the descriptor; keep the mounts."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
     def _read(self) -> None:
         try:

@@ -16,7 +16,9 @@ from ioh.procfs.mountinfo import (
     Location,
     MountTable,
     decode_octal,
+    mount_of_path,
     parse_mountinfo,
+    read_mounts,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -100,16 +102,14 @@ def test_mount_of_path_takes_the_longest_and_the_last(tmp_path: Path) -> None:
     (proc / "mountinfo").write_text(
         "1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / /m rw - ext4 b rw\n3 1 8:3 / /m rw - ext4 c rw\n"
     )
-    table = MountTable(tmp_path)
-    sources = [m.source if (m := table.mount_of_path(p)) else "" for p in ("/m/x", "/mm", "/")]
-    assert sources == ["c", "a", "a"]
-    table.close()
+    found = [mount_of_path(path, read_mounts(tmp_path)) for path in ("/m/x", "/mm", "/")]
+    assert [mount and mount.source for mount in found] == ["c", "a", "a"]
 
 
 def test_no_mountinfo(tmp_path: Path) -> None:
     table = MountTable(tmp_path)
     assert (table.mounts, table.refresh(), table.locate(1, "/")) == ((), False, None)
-    table.close()
+    assert read_mounts(tmp_path) == []
 
 
 def test_a_file_system_of_an_nfs_server_that_is_mounted_twice(tmp_path: Path) -> None:
