@@ -248,7 +248,7 @@ class FlowTables:
         """Where the user finds a file: a path below its mount, or the best name available."""
         ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
-            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
+            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name])
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
         for mount in self.mounts.of_file_system(dev) if dentries else ():
@@ -258,7 +258,7 @@ class FlowTables:
         if complete == _IN_NO_FOLDER and names == ["/"]:  # opened by handle
             names = []
         elif complete == _IN_NO_FOLDER and names:
-            return Location(printable(names[0]), "(memory)", "", "")
+            return Location(printable(names[0]), "(memory)", "")
         path = "/" + "/".join(reversed(names))
         found = self.mounts.locate(dev, path) if complete else None
         if found is not None:
@@ -270,9 +270,9 @@ class FlowTables:
         fstype = top.fstype if top is not None else ""
         if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
-            return Location(f"inode {number} on {where}", where, fstype, "")
+            return Location(f"inode {number} on {where}", where, fstype)
         shown = printable(path if complete else f"/…{path}")
-        return Location(f"{where}:{shown}", where, fstype, "")
+        return Location(f"{where}:{shown}", where, fstype)
 
     def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Note a path; return its file if that had another one (inode numbers are reused)."""

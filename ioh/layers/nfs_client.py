@@ -22,6 +22,7 @@ from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
+from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
 from ioh.procfs.mountstats import SAME_AS, read_mountstats
 
@@ -248,7 +249,9 @@ class NfsClient(Layer):
 
     def _find_name(self, dev: int) -> str | None:
         found = self._flows.mounts.of_dev(dev)
-        return None if found is None else f"{found.source} on {found.mount_point}"
+        if found is None:
+            return None
+        return f"{printable(found.source)} on {printable(found.mount_point)}"
 
 
 def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:

@@ -22,6 +22,7 @@ from ioh.layers.nfs_maps import (
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
+from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
 
@@ -240,4 +241,4 @@ class NfsServer(Layer):
 
     def _find_name(self, dev: int) -> str | None:
         found = self._flows.mounts.of_dev(dev)
-        return None if found is None else found.mount_point
+        return None if found is None else printable(found.mount_point)

@@ -109,8 +109,7 @@ class Ledger:
         self.known: dict[int, Counters] = {}
         self.no_close_total = 0
         self.ended_total = 0
-        self._sum = _ZERO_TOTALS
-        self._shown = _ZERO_TOTALS
+        self._sum = self._shown = Totals()
         self._missing: dict[int, tuple[Counters, int]] = {}
         self._fresh: dict[int, bytes] = {}
         self._nameless: dict[bytes, Counters] = {}
@@ -188,9 +187,6 @@ class Ledger:
             return False
         self._sum = Totals(*map(sub, self._sum, _difference(counted, _ZERO)[:6]))
         return True
-
-
-_ZERO_TOTALS = Totals()
 
 
 def _is_later(newer: Counters, older: Counters) -> bool:

@@ -46,7 +46,6 @@ class Location:
     path: str
     mount_point: str
     fstype: str
-    source: str
 
 
 def decode_octal(text: str) -> str:
@@ -134,7 +133,6 @@ def place(mount: Mount, below: str) -> Location:
         path=printable(mount.mount_point.rstrip("/") + below or "/"),
         mount_point=_shown(mount.mount_point),
         fstype=_shown(mount.fstype),
-        source=_shown(mount.source),
     )
 
 
@@ -192,16 +190,12 @@ class MountTable:
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
 
-    def of_dev(self, dev: int) -> Location | None:
+    def of_dev(self, dev: int) -> Mount | None:
         """The mount to name a file system by: that of its root, or else its oldest one.
 
         NFSv4 mounts of subdirectories do not show the root; those of one file system share a dev_t.
         """
-        mount = self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
-        if mount is None:
-            return None
-        shown = _shown(mount.mount_point)
-        return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
+        return self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
 
     def locate(self, dev: int, path: str) -> Location | None:
         """The location of ``path`` of file system ``dev``; None if no mount here shows it."""

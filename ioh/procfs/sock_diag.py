@@ -30,7 +30,6 @@ _FIN_RECEIVED = frozenset({8, 9, 11})
 _STATES = sum(1 << state for state in (1, 2, 4, 5, 8, 9, STATE_LISTEN, 11))
 _EXTENSIONS = 1 << (_INET_DIAG_INFO - 1)
 
-_HEADER = struct.Struct("=IHHIIBB")  # nlmsghdr; then family and state of inet_diag_msg
 _NLMSG = struct.Struct("=IHHII")
 _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
