@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
 from ioh.bpf.calls import (
+    AT_EVENT,
+    OF_USER_SPACE,
     Made,
     Object,
     Outcome,
@@ -230,19 +232,19 @@ def _load_all(
     def load(function: str, event: str) -> int:
         code = renumber(compiled.functions[function], places)
         if event in layer.at_events(host):
-            return load_program(function, resolve_casts(code, host.cast), None, of_event=True)
+            return load_program(function, resolve_casts(code, host.cast), AT_EVENT)
         if typed:
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
-        return load_program(function, code, None)
+        return load_program(function, code)
 
     # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
     programs = [
-        load_program(point.function, renumber(compiled.functions[point.function], places), None)
+        load_program(point.function, renumber(compiled.functions[point.function], places))
         for point in _late_points(layer)
     ]
     if name := layer.server_program:
         code = renumber(compiled.functions[name], places)
-        programs.append(load_program(name, code, None, of_user_space=True))
+        programs.append(load_program(name, code, OF_USER_SPACE))
     for step in layer.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
