@@ -21,7 +21,7 @@ from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
+from ioh.procfs.blockdev import disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ class Block(Layer):
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._devices = BlockDevices(root)
-        self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
+        self._diskstats = BlockFallback(SPEC, filters.device, root)
+        self._devices = self._diskstats.devices
         self._progress: dict[bytes, tuple[int, ...]] = {}
         self._parts: dict[int, Ops] = {}
         self._at_work: set[int] = set()  # devices whose requests in flight to read

@@ -112,20 +112,14 @@ class BlockFallback:
     32-bit ms column that wraps, and a device number that gets another device.  As with the probe,
     the layer's ops sum all devices, except those whose I/O appears again on another one (dm, md,
     loop over a file on a disk) or that have no requests (zram).  With ``device``, a whole disk's
-    dev_t, they are the ops of that disk.  ``devices`` is the caller's table; it is refreshed here.
+    dev_t, they are the ops of that disk.  ``devices``: as of the last sample.
     """
 
-    def __init__(
-        self,
-        spec: LayerSpec,
-        device: int | None = None,
-        root: Path = ROOT,
-        devices: BlockDevices | None = None,
-    ) -> None:
+    def __init__(self, spec: LayerSpec, device: int | None = None, root: Path = ROOT) -> None:
         self._table = next(t for t in spec.tables if t.name == "device")
         self._device = device
         self._root = root
-        self._devices = devices if devices is not None else BlockDevices(root)
+        self.devices = BlockDevices(root)
         self._accounts: dict[int, _Account] = {}
         self._sum: Totals | None = None
 
@@ -138,7 +132,7 @@ class BlockFallback:
         stats = read_diskstats(self._root)
         if stats is None:
             return Unavailable("/proc/diskstats cannot be read", "mount /proc")
-        self._devices.refresh()
+        self.devices.refresh()
         disks = self._whole_disks(stats)
         if self._device is not None and not disks:
             return Unavailable("the device is not in /proc/diskstats", "check --device")
@@ -151,11 +145,11 @@ class BlockFallback:
         self._sum = total
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
-            self._devices.forget(dev)
+            self.devices.forget(dev)
         return self._as_sample(total, disks)
 
     def _is_counted(self, dev: int) -> bool:
-        return self._device is not None or self._devices.is_counted(dev)
+        return self._device is not None or self.devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
         """Mark devices as active, because the probe saw their I/O.
@@ -180,11 +174,11 @@ class BlockFallback:
         names = {s.name for s in stats}
         disks = []
         for disk in self._chosen(stats):
-            device = self._devices.get(disk.dev)
+            device = self.devices.get(disk.dev)
             if device and disk.name != device.name != printable(disk.name):
                 # The number belongs to another disk since the last tick.
-                self._devices.forget(disk.dev)
-                device = self._devices.get(disk.dev)
+                self.devices.forget(disk.dev)
+                device = self.devices.get(disk.dev)
             is_partition = (
                 looks_like_partition(disk.name, names) if device is None else device.is_partition
             )
@@ -197,7 +191,7 @@ class BlockFallback:
 
         For a multipath NVMe disk, its paths: the disk itself counts only since Linux 6.5, in bios.
         """
-        each = [s if s.dev else s._replace(dev=self._devices.number_of(s.name)) for s in stats]
+        each = [s if s.dev else s._replace(dev=self.devices.number_of(s.name)) for s in stats]
         if self._device is None:
             return each
         chosen = next((disk.name for disk in each if disk.dev == self._device), None)
