@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
@@ -15,7 +16,6 @@ from ioh.layers.nfs_maps import (
     BY_BYTES,
     FLOW,
     SampledCalls,
-    address_text,
     nfs_defines,
     read_procedures,
 )
@@ -25,6 +25,7 @@ from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
+from ioh.procfs.sock_diag import format_endpoint
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -130,9 +131,9 @@ class ClientTables(FlowTables):
 
 def name_client(family: int, port: bytes, address: bytes) -> str:
     """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for any other family."""
-    number = int.from_bytes(port, "big")
-    text = address_text(family, address)
-    return f"[{text}]:{number}" if ":" in text else f"{text}:{number}" if text else "?"
+    if family not in (AF_INET, AF_INET6):
+        return "?"
+    return format_endpoint(address, int.from_bytes(port, "big"), family)
 
 
 class NfsServer(Layer):

@@ -6,6 +6,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,19 +88,12 @@ def _find_path(path: str, root: Path) -> int | None:
     if not normal.startswith("/dev/"):
         return None
     place = path_under(root, normal.lstrip("/"))
-    try:
+    with suppress(OSError):
         status = os.stat(place)
-    except (OSError, ValueError):
-        status = None
-    if status is not None and stat.S_ISBLK(status.st_mode):
-        return make_dev(os.major(status.st_rdev), os.minor(status.st_rdev))
-    try:
-        target = os.path.realpath(place)
-    except (OSError, ValueError):
-        return None
-    return _find_name(target.rpartition("/")[2], root) or _find_name(
-        normal.removeprefix("/dev/"), root
-    )
+        if stat.S_ISBLK(status.st_mode):
+            return make_dev(os.major(status.st_rdev), os.minor(status.st_rdev))
+    target = os.path.realpath(place).rpartition("/")[2]
+    return _find_name(target, root) or _find_name(normal.removeprefix("/dev/"), root)
 
 
 def _find_name(name: str, root: Path) -> int | None:

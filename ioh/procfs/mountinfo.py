@@ -121,10 +121,7 @@ def relative_to(path: str, folder: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1024)
-def _shown(name: str) -> str:
-    """printable(), cached for the strings of mounts."""
-    return printable(name)
+_shown = lru_cache(maxsize=1024)(printable)  # of the strings of mounts
 
 
 def place(mount: Mount, below: str) -> Location:
