@@ -33,8 +33,8 @@ class Moved(NamedTuple):
     """What one connection moved since the last reading.
 
     Shape:
-        ``message`` is the kernel's for an open connection, empty for an ended one, which has
-        ``pair`` and ``family`` as for format_endpoints().  Round-trip times are 0 if unknown.
+        ``message`` is the kernel's for an open connection, empty for an ended one.  ``pair`` and
+        ``family``: as for format_endpoints().  Round-trip times are 0 if unknown.
         Bytes can be -1, if a FIN came between the two halves of the kernel's answer.  ``all_bytes``
         is the payload in both directions, including retransmissions.
     """
@@ -56,7 +56,7 @@ class Moved(NamedTuple):
     @property
     def ends(self) -> tuple[str, str]:
         """Both ends as text: local, remote."""
-        return format_endpoints(self.pair or endpoints(self.message), self.family)
+        return format_endpoints(self.pair, self.family)
 
 
 class Totals(NamedTuple):
@@ -163,7 +163,7 @@ class Ledger:
                         change.srtt_us,
                         change.min_rtt_us,
                         change.message[_FAMILY],
-                        b"",
+                        endpoints(change.message),
                         change.message,
                     )
                 )

@@ -16,7 +16,7 @@ from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.sample import Row, Table
 from ioh.procfs.network import LinkTable
-from ioh.procfs.sock_diag import NO_DETAILS, PORTS_AT, Details, decode_details
+from ioh.procfs.sock_diag import NO_DETAILS, Details, decode_details
 
 # Busiest connections added per tick, and most rows including earlier ones.
 CONNECTIONS_PER_TICK = 40
@@ -211,11 +211,7 @@ class PortTable:
             row.idle_ticks += 1
             row.connections = row.weighted_us = row.weight = 0
         for item in moved:
-            local_port, remote_port = (
-                _PORTS.unpack_from(item.message, PORTS_AT)
-                if item.message
-                else _PORTS.unpack_from(item.pair)
-            )
+            local_port, remote_port = _PORTS.unpack_from(item.pair)
             port = service_port(local_port, remote_port, listening)
             row = self._rows.get(port) or self._rows.setdefault(port, _Port())
             row.add(item)

@@ -35,8 +35,7 @@ _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
 _REQUEST = struct.Struct("=3xB48xI4x")  # inet_diag_req: extensions and states
 _MESSAGE_BYTES = 16 + 72  # nlmsghdr and inet_diag_msg
-PORTS_AT = 20  # of a message: source port, destination port, source, destination
-_ENDPOINTS = slice(PORTS_AT, 56)
+_ENDPOINTS = slice(20, 56)  # of a message: source port, destination port, source, destination
 # struct tcp_info up to tcpi_bytes_retrans (Linux 4.19); it only grows at its end.  Fixed offsets
 # and a plain socket: pyroute2 takes 0.53 s for 8,000 sockets, and 8 MB because of asyncio.
 _INFO_BYTES = 216
