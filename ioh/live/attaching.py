@@ -171,7 +171,6 @@ class Attaching:
             if was_wanted and not attached.is_wanted:
                 attached.restart(self._why_proc or COMPILING)
             elif attached.is_wanted and not was_wanted and attached.layer.probe:
-                attached.why_proc = self._why_proc or COMPILING
                 self._request("attach", name)
         self.take_answers()
         for name, attached in self.attached.items():

@@ -112,8 +112,7 @@ class ServerProbes:
         """Detach all."""
         for attached in self.attached.values():
             close_all(tuple(attached.links))
-        self.attached, self.asked = {}, set()
-        self.missing, self.refused, self.dropped = (), {}, {}
+        self.attached = {}
 
 
 def _is_over(attached: _Attached, now_s: float) -> bool:
