@@ -24,7 +24,7 @@ from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
-from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
+from ioh.procfs.nfsd import NfsdStats, read_max_block_bytes, read_nfsd, read_pool_stats
 from ioh.procfs.sock_diag import format_endpoint
 
 if TYPE_CHECKING:
@@ -198,11 +198,8 @@ class NfsServer(Layer):
             source="bpf",
             ops=ops,
             metrics={
-                "threads": stats.threads if stats is not None else None,
+                **self._proc_metrics(stats),
                 "busy_threads": len(maps["servings"].items_bytes()),
-                "max_block_bytes": read_max_block_bytes(self.root),
-                "replayed_calls_total": stats.replayed if stats is not None else None,
-                **self._pool_metrics(),
                 "unlisted_total": unlisted,
             },
             tables={
@@ -227,18 +224,19 @@ class NfsServer(Layer):
                 "write": OpTotals(count_total=stats.calls("WRITE"), bytes_total=stats.write_bytes),
                 "commit": OpTotals(count_total=stats.calls("COMMIT"), bytes_total=0),
             },
-            metrics={
-                "threads": stats.threads,
-                "max_block_bytes": read_max_block_bytes(self.root),
-                "replayed_calls_total": stats.replayed,
-                **self._pool_metrics(),
-            },
+            metrics=self._proc_metrics(stats),
             notes=notes_of_unfiltered(self.filters, "all clients and files"),
         )
 
-    def _pool_metrics(self) -> dict[str, Value]:
+    def _proc_metrics(self, stats: NfsdStats | None) -> dict[str, Value]:
         pools = read_pool_stats(self.root)
-        return {"queued_total": pools.queued, "woken_total": pools.woken}
+        return {
+            "threads": stats and stats.threads,
+            "max_block_bytes": read_max_block_bytes(self.root),
+            "replayed_calls_total": stats and stats.replayed,
+            "queued_total": pools.queued,
+            "woken_total": pools.woken,
+        }
 
     def _find_name(self, dev: int) -> str | None:
         found = self._flows.mounts.of_dev(dev)

@@ -97,11 +97,11 @@ class _Account:
 
     key: tuple[str, str]
     last: Totals
-    grown: Totals
+    read: DiskStats
+    device: BlockDevice | None
+    grown: Totals = _ZERO
     is_active: bool = False
     ops: dict[str, OpTotals] = field(default_factory=dict)
-    read: DiskStats | None = None
-    device: BlockDevice | None = None
     row: Row | None = None
 
 
@@ -159,16 +159,16 @@ class BlockFallback:
         rows: dict[tuple[str, ...], Row] = {}
         for dev in devs:
             account = self._accounts.get(dev)
-            if account is None or account.is_active or not account.read:
+            if account is None or account.is_active:
                 continue
             account.is_active = True
-            rows[account.key] = _row(self._table, account, account.read)
+            rows[account.key] = _row(self._table, account)
         return rows
 
     def is_idle(self, dev: int) -> bool:
         """Whether a device had nothing in flight at the last sample."""
         account = self._accounts.get(dev)
-        return account is not None and account.read is not None and not account.read.inflight
+        return account is not None and not account.read.inflight
 
     def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
         names = {s.name for s in stats}
@@ -210,7 +210,7 @@ class BlockFallback:
         now = disk[3:]
         if account is None:
             # In the first sample everything is history; a device that appears later started at 0.
-            account = _Account(key, now if is_first else _ZERO, _ZERO)
+            account = _Account(key, now if is_first else _ZERO, disk, device)
             self._accounts[disk.dev] = account
         elif account.key != key:
             account.key, account.grown = key, _ZERO
@@ -238,7 +238,7 @@ class BlockFallback:
             if account.is_active:
                 parts[account.key[0]] = account.ops
             if account.is_active or disk.inflight:
-                rows[account.key] = _row(self._table, account, disk)
+                rows[account.key] = _row(self._table, account)
         notes: tuple[str, ...] = _NOTES
         if uncounted:
             notes += (f"statistics are turned off (queue/iostats) for {', '.join(uncounted)}",)
@@ -252,14 +252,14 @@ class BlockFallback:
         )
 
 
-def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
+def _row(table: TableSpec, account: _Account) -> Row:
     if account.row is not None:
         return account.row
     device = account.device
     values: dict[str, Value] = dict(zip(_TOTALS, account.grown, strict=True))
     for name in ("read", "write", "busy", "weighted"):
         values[f"{name}_ns_total"] = account.grown[_SLOT[f"{name}_ms_total"]] * _NS_PER_MS
-    values["inflight"] = disk.inflight
+    values["inflight"] = account.read.inflight
     if device is not None:
         for name in _SETTINGS:
             values[name] = getattr(device, name)
