@@ -80,7 +80,11 @@ def parse_scheduler(text: str | None) -> str | None:
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
     """The real sysfs folder of a device number; None if there is no such device."""
     major, minor = split_dev(dev)
-    folder = os.path.realpath(path_under(root, f"sys/dev/block/{major}:{minor}"))
+    return _real_folder(path_under(root, f"sys/dev/block/{major}:{minor}"))
+
+
+def _real_folder(path: str) -> str | None:
+    folder = os.path.realpath(path)
     return folder if os.path.isdir(folder) else None
 
 
@@ -113,7 +117,7 @@ def read_block_device(
     """
     folder = device_folder(dev, root) if dev > 0 else None
     if folder is None and hidden:
-        folder = _hidden_folder(hidden, root)
+        folder = _real_folder(path_under(root, f"sys/block/{hidden.replace('/', '!')}"))
     if folder is None:
         return None
     is_partition = read_line(f"{folder}/partition") is not None
@@ -144,11 +148,6 @@ def read_block_device(
         rotational=_turns(folder_name(disk_folder), model, read_int(f"{queue}/rotational")),
         model=model,
     )
-
-
-def _hidden_folder(name: str, root: Path) -> str | None:
-    folder = os.path.realpath(path_under(root, f"sys/block/{name.replace('/', '!')}"))
-    return folder if os.path.isdir(folder) else None
 
 
 def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:

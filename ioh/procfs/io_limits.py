@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -55,7 +56,7 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
         base, read_group = f"{base}/blkio", _read_v1
     return {
         (printable(folder[len(base) :] or "/"), dev): limits
-        for folder in _groups(base)
+        for folder, _, _ in islice(os.walk(base), _MAX_GROUPS)
         for dev, limits in read_group(folder).items()
     }
 
@@ -63,19 +64,6 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
 def cgroup_version(root: Path = ROOT) -> int:
     """The version of the control groups that limit I/O; 1 if both are mounted."""
     return 2 if (root / "sys/fs/cgroup/cgroup.controllers").exists() else 1
-
-
-def _groups(base: str) -> Iterator[str]:
-    waiting, seen = [base], 0
-    while waiting and seen < _MAX_GROUPS:
-        folder = waiting.pop()
-        seen += 1
-        yield folder
-        try:
-            with os.scandir(folder) as entries:
-                waiting += [e.path for e in entries if e.is_dir(follow_symlinks=False)]
-        except OSError:
-            continue
 
 
 def _read_v2(folder: str) -> dict[int, Limits]:

@@ -165,16 +165,6 @@ class MountTable:
         self._read()
         return True
 
-    def find(self, dev: int, path: str) -> Mount | None:
-        """The mount that shows ``path`` of file system ``dev``.
-
-        If there are several, the oldest: a bind mount is newer than its origin.
-        """
-        for mount in self._by_dev.get(dev, ()):
-            if relative_to(path, mount.root) is not None:
-                return mount
-        return None
-
     def of_whole(self, dev: int) -> tuple[str, str] | None:
         """Printable mount point and type of the mount that shows every file of ``dev``.
 
@@ -192,12 +182,20 @@ class MountTable:
 
         NFSv4 mounts of subdirectories do not show the root; those of one file system share a dev_t.
         """
-        return self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
+        mounts = self.of_file_system(dev)
+        whole = (mount for mount in mounts if mount.root == "/")
+        return next(whole, mounts[0] if mounts else None)
 
     def locate(self, dev: int, path: str) -> Location | None:
-        """The location of ``path`` of file system ``dev``; None if no mount here shows it."""
-        mount = self.find(dev, path)
-        return None if mount is None else place(mount, relative_to(path, mount.root) or "")
+        """The location of ``path`` of file system ``dev``; None if no mount here shows it.
+
+        If several do, the oldest: a bind mount is newer than its origin.
+        """
+        for mount in self.of_file_system(dev):
+            below = relative_to(path, mount.root)
+            if below is not None:
+                return place(mount, below)
+        return None
 
     def of_file_system(self, dev: int) -> Sequence[Mount]:
         """All mounts of one file system, oldest first."""
