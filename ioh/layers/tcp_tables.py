@@ -192,10 +192,6 @@ class _Port(_Flow):
         )
 
 
-def _idle_first_out(item: tuple[int, _Port]) -> tuple[int, int]:
-    return item[1].idle_ticks, -item[1].weight
-
-
 class PortTable:
     """All traffic by service port, however many connections carried it."""
 
@@ -221,7 +217,7 @@ class PortTable:
                 row.weight += item.all_bytes
         kept = list(self._rows.items())
         if len(kept) > MAX_ROWS:  # many peers on high ports that do not listen here
-            kept = heapq.nsmallest(MAX_ROWS, kept, key=_idle_first_out)
+            kept = heapq.nsmallest(MAX_ROWS, kept, lambda kv: (kv[1].idle_ticks, -kv[1].weight))
         self._rows = dict(kept)
         return {(str(port), service_name(port)): row.row() for port, row in kept}
 

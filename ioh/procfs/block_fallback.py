@@ -140,16 +140,14 @@ class BlockFallback:
         total = self._sum or _ZERO
         for disk, device in disks:
             growth = self._advance(disk, device, is_first=is_first)
-            if growth is not None and self._is_counted(disk.dev):
+            is_all = self._device is not None  # that one device is all there is
+            if growth is not None and (is_all or self.devices.is_counted(disk.dev)):
                 total = add_totals(total, growth)
         self._sum = total
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
             self.devices.forget(dev)
         return self._as_sample(total, disks)
-
-    def _is_counted(self, dev: int) -> bool:
-        return self._device is not None or self.devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
         """Mark devices as active, because the probe saw their I/O.

@@ -127,7 +127,7 @@ def read_block_device(
     name = printable(folder_name(folder))
     queue = f"{disk_folder}/queue"
     has_requests = os.path.isdir(f"{disk_folder}/mq")
-    model = _printable_line(f"{disk_folder}/device/model")
+    model = printable((read_line(f"{disk_folder}/device/model") or "").strip()) or None
     return BlockDevice(
         dev=dev,
         name=name,
@@ -159,11 +159,6 @@ def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
 def _from_kib(path: str) -> int | None:
     kib = read_int(path)
     return None if kib is None else kib * 1024
-
-
-def _printable_line(path: str) -> str | None:
-    line = read_line(path)
-    return (printable(line.strip()) or None) if line is not None else None
 
 
 def list_folder(path: str) -> list[str]:

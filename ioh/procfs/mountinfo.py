@@ -50,15 +50,9 @@ class Location:
 
 def decode_octal(text: str) -> str:
     r"""Decode the kernel's escapes (``\040`` for a space); keep other backslashes."""
-    if "\\" not in text:
-        return text
-    return _OCTAL.sub(_decode_one, text)
-
-
-def _decode_one(match: re.Match[str]) -> str:
-    code = int(match[1], 8)
-    # Above ASCII: as surrogateescape would decode the byte.
-    return chr(code if code < 0x80 else 0xDC00 + code)
+    return _OCTAL.sub(
+        lambda match: bytes([int(match[1], 8)]).decode("utf-8", "surrogateescape"), text
+    )
 
 
 def parse_line(line: str) -> Mount | None:
@@ -82,14 +76,13 @@ def parse_line(line: str) -> Mount | None:
         root=decode_octal(fields[3]),
         dev=dev,
         id=int(fields[0]) if fields[0].isdecimal() else 0,
-        address=_option(rest[2], "addr") if len(rest) > 2 else "",
+        address=_address(rest[2]) if len(rest) > 2 else "",
     )
 
 
-def _option(options: str, name: str) -> str:
-    """The value of an option, or ""."""
-    found = (word.partition("=") for word in options.split(","))
-    return next((value for key, _, value in found if key == name), "")
+def _address(options: str) -> str:
+    given = (word for word in options.split(",") if word.startswith("addr="))
+    return next(given, "").removeprefix("addr=")
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
