@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -50,10 +50,9 @@ def parse_throttle(texts: Sequence[str]) -> dict[int, Limits]:
 
 def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
     """All limits, by control group (printable) and dev_t."""
-    base = path_under(root, "sys/fs/cgroup")
-    read_group: Callable[[str], dict[int, Limits]] = _read_v2
-    if cgroup_version(root) == 1:
-        base, read_group = f"{base}/blkio", _read_v1
+    is_v1 = cgroup_version(root) == 1
+    base = path_under(root, "sys/fs/cgroup/blkio" if is_v1 else "sys/fs/cgroup")
+    read_group = _read_v1 if is_v1 else _read_v2
     return {
         (printable(folder[len(base) :] or "/"), dev): limits
         for folder, _, _ in islice(os.walk(base), _MAX_GROUPS)

@@ -179,21 +179,22 @@ def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
 
 def _parse_transport(mount: NfsMount, words: list[str]) -> None:
     mount.transports += 1
-    sent, *replied = (_number(words, _SENT_AT.get(words[0]), more) for more in range(3))
-    known = [number for number in replied if number is not None]
-    if sent is not None and len(known) == len(replied):
+    at = _SENT_AT.get(words[0], len(words))
+    counts = words[at : at + 3]
+    if len(counts) == 3 and all(word.isdecimal() for word in counts):
+        sent, *replied = map(int, counts)
         mount.sent = (mount.sent or 0) + sent
-        mount.replied = (mount.replied or 0) + sum(known)
+        mount.replied = (mount.replied or 0) + sum(replied)
     slots = _number(words, _SLOTS_AT.get(words[0]))
     if slots is not None:
         mount.slots_used = (mount.slots_used or 0) + slots
 
 
-def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
+def _number(words: list[str], at: int | None) -> int | None:
     """The number at a position; None if there is none."""
-    if at is None or len(words) <= at + more or not words[at + more].isdecimal():
+    if at is None or len(words) <= at or not words[at].isdecimal():
         return None
-    return int(words[at + more])
+    return int(words[at])
 
 
 @cache
