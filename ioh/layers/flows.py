@@ -142,6 +142,7 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
+            seen_by_key[key] = (count, size, ns, self._tick)
             if excess > 0 and not file.startswith(_OTHERS):
                 done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
             if file not in self._paths:
@@ -181,9 +182,7 @@ class FlowTables:
         count, size, ns = sums
         if seen is not None and seen[0] <= count:
             sums = count - seen[0], size - seen[1], ns - seen[2]
-        file = self._add_rows(key, sums)
-        self._seen[key] = (count, size, ns, self._tick)
-        return file
+        return self._add_rows(key, sums)
 
     def _lacks_name(self, file: FileId) -> bool:
         """Whether to drop its entry: the probe reports the name when it makes a new one.
@@ -292,7 +291,6 @@ class FlowTables:
             seen = self._seen.pop(key, None)
             if seen is not None and count != seen[0]:
                 self._add(key, (count, size, ns), seen)
-                del self._seen[key]
         for key in keys:
             self._seen.pop(key, None)  # if the entry was already gone
 
