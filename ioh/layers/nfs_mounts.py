@@ -74,8 +74,7 @@ class MountCounters:
         self.superblocks: list[Superblock] = []  # as of the last reading
         self._by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
-        self._silences: dict[SuperblockId, _Silence] = {}
-        self._ahead: dict[SuperblockId, int] = {}  # bytes fetched but not yet read
+        self._pending: dict[SuperblockId, _Pending] = {}
         self.app_bytes = 0
         self.cached_bytes = 0
 
@@ -86,12 +85,16 @@ class MountCounters:
         by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         gauges: dict[tuple[str, ...], Row] = {}
+        before, self._pending = self._pending, {}
         for superblock in self.superblocks:
+            pending = _Pending() if superblock.is_new else before[superblock.id]
+            self._pending[superblock.id] = pending
             grown = superblock.grown
             counted = _counted(grown)
             limit = slots_limit(grown, self._root)
-            waiting = self._waiting(superblock, now_s)
-            self._note_cached(superblock)
+            waiting = _waiting(grown, pending, now_s)
+            if not superblock.is_new:
+                self._note_cached(grown, pending)
             for mount in superblock.mounts:
                 key = _key(mount)
                 by_mount[key] = _added(self._by_mount.get(key), counted)
@@ -99,7 +102,6 @@ class MountCounters:
             server = (printable(grown.server), printable(superblock.address) or "?")
             by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
         self._by_mount, self._by_server = by_mount, by_server
-        self._forget()
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
             "server": by_server,
@@ -111,34 +113,16 @@ class MountCounters:
             return ()
         return (_SHARED,)
 
-    def _note_cached(self, superblock: Superblock) -> None:
+    def _note_cached(self, grown: NfsMount, pending: _Pending) -> None:
         """Count bytes that programs read and no READ fetched, in this tick or earlier.
 
         Unused read-ahead hides the same number of later hits: the count is never too high.
         """
-        if superblock.is_new:
-            self._ahead[superblock.id] = 0
-            return
-        grown = superblock.grown
         read = grown.normal_read_bytes + grown.direct_read_bytes
         self.app_bytes += read
-        ahead = self._ahead[superblock.id] + grown.server_read_bytes - read
+        ahead = pending.ahead_bytes + grown.server_read_bytes - read
         self.cached_bytes += max(0, -ahead)
-        self._ahead[superblock.id] = max(0, ahead)
-
-    def _waiting(self, superblock: Superblock, now_s: float) -> tuple[Value, ...]:
-        """How many requests have no reply, and for how long no reply has come at all."""
-        sent, replied = superblock.grown.sent, superblock.grown.replied
-        if sent is None or replied is None:
-            return (None, None)
-        silence = self._silences.setdefault(superblock.id, _Silence())
-        return (max(0, sent - replied), silence.note(sent, replied, now_s))
-
-    def _forget(self) -> None:
-        """Forget unmounted superblocks."""
-        ids = {superblock.id for superblock in self.superblocks}
-        self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in ids}
-        self._silences = {key: one for key, one in self._silences.items() if key in ids}
+        pending.ahead_bytes = max(0, ahead)
 
     def metrics(self) -> dict[str, Value]:
         """The layer's metrics from mountstats."""
@@ -148,16 +132,25 @@ class MountCounters:
         }
 
 
-class _Silence:
-    """Since when a mount's connections have had a request, but no reply."""
+def _waiting(mount: NfsMount, pending: _Pending, now_s: float) -> tuple[Value, ...]:
+    """How many requests have no reply, and for how long no reply has come at all."""
+    if mount.sent is None or mount.replied is None:
+        return (None, None)
+    silent_s = pending.silent_s(mount.sent, mount.replied, now_s)
+    return (max(0, mount.sent - mount.replied), silent_s)
+
+
+class _Pending:
+    """Bytes that a superblock fetched and nobody has read yet, and its requests without reply."""
 
     def __init__(self) -> None:
+        self.ahead_bytes = 0
         self._sent: int | None = None
         self._replied = 0
         self._since_s: float | None = None
         self._asked_s = 0.0  # when the last new request was seen
 
-    def note(self, sent: int, replied: int, now_s: float) -> float:
+    def silent_s(self, sent: int, replied: int, now_s: float) -> float:
         """Add a reading; return the seconds since the first request after the last reply, at least.
 
         If both a request and a reply came between two readings, their order is unknown: 0.
