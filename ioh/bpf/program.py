@@ -27,6 +27,7 @@ from ioh.bpf.calls import (
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
+from ioh.bpf.totals import hist_defines
 from ioh.bpf.trace_events import attach_to_event
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
@@ -94,14 +95,14 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
 def all_defines(
     layer: type[Layer], host: HostFacts, filters: Filters, chosen: Mapping[str, int]
 ) -> Mapping[str, int | str] | Unavailable:
-    """The ``-D`` constants of a layer's probe: its own and the common ones.
+    """The ``-D`` constants of a layer's probe: its own and those of every probe.
 
     ``ON_<EVENT>``: the chosen point, from 1.  ``AT_<EVENT>``: the event's position, from 0.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
         return own
-    defines = dict(own)
+    defines = {**hist_defines(), "LOST_REASONS": len(layer.spec.lost), **own}
     if layer.trusts(host):
         defines["TRUSTED"] = 1
         if host.cast is not None:

@@ -144,7 +144,7 @@ class Block(Layer):
                 f"{chosen.name} has no requests of its own", f"its I/O becomes requests of {below}"
             )
         head = chosen.name if chosen is not None and not chosen.has_requests else None
-        return block_defines(host, filters, len(SPEC.lost), head)
+        return block_defines(host, filters, head)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

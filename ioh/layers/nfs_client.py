@@ -176,7 +176,7 @@ class NfsClient(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and sunrpc."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
         if isinstance(shared, Unavailable):
             return shared
         return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}

@@ -165,7 +165,7 @@ class NfsServer(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
         if isinstance(shared, Unavailable):
             return shared
         stable = offset_defines(host.btf, *_STABLE)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import decode_lost, hist_defines
+from ioh.bpf.totals import decode_lost
 from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
@@ -167,9 +167,7 @@ class Tcp(Layer):
         if isinstance(offsets, Unavailable):
             return offsets
         defines: dict[str, int | str] = {
-            **hist_defines(),
             **offsets,
-            "LOST_REASONS": len(SPEC.lost),
             "MAX_CLOSED": MAX_CLOSED,
             "SOCK_DONE": host.btf.enumerators("sock_flags").get("SOCK_DONE", 1),
             "NETNS_INUM": Path("/proc/self/ns/net").stat().st_ino,
