@@ -21,6 +21,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
+from ioh.model.sample import Sample
 from ioh.procfs.processes import are_pids_the_kernels
 from ioh.rights.process import hide_process
 from ioh.rights.user import own_rights
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ioh.live.attached import AttachedLayer
-    from ioh.model.sample import Sample
     from ioh.pg.login import Login
 
 OLDEST_KERNEL = (5, 10)
@@ -256,7 +256,6 @@ class LiveSource(Closing):
 
     def read(self) -> Sample:
         """Read every layer now."""
-        from ioh.model.sample import Sample
         from ioh.procfs.host import read_host
 
         self._attaching.follow_modules()
