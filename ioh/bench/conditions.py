@@ -14,7 +14,7 @@ from ioh.procfs.blockdev import BlockDevice, device_folder, list_folder, read_bl
 from ioh.procfs.diskstats import make_dev, parse_dev
 from ioh.procfs.files import read_line, read_text
 from ioh.procfs.io_limits import Limits, read_limits
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import mount_of_path, read_mounts
 
 _LIMITS = (
     "max_sectors_kb",
@@ -45,9 +45,7 @@ class Below:
 
 def below_directory(path: str) -> Below:
     """Find the devices below an existing directory."""
-    table = MountTable()
-    mount = table.mount_of_path(os.path.realpath(path))
-    table.close()
+    mount = mount_of_path(os.path.realpath(path), read_mounts())
     if mount is None:
         return Below("?", "", "", (), frozenset())
     dev = mount.dev

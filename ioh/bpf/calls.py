@@ -30,11 +30,7 @@ _BPF_OBJ_GET_INFO_BY_FD = 15
 _BPF_RAW_TRACEPOINT_OPEN = 17
 _BPF_ENABLE_STATS = 32
 _FD_BY_ID: dict[Kind, int] = {"map": 14, "program": 13, "link": 30}
-_PROG_TYPE_KPROBE = 2  # also for functions in user space
-_PROG_TYPE_TRACEPOINT = 5  # a trace event
-_PROG_TYPE_RAW_TRACEPOINT = 17
-_PROG_TYPE_TRACING = 26
-_ATTACH_RAW_TRACEPOINT = 23
+BPF_LINK_CREATE = 28
 ATTACH_UPROBE_MULTI = 48
 _LOG_BYTES = 1 << 24
 _NAME_CHARS = 15
@@ -54,6 +50,20 @@ _BY_ID = struct.Struct("=III")
 _LICENCE = b"Dual MIT/GPL"
 _libc = ctypes.CDLL(None, use_errno=True)
 _machine = os.uname().machine
+
+
+class ProgramKind(NamedTuple):
+    """The kernel's numbers: BPF_PROG_TYPE_ and the attach type."""
+
+    program_type: int
+    attach_type: int = 0
+
+
+PLAIN = ProgramKind(17)  # for raw tracepoints
+TYPED = ProgramKind(26, 23)  # the same, BTF-typed
+AT_EVENT = ProgramKind(5)  # for trace events
+# For functions in user space; kernels without this attach type ignore it.
+OF_USER_SPACE = ProgramKind(2, ATTACH_UPROBE_MULTI)
 
 
 class Made(NamedTuple):
@@ -168,22 +178,14 @@ def count_run_time() -> int:
     return bpf_call(_BPF_ENABLE_STATS, bytes(4))
 
 
-def load_program(
-    name: str,
-    instructions: bytes,
-    btf_id: int | None,
-    *,
-    of_user_space: bool = False,
-    of_event: bool = False,
-) -> int:
-    """Load a program for a raw tracepoint, a trace event or user space functions.
+def load_program(name: str, instructions: bytes, kind: ProgramKind = PLAIN, btf_id: int = 0) -> int:
+    """Load a program.
 
     Args:
         name: The function's name, for error messages and program lists.
         instructions: Eight bytes each, maps by descriptor.
-        btf_id: The tracepoint's prototype, for a BTF-typed program; None for a plain one.
-        of_user_space: Whether it is for user space functions.
-        of_event: Whether it is for a trace event.
+        kind: What it is for.
+        btf_id: The tracepoint's prototype, for a BTF-typed program.
 
     Returns:
         Its descriptor.
@@ -193,16 +195,9 @@ def load_program(
     """
     code = ctypes.create_string_buffer(instructions, len(instructions))
     licence = ctypes.create_string_buffer(_LICENCE)
-    if of_user_space:  # kernels without this attach type ignore it
-        kind, attach_type = _PROG_TYPE_KPROBE, ATTACH_UPROBE_MULTI
-    elif of_event:
-        kind, attach_type = _PROG_TYPE_TRACEPOINT, 0
-    elif btf_id is None:
-        kind, attach_type = _PROG_TYPE_RAW_TRACEPOINT, 0
-    else:
-        kind, attach_type = _PROG_TYPE_TRACING, _ATTACH_RAW_TRACEPOINT
-    head = (kind, len(instructions) // 8, ctypes.addressof(code), ctypes.addressof(licence))
-    tail = (0, 0, _short(name), 0, attach_type, btf_id or 0)
+    size = len(instructions) // 8
+    head = (kind.program_type, size, ctypes.addressof(code), ctypes.addressof(licence))
+    tail = (0, 0, _short(name), 0, kind.attach_type, btf_id)
     try:
         return bpf_call(_BPF_PROG_LOAD, _LOAD.pack(*head, 0, 0, 0, *tail))
     except OSError as error:

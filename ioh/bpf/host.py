@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ioh.bpf.calls import load_program
+from ioh.bpf.calls import TYPED, load_program
 from ioh.bpf.maps import possible_cpus
 from ioh.bpf.trace_events import has_trace_events
 
@@ -98,7 +98,7 @@ def load_typed(name: str, instructions: bytes, tracepoint: str, btf: Btf) -> int
     type_id = btf.tracepoint_id(tracepoint)
     if type_id is None:
         raise OSError(0, f"no raw tracepoint {tracepoint}")
-    return load_program(name, instructions, type_id)
+    return load_program(name, instructions, TYPED, type_id)
 
 
 def resolve_casts(instructions: bytes, cast: int | None) -> bytes:

@@ -33,7 +33,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -345,18 +345,19 @@ class _Monitor:
             answer["reason"] = reason if last in reason else f"{reason}: {last}"
         self._send(answer, fds)
 
-    def _send(self, answer: dict[str, Any], fds: list[int] | None = None) -> None:
+    def _send(self, answer: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send an answer to ioh and close the descriptors, even if ioh does not receive it."""
-        failed: OSError | None = None
         try:
-            socket.send_fds(self.channel, [json.dumps(answer).encode()], fds or [])
+            socket.send_fds(self.channel, [json.dumps(answer).encode()], fds)
+        except (TimeoutError, ConnectionError):
+            return
         except OSError as error:
-            failed = error
-        close_all(fds or [])
-        if fds and failed and not isinstance(failed, TimeoutError | ConnectionError):
-            asked = _Asked(answer["verb"], answer.get("layer", ""))
-            reason = f"its descriptors cannot be passed: {failed.strerror}"
-            self._send(asked.refusal(reason, _REPORT))
+            if fds:
+                asked = _Asked(answer["verb"], answer.get("layer", ""))
+                reason = f"its descriptors cannot be passed: {error.strerror}"
+                self._send(asked.refusal(reason, _REPORT))
+        finally:
+            close_all(fds)
 
 
 def how_it_ended(status: int | None) -> str:

@@ -65,9 +65,9 @@ class Map:
         self.spec = spec
         self.fd = fd
         self._lib = libbpf()
-        self.percpu = spec.kind in _PERCPU_TYPES
         self._words = (spec.value_size + 7) // 8
-        self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size
+        is_percpu = spec.kind in _PERCPU_TYPES
+        self._read_size = 8 * self._words * possible_cpus() if is_percpu else spec.value_size
         self._value, self._view = _shared(bytearray(self._read_size))
         self._batch: tuple[Any, Any, memoryview, int] | None = None
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
 from ioh.bpf.calls import (
+    AT_EVENT,
+    OF_USER_SPACE,
     Made,
     Object,
     Outcome,
@@ -25,6 +27,7 @@ from ioh.bpf.calls import (
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
+from ioh.bpf.totals import hist_defines
 from ioh.bpf.trace_events import attach_to_event
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
@@ -92,14 +95,14 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
 def all_defines(
     layer: type[Layer], host: HostFacts, filters: Filters, chosen: Mapping[str, int]
 ) -> Mapping[str, int | str] | Unavailable:
-    """The ``-D`` constants of a layer's probe: its own and the common ones.
+    """The ``-D`` constants of a layer's probe: its own and those of every probe.
 
     ``ON_<EVENT>``: the chosen point, from 1.  ``AT_<EVENT>``: the event's position, from 0.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
         return own
-    defines = dict(own)
+    defines = {**hist_defines(), "LOST_REASONS": len(layer.spec.lost), **own}
     if layer.trusts(host):
         defines["TRUSTED"] = 1
         if host.cast is not None:
@@ -151,13 +154,14 @@ def attach_program(
     defines = all_defines(layer, host, filters, chosen)
     if isinstance(defines, Unavailable):
         return defines
-    compiled = _compiled(layer, defines, chosen)
+    points = {e.name: e.points[chosen[e.name]] for e in layer.events if e.name in chosen}
+    compiled = _compiled(layer, defines, points.values())
     if isinstance(compiled, Unavailable):
         return compiled
     try:
         lift_memory_limit()
         map_fds = [create_map(spec) for spec in compiled.maps]
-        programs, handlers = _load_all(compiled, map_fds, layer, chosen, host)
+        programs, handlers = _load_all(compiled, map_fds, layer, points.values(), host)
         links = [
             _attach(program, event, layer, host)
             for program, event in handlers
@@ -166,7 +170,6 @@ def attach_program(
     except OSError as error:
         refused = (f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
         return Unavailable(*(lack_behind(error) or refused))
-    points = {name: point.event for name, point in _chosen_points(layer, chosen).items()}
     missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
     program_fds = [*programs, *(program for program, _ in handlers)]
     late = programs[: len(_late_points(layer)) + bool(layer.server_program)]
@@ -175,19 +178,15 @@ def attach_program(
         "programs": len(program_fds),
         "has_late": bool(late),
         "copies": layer.copies(host),
-        "points": points,
+        "points": {name: point.event for name, point in points.items()},
         "missing": missing,
     }
     maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
     late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
     handing = [e for e in layer.events if e.hands_on and e.name in points]
-    arrays = tuple((points[e.name], maps[e.hands_on][1]) for e in handing)
+    arrays = tuple((points[e.name].event, maps[e.hands_on][1]) for e in handing)
     made = Made(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
     return answer, [*map_fds, *program_fds, *links], made
-
-
-def _chosen_points(layer: type[Layer], chosen: Mapping[str, int]) -> dict[str, AttachPoint]:
-    return {e.name: e.points[chosen[e.name]] for e in layer.events if e.name in chosen}
 
 
 def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
@@ -195,14 +194,13 @@ def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
 
 
 def _compiled(
-    layer: type[Layer], defines: Mapping[str, int | str], chosen: Mapping[str, int]
+    layer: type[Layer], defines: Mapping[str, int | str], points: Iterable[AttachPoint]
 ) -> Compiled | Unavailable:
     """The layer's probe, from the cache or compiled now."""
     source = probe_source(layer.probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    points = (*_chosen_points(layer, chosen).values(), *_late_points(layer))
-    functions = {step.function for step in layer.steps} | {point.function for point in points}
-    functions |= {layer.server_program} - {""}
+    functions = {step.function for step in layer.steps} | {layer.server_program} - {""}
+    functions |= {point.function for point in (*points, *_late_points(layer))}
     key = key_of(source, flags, functions)
     if key is not None and (kept := find(key)) is not None:
         return kept
@@ -216,7 +214,7 @@ def _load_all(
     compiled: Compiled,
     map_fds: Sequence[int],
     layer: type[Layer],
-    chosen: Mapping[str, int],
+    points: Iterable[AttachPoint],
     host: HostFacts,
 ) -> tuple[list[int], list[tuple[int, str]]]:
     """Load all programs: descriptors of those that others call, and of those to attach, with where.
@@ -230,24 +228,23 @@ def _load_all(
     def load(function: str, event: str) -> int:
         code = renumber(compiled.functions[function], places)
         if event in layer.at_events(host):
-            return load_program(function, resolve_casts(code, host.cast), None, of_event=True)
+            return load_program(function, resolve_casts(code, host.cast), AT_EVENT)
         if typed:
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
-        return load_program(function, code, None)
+        return load_program(function, code)
 
     # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
     programs = [
-        load_program(point.function, renumber(compiled.functions[point.function], places), None)
+        load_program(point.function, renumber(compiled.functions[point.function], places))
         for point in _late_points(layer)
     ]
     if name := layer.server_program:
         code = renumber(compiled.functions[name], places)
-        programs.append(load_program(name, code, None, of_user_space=True))
+        programs.append(load_program(name, code, OF_USER_SPACE))
     for step in layer.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
         set_element(map_fds[array], 0, programs[-1])
-    points = _chosen_points(layer, chosen).values()
     copied = [point for point in points for _ in range(layer.copies(host))]
     return programs, [(load(point.function, point.event), point.event) for point in copied]
 

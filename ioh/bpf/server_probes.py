@@ -110,7 +110,6 @@ def _attach_file(
     """Attach to all places in a file, or only to those of the ``wanted`` ops."""
     found = find_sites(file, server, os.uname().machine)
     work.missing += found.missing
-    stat = os.fstat(file.fileno())
     path = f"/proc/self/fd/{file.fileno()}"
     refused: dict[str, str] = {}
     # Ends first, or operations that start in between would stay in flight forever.
@@ -134,7 +133,7 @@ def _attach_file(
         work.links += links
         work.link_ops += [op] * len(links)
         of_links = [taken] if len(links) == 1 else [(at,) for at in taken]
-        work.link_sites += [(stat.st_dev, stat.st_ino, *of_link) for of_link in of_links]
+        work.link_sites += [(*work.files[-1], *of_link) for of_link in of_links]
     work.missing += [f"{server.title}: no {op}: {why}" for op, why in refused.items()]
 
 

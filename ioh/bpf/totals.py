@@ -28,7 +28,7 @@ _SLOWEST = struct.Struct("=3Q")
 _done = itemgetter(COUNT, BYTES, ERRORS, LATENCY_NS)
 
 
-def hist_defines() -> dict[str, int]:
+def hist_defines() -> dict[str, int | str]:
     """The histograms' dimensions as ``-D`` constants of every probe."""
     return {
         "FINE_BUCKETS": hist.FINE_BUCKETS,

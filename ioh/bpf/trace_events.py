@@ -13,7 +13,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from ioh.bpf.calls import bpf_call, system_call
+from ioh.bpf.calls import BPF_LINK_CREATE, bpf_call, system_call
 
 # By tracepoint.
 _SYSTEMS = {
@@ -28,7 +28,6 @@ _PERF_TYPE_TRACEPOINT = 2
 # struct perf_event_attr up to PERF_ATTR_SIZE_VER0: type, size, event.
 _ATTR = struct.Struct("=IIQ48x")
 _FD_CLOEXEC = 8
-_BPF_LINK_CREATE = 28
 _BPF_PERF_EVENT = 41
 _LINK = struct.Struct("=IIIIQ")  # program, event, attach type, flags, cookie
 
@@ -60,6 +59,6 @@ def link_event(program_fd: int, attr: bytes, cookie: int = 0) -> int:
     buffer = ctypes.create_string_buffer(attr, len(attr))
     event = system_call(_PERF_EVENT_OPEN, buffer, -1, 0, -1, ctypes.c_ulong(_FD_CLOEXEC))
     try:
-        return bpf_call(_BPF_LINK_CREATE, _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, cookie))
+        return bpf_call(BPF_LINK_CREATE, _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, cookie))
     finally:
         os.close(event)

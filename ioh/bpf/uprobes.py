@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call
+from ioh.bpf.calls import ATTACH_UPROBE_MULTI, BPF_LINK_CREATE, bpf_call
 from ioh.bpf.trace_events import link_event
 
 _TYPE_PATH = "/sys/bus/event_source/devices/uprobe/type"
@@ -18,7 +18,6 @@ _TYPE_PATH = "/sys/bus/event_source/devices/uprobe/type"
 _ATTR = struct.Struct("=IIQQQQQIIQQ")
 _AT_RETURN = 1
 _SEMAPHORE_SHIFT = 32
-_BPF_LINK_CREATE = 28
 # Program, none, attach type, flags, path, offsets, counters, cookies, count, flags, process.
 _MULTI_LINK = struct.Struct("=IIIIQQQQIIIxxxx")
 
@@ -77,7 +76,7 @@ def _attach_multi(program_fd: int, path: str, places: Sequence[Place], *, at_ret
         _AT_RETURN * at_return,
         0,
     )
-    return bpf_call(_BPF_LINK_CREATE, link)
+    return bpf_call(BPF_LINK_CREATE, link)
 
 
 def _attach_one(program_fd: int, path: str, place: Place, *, at_return: bool) -> int:

@@ -195,7 +195,10 @@ class Layer(ABC):
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """The ``-D`` constants of its probe on this kernel; a str is a C string literal."""
+        """The ``-D`` constants of its probe on this kernel; a str is a C string literal.
+
+        Without those that every probe has, see all_defines().
+        """
         del host, filters
         return {}
 

@@ -21,7 +21,7 @@ from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
+from ioh.procfs.blockdev import disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
 
 if TYPE_CHECKING:
@@ -144,12 +144,12 @@ class Block(Layer):
                 f"{chosen.name} has no requests of its own", f"its I/O becomes requests of {below}"
             )
         head = chosen.name if chosen is not None and not chosen.has_requests else None
-        return block_defines(host, filters, len(SPEC.lost), head)
+        return block_defines(host, filters, head)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._devices = BlockDevices(root)
-        self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
+        self._diskstats = BlockFallback(SPEC, filters.device, root)
+        self._devices = self._diskstats.devices
         self._progress: dict[bytes, tuple[int, ...]] = {}
         self._parts: dict[int, Ops] = {}
         self._at_work: set[int] = set()  # devices whose requests in flight to read

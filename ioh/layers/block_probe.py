@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import WORDS, hist_defines
+from ioh.bpf.totals import WORDS
 from ioh.layers.base import PLEASE_REPORT, argument_at, offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -25,12 +25,12 @@ _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
 def block_defines(
-    host: HostFacts, filters: Filters, lost: int, nvme_disk: str | None = None
+    host: HostFacts, filters: Filters, nvme_disk: str | None = None
 ) -> Mapping[str, int | str] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
-    ``lost``: how many reasons of losses.  ``nvme_disk``: the filtered disk if it is multipath NVMe;
-    then the requests of its paths are its requests.
+    ``nvme_disk``: the filtered disk if it is multipath NVMe; then the requests of its paths are its
+    requests.
     """
     btf = host.btf
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
@@ -60,9 +60,7 @@ def block_defines(
         flush_seq = _FLUSH_SEQ_BIT_BEFORE_6_12
     flags = btf.enumerators("req_flag_bits")
     defines: dict[str, int | str] = {
-        **hist_defines(),
         **offsets,
-        "LOST_REASONS": lost,
         "MAX_DEV_OPS": _room(host),
         "STACKED": STACKED,
         "DISK_NAME_BYTES": DISK_NAME_BYTES,

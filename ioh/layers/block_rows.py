@@ -91,11 +91,7 @@ class MachineTables:
             device = self._devices.get(dev)
             name = device.name if device is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
             limits[group, name] = (*values, self._limits.version)
-        jobs: dict[tuple[str, ...], Row] = {
-            (job.device, job.kind): (job.done_pct, job.speed_bytes_per_s)
-            for job in read_jobs(self._root)
-        }
-        return {"limit": limits, "job": jobs}
+        return {"limit": limits, "job": read_jobs(self._root)}
 
 
 class StackedDevices:

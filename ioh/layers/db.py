@@ -124,7 +124,6 @@ class Db(Layer):
             "SITES": SITES,
             "SESSION_OPS": len(SESSION_OPS),
             "WAITS": len(WAITS),
-            "LOST_REASONS": len(SPEC.lost),
         }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:

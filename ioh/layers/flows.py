@@ -69,7 +69,7 @@ class FlowTables:
 
     Idle entries of the map are dropped to make room.  Their counts stay in the rows here until the
     rows have been idle for long.  Only items with their own row get a name.  ``has_others``: the
-    probe counts files without an entry under OTHER_FILES.
+    probe counts files without an entry under OTHER_FILES.  ``mounts``: as of the last read().
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FlowTables:
         self._column_of_op, self._has_others = column_of_op, has_others
         self._root = root
         self._are_pids_the_kernels = are_pids_the_kernels(root)
-        self._mounts = MountTable(root)
+        self.mounts = MountTable(root)
         self._map: Map
         self._tick = 0
         self._seen: dict[bytes, _Seen] = {}
@@ -108,7 +108,7 @@ class FlowTables:
         """Add everything since the last tick; return the tables."""
         self._tick += 1
         self._map = flows
-        if self._mounts.refresh():
+        if self.mounts.refresh():
             self._mount_of_dev.clear()
             self._files.clear()  # locate all paths again
             self._forget_names(lambda _: True)
@@ -142,6 +142,7 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
+            seen_by_key[key] = (count, size, ns, self._tick)
             if excess > 0 and not file.startswith(_OTHERS):
                 done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
             if file not in self._paths:
@@ -181,9 +182,7 @@ class FlowTables:
         count, size, ns = sums
         if seen is not None and seen[0] <= count:
             sums = count - seen[0], size - seen[1], ns - seen[2]
-        file = self._add_rows(key, sums)
-        self._seen[key] = (count, size, ns, self._tick)
-        return file
+        return self._add_rows(key, sums)
 
     def _lacks_name(self, file: FileId) -> bool:
         """Whether to drop its entry: the probe reports the name when it makes a new one.
@@ -231,7 +230,7 @@ class FlowTables:
             return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
         if found is None:
-            found = self._mounts.of_whole(dev)
+            found = self.mounts.of_whole(dev)
             if found is None:
                 location = self._locate(file)
                 return location.mount_point, location.fstype
@@ -248,31 +247,31 @@ class FlowTables:
         """Where the user finds a file: a path below its mount, or the best name available."""
         ino, dev, name = _FILE_KEY.unpack(file)
         if ino == 0:
-            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
+            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name])
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
-        for mount in self._mounts.of_file_system(dev) if dentries else ():
+        for mount in self.mounts.of_file_system(dev) if dentries else ():
             depth = self._roots.depth(mount.id, dentries)
             if depth is not None:
                 return place(mount, "".join(f"/{name}" for name in reversed(names[:depth])))
         if complete == _IN_NO_FOLDER and names == ["/"]:  # opened by handle
             names = []
         elif complete == _IN_NO_FOLDER and names:
-            return Location(printable(names[0]), "(memory)", "", "")
+            return Location(printable(names[0]), "(memory)", "")
         path = "/" + "/".join(reversed(names))
-        found = self._mounts.locate(dev, path) if complete else None
+        found = self.mounts.locate(dev, path) if complete else None
         if found is not None:
             return found
         # Deeper than the probe walks, or on no mount of this namespace (a container's).
         major, minor = split_dev(dev)
-        top = self._mounts.locate(dev, "/")
+        top = self.mounts.locate(dev, "/")
         where = top.mount_point if top is not None else f"device {major}:{minor}"
         fstype = top.fstype if top is not None else ""
         if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
-            return Location(f"inode {number} on {where}", where, fstype, "")
+            return Location(f"inode {number} on {where}", where, fstype)
         shown = printable(path if complete else f"/…{path}")
-        return Location(f"{where}:{shown}", where, fstype, "")
+        return Location(f"{where}:{shown}", where, fstype)
 
     def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Note a path; return its file if that had another one (inode numbers are reused)."""
@@ -292,7 +291,6 @@ class FlowTables:
             seen = self._seen.pop(key, None)
             if seen is not None and count != seen[0]:
                 self._add(key, (count, size, ns), seen)
-                del self._seen[key]
         for key in keys:
             self._seen.pop(key, None)  # if the entry was already gone
 

@@ -18,18 +18,12 @@ from ioh.layers.nfs_maps import (
     nfs_defines,
     read_procedures,
 )
-from ioh.layers.nfs_mounts import (
-    MountCounters,
-    is_any_mounted,
-    proc_ops,
-    procedure_rows,
-)
-from ioh.layers.nfs_superblocks import ProcTotals
+from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
+from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
-from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.mountstats import SAME_AS, read_mountstats
 
 if TYPE_CHECKING:
@@ -182,7 +176,7 @@ class NfsClient(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and sunrpc."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
         if isinstance(shared, Unavailable):
             return shared
         return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
@@ -194,7 +188,6 @@ class NfsClient(Layer):
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
-        self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -206,7 +199,6 @@ class NfsClient(Layer):
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
         flows = self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots"))
-        self._where.refresh()
         ops = sum_parts(parts, SPEC.ops[:-1])
         return LayerSample(
             source="bpf",
@@ -238,17 +230,16 @@ class NfsClient(Layer):
             return Unavailable("/proc/self/mountstats cannot be read", "is /proc mounted?")
         tables = self._mounts.update(mounts)
         self._proc.add(self._mounts.superblocks)
-        versions = self._proc.versions
-        procedures = procedure_rows(versions)
+        procedures = dict(self._proc.procedures)
         return LayerSample(
             source="proc",
             ops={
-                **proc_ops(versions),
+                **self._proc.ops,
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
             tables={**tables, "procedure": procedures},
-            parts={name: proc_ops([part]) for name, part in self._proc.parts.items()},
+            parts=self._proc.parts,
             notes=(
                 *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),
@@ -257,8 +248,10 @@ class NfsClient(Layer):
         )
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._where.of_dev(dev)
-        return None if found is None else f"{found.source} on {found.mount_point}"
+        found = self._flows.mounts.of_dev(dev)
+        if found is None:
+            return None
+        return f"{printable(found.source)} on {printable(found.mount_point)}"
 
 
 def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:

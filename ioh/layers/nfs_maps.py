@@ -53,7 +53,6 @@ def nfs_defines(
     filters: Filters,
     structs: tuple[str, ...],
     of_call: tuple[str, ...],
-    lost: tuple[str, ...],
 ) -> dict[str, int | str] | Unavailable:
     """Constants of both NFS probes; no call is sampled unless the kernel has all of ``of_call``."""
     offsets = offset_defines(host.btf, *structs)
@@ -68,7 +67,6 @@ def nfs_defines(
         **offsets,
         "OFF_dentry_alias": alias,
         "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count))),
-        "LOST_REASONS": len(lost),
         **({**calls, "SAMPLED_CALLS": MOST_CALLS} if calls else {}),
     }
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable
 from operator import add
 from pathlib import Path
 
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
+from ioh.layers.per_owner_totals import add_each
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
-from ioh.procfs.mountstats import NfsMount, add_procedures, slots_limit, stats_of
+from ioh.procfs.mountstats import NfsMount, slots_limit
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
@@ -74,8 +74,7 @@ class MountCounters:
         self.superblocks: list[Superblock] = []  # as of the last reading
         self._by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
-        self._silences: dict[SuperblockId, _Silence] = {}
-        self._ahead: dict[SuperblockId, int] = {}  # bytes fetched but not yet read
+        self._pending: dict[SuperblockId, _Pending] = {}
         self.app_bytes = 0
         self.cached_bytes = 0
 
@@ -86,13 +85,16 @@ class MountCounters:
         by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         gauges: dict[tuple[str, ...], Row] = {}
-        read_setting = cache(lambda name: read_line(path_under(self._root, name)))
+        before, self._pending = self._pending, {}
         for superblock in self.superblocks:
+            pending = _Pending() if superblock.is_new else before[superblock.id]
+            self._pending[superblock.id] = pending
             grown = superblock.grown
             counted = _counted(grown)
-            limit = slots_limit(grown, read_setting)
-            waiting = self._waiting(superblock, now_s)
-            self._note_cached(superblock)
+            limit = slots_limit(grown, self._root)
+            waiting = _waiting(grown, pending, now_s)
+            if not superblock.is_new:
+                self._note_cached(grown, pending)
             for mount in superblock.mounts:
                 key = _key(mount)
                 by_mount[key] = _added(self._by_mount.get(key), counted)
@@ -100,7 +102,6 @@ class MountCounters:
             server = (printable(grown.server), printable(superblock.address) or "?")
             by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
         self._by_mount, self._by_server = by_mount, by_server
-        self._forget()
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
             "server": by_server,
@@ -112,34 +113,16 @@ class MountCounters:
             return ()
         return (_SHARED,)
 
-    def _note_cached(self, superblock: Superblock) -> None:
+    def _note_cached(self, grown: NfsMount, pending: _Pending) -> None:
         """Count bytes that programs read and no READ fetched, in this tick or earlier.
 
         Unused read-ahead hides the same number of later hits: the count is never too high.
         """
-        if superblock.is_new:
-            self._ahead[superblock.id] = 0
-            return
-        grown = superblock.grown
         read = grown.normal_read_bytes + grown.direct_read_bytes
         self.app_bytes += read
-        ahead = self._ahead[superblock.id] + grown.server_read_bytes - read
+        ahead = pending.ahead_bytes + grown.server_read_bytes - read
         self.cached_bytes += max(0, -ahead)
-        self._ahead[superblock.id] = max(0, ahead)
-
-    def _waiting(self, superblock: Superblock, now_s: float) -> tuple[Value, ...]:
-        """How many requests have no reply, and for how long no reply has come at all."""
-        sent, replied = superblock.grown.sent, superblock.grown.replied
-        if sent is None or replied is None:
-            return (None, None)
-        silence = self._silences.setdefault(superblock.id, _Silence())
-        return (max(0, sent - replied), silence.note(sent, replied, now_s))
-
-    def _forget(self) -> None:
-        """Forget unmounted superblocks."""
-        ids = {superblock.id for superblock in self.superblocks}
-        self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in ids}
-        self._silences = {key: one for key, one in self._silences.items() if key in ids}
+        pending.ahead_bytes = max(0, ahead)
 
     def metrics(self) -> dict[str, Value]:
         """The layer's metrics from mountstats."""
@@ -149,16 +132,25 @@ class MountCounters:
         }
 
 
-class _Silence:
-    """Since when a mount's connections have had a request, but no reply."""
+def _waiting(mount: NfsMount, pending: _Pending, now_s: float) -> tuple[Value, ...]:
+    """How many requests have no reply, and for how long no reply has come at all."""
+    if mount.sent is None or mount.replied is None:
+        return (None, None)
+    silent_s = pending.silent_s(mount.sent, mount.replied, now_s)
+    return (max(0, mount.sent - mount.replied), silent_s)
+
+
+class _Pending:
+    """Bytes that a superblock fetched and nobody has read yet, and its requests without reply."""
 
     def __init__(self) -> None:
+        self.ahead_bytes = 0
         self._sent: int | None = None
         self._replied = 0
         self._since_s: float | None = None
         self._asked_s = 0.0  # when the last new request was seen
 
-    def note(self, sent: int, replied: int, now_s: float) -> float:
+    def silent_s(self, sent: int, replied: int, now_s: float) -> float:
         """Add a reading; return the seconds since the first request after the last reply, at least.
 
         If both a request and a reply came between two readings, their order is unknown: 0.
@@ -195,32 +187,31 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
     )
 
 
-def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
-    moved = {
-        "READ": sum(mount.server_read_bytes for mount in mounts),
-        "WRITE": sum(mount.server_write_bytes for mount in mounts),
-        "COMMIT": 0,
-    }
-    procedures = add_procedures(mounts)
-    ops: dict[str, OpTotals] = {}
-    for name, size in moved.items():
-        stats = stats_of(procedures, name)
-        ops[name.lower()] = OpTotals(
-            count_total=stats.calls,
-            bytes_total=size,
-            errors_total=stats.errors,
-            latency_ns_total=stats.execute_ms * _MS,
-            queue_ns_total=stats.queue_ms * _MS,
-            queued_total=stats.calls,
-        )
-    return ops
+class ProcTotals:
+    """Running totals of mountstats: by op, by superblock's name and op, and by procedure.
 
+    Only those by name forget unmounted superblocks; the others never fall.
+    """
 
-def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """Counters of each procedure, in struct procedure's order, by version and name."""
-    rows: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for mount in mounts:
+    def __init__(self) -> None:
+        self.ops = proc_ops(NfsMount("", ""))
+        self.parts: dict[str, dict[str, OpTotals]] = {}
+        # In struct procedure's order, by version and name.
+        self.procedures: dict[tuple[str, ...], tuple[int, ...]] = {}
+
+    def add(self, superblocks: list[Superblock]) -> None:
+        """Add the growth of each."""
+        before, self.parts = self.parts, {}
+        for superblock in superblocks:
+            grown = superblock.grown
+            ops = proc_ops(grown)
+            self.ops = add_each([self.ops, ops])
+            name = f"{printable(grown.export)} on {printable(grown.mount_point)}"
+            known = self.parts.get(name) or before.get(name, {})
+            self.parts[name] = add_each([known, ops])
+            self._add_procedures(grown)
+
+    def _add_procedures(self, mount: NfsMount) -> None:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
         for name, stats in mount.procedures.items():
             counted = (
@@ -233,5 +224,21 @@ def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[in
                 stats.timeouts,
             )
             key = printable(version), printable(name)
-            rows[key] = _added(rows.get(key), counted)
-    return rows
+            self.procedures[key] = _added(self.procedures.get(key), counted)
+
+
+def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
+    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
+    moved = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
+    ops: dict[str, OpTotals] = {}
+    for name, size in moved.items():
+        stats = mount.stats_of(name)
+        ops[name.lower()] = OpTotals(
+            count_total=stats.calls,
+            bytes_total=size,
+            errors_total=stats.errors,
+            latency_ns_total=stats.execute_ms * _MS,
+            queue_ns_total=stats.queue_ms * _MS,
+            queued_total=stats.calls,
+        )
+    return ops

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
@@ -15,16 +16,16 @@ from ioh.layers.nfs_maps import (
     BY_BYTES,
     FLOW,
     SampledCalls,
-    address_text,
     nfs_defines,
     read_procedures,
 )
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
+from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
-from ioh.procfs.mountinfo import MountTable
-from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
+from ioh.procfs.nfsd import NfsdStats, read_max_block_bytes, read_nfsd, read_pool_stats
+from ioh.procfs.sock_diag import format_endpoint
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -130,9 +131,9 @@ class ClientTables(FlowTables):
 
 def name_client(family: int, port: bytes, address: bytes) -> str:
     """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for any other family."""
-    number = int.from_bytes(port, "big")
-    text = address_text(family, address)
-    return f"[{text}]:{number}" if ":" in text else f"{text}:{number}" if text else "?"
+    if family not in (AF_INET, AF_INET6):
+        return "?"
+    return format_endpoint(address, int.from_bytes(port, "big"), family)
 
 
 class NfsServer(Layer):
@@ -164,7 +165,7 @@ class NfsServer(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
         if isinstance(shared, Unavailable):
             return shared
         stable = offset_defines(host.btf, *_STABLE)
@@ -182,7 +183,6 @@ class NfsServer(Layer):
         self._flows = ClientTables(root)
         self._totals = PartTotals(SPEC.ops, queue=False)
         self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
-        self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -192,21 +192,18 @@ class NfsServer(Layer):
         stats = read_nfsd(self.root)
         unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
-        self._where.refresh()
+        flows = self._flows.read(maps["flows"], maps["paths"])
         ops = sum_parts(parts, SPEC.ops)
         return LayerSample(
             source="bpf",
             ops=ops,
             metrics={
-                "threads": stats.threads if stats is not None else None,
+                **self._proc_metrics(stats),
                 "busy_threads": len(maps["servings"].items_bytes()),
-                "max_block_bytes": read_max_block_bytes(self.root),
-                "replayed_calls_total": stats.replayed if stats is not None else None,
-                **self._pool_metrics(),
                 "unlisted_total": unlisted,
             },
             tables={
-                **self._flows.read(maps["flows"], maps["paths"]),
+                **flows,
                 "procedure": {key: (row[0], row[1], row[4]) for key, row in procedures.items()},
             },
             parts=self._parts.name(parts),
@@ -227,19 +224,20 @@ class NfsServer(Layer):
                 "write": OpTotals(count_total=stats.calls("WRITE"), bytes_total=stats.write_bytes),
                 "commit": OpTotals(count_total=stats.calls("COMMIT"), bytes_total=0),
             },
-            metrics={
-                "threads": stats.threads,
-                "max_block_bytes": read_max_block_bytes(self.root),
-                "replayed_calls_total": stats.replayed,
-                **self._pool_metrics(),
-            },
+            metrics=self._proc_metrics(stats),
             notes=notes_of_unfiltered(self.filters, "all clients and files"),
         )
 
-    def _pool_metrics(self) -> dict[str, Value]:
+    def _proc_metrics(self, stats: NfsdStats | None) -> dict[str, Value]:
         pools = read_pool_stats(self.root)
-        return {"queued_total": pools.queued, "woken_total": pools.woken}
+        return {
+            "threads": stats and stats.threads,
+            "max_block_bytes": read_max_block_bytes(self.root),
+            "replayed_calls_total": stats and stats.replayed,
+            "queued_total": pools.queued,
+            "woken_total": pools.woken,
+        }
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._where.of_dev(dev)
-        return None if found is None else found.mount_point
+        found = self._flows.mounts.of_dev(dev)
+        return None if found is None else printable(found.mount_point)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from ioh.model.printable import printable
 from ioh.procfs.mountinfo import Mount, MountTable
-from ioh.procfs.mountstats import NfsMount, add_mount, grown_since, has_fallen
+from ioh.procfs.mountstats import NfsMount, grown_since, has_fallen
 
 # mountstats has whole seconds and is read shortly before the clock.
 _SLACK_S = 1.0
@@ -44,25 +43,24 @@ class Superblocks:
 
     def __init__(self, root: Path) -> None:
         self._where = MountTable(root)
-        self._places = self._read_places()
         self._before: dict[SuperblockId, NfsMount] = {}
         self._looked_s: float | None = None
 
     def take_in(self, mounts: list[NfsMount], now_s: float) -> list[Superblock]:
         """Group one reading of mountstats, in the order of the first mounts."""
-        if self._where.refresh():  # after the reading: a mount missing here has gone
-            self._places = self._read_places()
+        self._where.refresh()  # after the reading: a mount missing here has gone
+        places: dict[tuple[str, str], list[Mount]] = defaultdict(list)
+        for there in self._where.mounts:
+            places[there.source, there.mount_point].append(there)
         by_id: dict[SuperblockId, list[NfsMount]] = {}
         addresses: dict[SuperblockId, str] = {}
-        count: Counter[tuple[str, str]] = Counter()
         for mount in mounts:
             place = mount.export, mount.mount_point
             # Both files have the same order: match several mounts at one place by position.
-            there = self._places.get(place, [])[count[place] :]
-            count[place] += 1
-            key: SuperblockId = there[0].dev if there else place
+            same = places[place].pop(0) if places[place] else None
+            key: SuperblockId = place if same is None else same.dev
             by_id.setdefault(key, []).append(mount)
-            addresses[key] = there[0].address if there else ""
+            addresses[key] = "" if same is None else same.address
         since_s = None if self._looked_s is None else now_s - self._looked_s
         found = [
             self._superblock(key, tuple(shown), addresses[key], since_s)
@@ -85,42 +83,3 @@ class Superblocks:
         is_old = since_s is not None and (newest.age_s or 0) > since_s + _SLACK_S
         grown = grown_since(newest, newest) if is_old else newest
         return Superblock(key, mounts, grown, is_new=True, address=address)
-
-    def _read_places(self) -> dict[tuple[str, str], list[Mount]]:
-        places: dict[tuple[str, str], list[Mount]] = defaultdict(list)
-        for mount in self._where.mounts:
-            places[mount.source, mount.mount_point].append(mount)
-        return dict(places)
-
-
-class ProcTotals:
-    """Running totals by NFS version, and by superblock name.
-
-    Totals by version keep the counts of unmounted superblocks: they never fall.
-    """
-
-    def __init__(self) -> None:
-        self._by_version: dict[str, NfsMount] = {}
-        self.parts: dict[str, NfsMount] = {}
-
-    @property
-    def versions(self) -> list[NfsMount]:
-        """The counters of each version, as a mount."""
-        return list(self._by_version.values())
-
-    def add(self, superblocks: list[Superblock]) -> None:
-        """Add the growth of each."""
-        before, self.parts = self.parts, {}
-        for superblock in superblocks:
-            grown = superblock.grown
-            version = grown.options.get("vers", "?").partition(".")[0]
-            totals = self._by_version.setdefault(version, _nothing(version))
-            add_mount(totals, grown)
-            name = f"{printable(grown.export)} on {printable(grown.mount_point)}"
-            if name not in self.parts:
-                self.parts[name] = before.get(name) or _nothing(version)
-            add_mount(self.parts[name], grown)
-
-
-def _nothing(version: str) -> NfsMount:
-    return NfsMount("", "", options={"vers": version})

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
-from ioh.bpf.totals import STARTED, WORDS, decode_op_totals, hist_defines
+from ioh.bpf.totals import STARTED, WORDS, decode_op_totals
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each, has_grown
 from ioh.model.derive_op import add_ops
 from ioh.model.sample import OTHERS, OpTotals
@@ -28,7 +28,7 @@ NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 def part_defines(host: HostFacts) -> dict[str, int | str]:
     """The constants of probes/part_totals.h."""
     room = max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
-    return {**hist_defines(), "MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}
+    return {"MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}
 
 
 class PartTotals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ioh.model.derive_op import add_ops, subtract_ops
@@ -12,16 +12,14 @@ from ioh.model.rates import sum_known
 from ioh.model.sample import OpTotals
 
 Ops = Mapping[str, OpTotals]
-_MANY = 8  # devices of one owner; from then on only add the increments
 
 
 @dataclass(slots=True, eq=False)
-class _Account:
-    """One device: ``base`` is its totals when it got this owner, ``last`` its newest totals."""
+class _Device:
+    """A device's newest totals, and who got the last increment."""
 
-    owner: str | None
-    base: Ops
-    last: Ops
+    owner: str | None = None
+    last: Ops = field(default_factory=dict)
 
 
 class OwnedTotals:
@@ -33,11 +31,11 @@ class OwnedTotals:
     """
 
     def __init__(self) -> None:
-        self._accounts: dict[int, _Account] = {}
-        self._owned: dict[str, list[_Account]] = {}
-        self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
-        # For owners of many devices: the sums, and those of the devices that grew last.
-        self._summed: dict[str | None, dict[str, OpTotals]] = {}
+        self._devices: dict[int, _Device] = {}
+        self._owned: dict[str, list[_Device]] = defaultdict(list)
+        self._totals: dict[str, Ops] = {}
+        self._mixed: set[str] = set()  # the others have the totals of one device, all of them
+        # The newest totals of the devices that grew last, and their sums.
         self._grown: dict[str, tuple[list[Ops], Ops]] = {}
 
     def update(
@@ -49,47 +47,47 @@ class OwnedTotals:
         and number in flight are those of the current devices.
         """
         grown: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
+        changed: set[str | None] = set()
         for dev, ops in readings.items():
-            account = self._accounts.get(dev)
-            if account is None:
-                account = self._accounts[dev] = _Account(None, {}, ops)
-                self._give(account, owner_of(dev))
+            device = self._devices.get(dev) or self._devices.setdefault(dev, _Device())
+            before, device.last = device.last, ops
+            if before is ops:
                 continue
-            if account.last is ops:
-                continue
-            if account.last != ops and has_grown(account.last, ops):
-                before, owner = account.owner, owner_of(dev)
-                if owner != before:
-                    self._hand_over(account, owner)
-                elif owner is not None:
-                    grown[owner].append((account.last, ops))
-            account.last = ops
-        return {
-            owner: self._sum(owner, of, grown.get(owner, [])) for owner, of in self._owned.items()
-        }
+            changed.add(device.owner)
+            if before != ops and has_grown(before, ops):
+                owner = owner_of(dev)
+                if owner != device.owner:
+                    self._hand_over(device, owner, is_new=not before)
+                    changed.add(owner)
+                if owner is not None:
+                    grown[owner].append((before, ops))
+        self._totals |= {each: self._sum(each, grown[each]) for each in changed if each is not None}
+        return dict(self._totals)
 
-    def _sum(self, owner: str, accounts: list[_Account], grown: list[tuple[Ops, Ops]]) -> Ops:
-        if len(accounts) == 1 and owner not in self._settled and not accounts[0].base:
-            return accounts[0].last
-        known = self._summed.get(owner)
-        if known is not None and all(newer.keys() <= known.keys() for _, newer in grown):
-            before, now = self._sums_before(owner, grown), add_each(newer for _, newer in grown)
-            self._grown[owner] = [newer for _, newer in grown], now
-            found = {
-                name: replace(
-                    _grow(op, before.get(name), now.get(name)), inflight=_inflight(name, accounts)
-                )
-                for name, op in known.items()
-            }
-        else:
-            parts = {name: list(past) for name, past in self._settled.get(owner, {}).items()}
-            for account in accounts:
-                for name, op in account.last.items():
-                    parts.setdefault(name, []).append(_since(account.base.get(name), op))
-            found = {name: add_ops(several) for name, several in parts.items()}
-        if len(accounts) >= _MANY:
-            self._summed[owner] = found
-        return found
+    def _hand_over(self, device: _Device, owner: str | None, *, is_new: bool) -> None:
+        if device.owner is not None:
+            self._owned[device.owner].remove(device)
+            self._mixed.add(device.owner)
+        device.owner = owner
+        if owner is not None:
+            self._owned[owner].append(device)
+            if len(self._owned[owner]) > 1 or not is_new:
+                self._mixed.add(owner)
+
+    def _sum(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
+        devices = self._owned[owner]
+        if owner not in self._mixed:
+            return devices[0].last
+        before, now = self._sums_before(owner, grown), add_each(newer for _, newer in grown)
+        self._grown[owner] = [newer for _, newer in grown], now
+        known = self._totals.get(owner, {})
+        return {
+            name: replace(
+                _grow(known.get(name), before.get(name), now.get(name)),
+                inflight=sum_known(d.last[name].inflight for d in devices if name in d.last),
+            )
+            for name in {**known, **now}
+        }
 
     def _sums_before(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
         """The totals a tick ago of the devices that grew; mostly the same ones grew then."""
@@ -98,37 +96,20 @@ class OwnedTotals:
         return sums if older == readings else add_each(older)
 
     def forget(self, owners: Iterable[str]) -> None:
-        """Forget what these owners got from former devices; they have none now."""
+        """Forget these owners, except those that have a device."""
         for owner in owners:
-            self._settled.pop(owner, None)
-            self._summed.pop(owner, None)
-            if not self._owned.get(owner):
-                self._owned.pop(owner, None)
+            if not self._owned[owner]:
+                del self._owned[owner]
+                self._totals.pop(owner, None)
+                self._grown.pop(owner, None)
+                self._mixed.discard(owner)
 
     def owner(self, dev: int) -> str | None:
         """The owner of the device's last increment; KeyError if there was none."""
-        return self._accounts[dev].owner
+        return self._devices[dev].owner
 
     def __contains__(self, dev: int) -> bool:
-        return dev in self._accounts
-
-    def _give(self, account: _Account, owner: str | None) -> None:
-        account.owner = owner
-        self._summed.pop(owner, None)
-        if owner is not None:
-            self._owned.setdefault(owner, []).append(account)
-
-    def _hand_over(self, account: _Account, owner: str | None) -> None:
-        before = account.owner
-        self._summed.pop(before, None)
-        if before is not None:
-            settled = self._settled[before]
-            for name, op in account.last.items():
-                past = replace(_since(account.base.get(name), op), max_ns=0, max_bytes=0)
-                settled[name] = [add_ops([*settled[name], replace(past, inflight=None)])]
-            self._owned[before].remove(account)
-        account.base = account.last
-        self._give(account, owner)
+        return dev in self._devices
 
 
 def has_grown(older: Ops, newer: Ops) -> bool:
@@ -141,10 +122,6 @@ def has_grown(older: Ops, newer: Ops) -> bool:
 _progress = attrgetter("started_total", "count_total", "bytes_total", "errors_total")
 
 
-def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
-    return newer if older is None else subtract_ops(newer, older)
-
-
 def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
     """Each op, summed over several devices."""
     by_op: dict[str, list[OpTotals]] = defaultdict(list)
@@ -154,12 +131,10 @@ def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
     return {name: add_ops(several) for name, several in by_op.items()}
 
 
-def _grow(known: OpTotals, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
+def _grow(known: OpTotals | None, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
     """An owner's op a tick later: ``before`` and ``now`` are those of its devices that grew."""
-    known = replace(known, max_ns=0, max_bytes=0)
-    grown = known if now is None else add_ops([known, now])
+    parts = [] if now is None else [now]
+    if known is not None:
+        parts.append(replace(known, max_ns=0, max_bytes=0))
+    grown = add_ops(parts)
     return grown if before is None else subtract_ops(grown, before)
-
-
-def _inflight(name: str, accounts: list[_Account]) -> int | None:
-    return sum_known(a.last[name].inflight for a in accounts if name in a.last)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
-from ioh.bpf.totals import hist_defines
 from ioh.layers.base import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
@@ -138,7 +137,7 @@ _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
 
 def syscall_defines(
-    host: HostFacts, filters: Filters, ops: int, lost: int
+    host: HostFacts, filters: Filters, ops: int
 ) -> Mapping[str, int | str] | Unavailable:
     """Offsets, system call numbers, flags and filters."""
     numbers = SYSCALL_NUMBERS.get(host.machine)
@@ -160,13 +159,11 @@ def syscall_defines(
     per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
     flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
     defines: dict[str, int | str] = {
-        **hist_defines(),
         **offsets,
         **spans,
         "PART_SPAN": longest,
         **{f"SYS_{name}": number for name, number in numbers.items()},
         "OPS": ops,
-        "LOST_REASONS": lost,
         "CALL_SLOTS": CALL_SLOTS,
         "FLOWS": flows,
         "NEWCOMERS": flows // _TICKS_TO_STAY,

@@ -7,11 +7,10 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import decode_lost, hist_defines
+from ioh.bpf.totals import decode_lost
 from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
@@ -168,9 +167,7 @@ class Tcp(Layer):
         if isinstance(offsets, Unavailable):
             return offsets
         defines: dict[str, int | str] = {
-            **hist_defines(),
             **offsets,
-            "LOST_REASONS": len(SPEC.lost),
             "MAX_CLOSED": MAX_CLOSED,
             "SOCK_DONE": host.btf.enumerators("sock_flags").get("SOCK_DONE", 1),
             "NETNS_INUM": Path("/proc/self/ns/net").stat().st_ino,
@@ -181,17 +178,8 @@ class Tcp(Layer):
 
     def read(self, maps: Maps) -> LayerSample:
         """Read one tick: dump first, then drain; see Ledger for the reason."""
-        lost = decode_lost(maps["lost"], SPEC.lost)
         with _no_collection():
-            sample = self._read(maps)
-        opened, ended = maps["lives"].sum_cpus(maps["lives"].at(0))
-        metrics: dict[str, Value] = dict(sample.metrics)
-        if "ended_total" in metrics:  # the ledger has those that moved something
-            metrics["ended_total"] = self._ledger.ended_total + ended
-        if self.filters.port is not None:
-            metrics["opened_total"] = opened
-        lost["no_close"] = self._ledger.no_close_total
-        return replace(sample, metrics=metrics, lost=lost)
+            return self._read(maps)
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read sock_diag and /proc only."""
@@ -211,11 +199,15 @@ class Tcp(Layer):
             tables["connection"] = self._connections.update(moved)
             tables["port"] = self._ports.update(moved, dump.listening)
         rtt = round_trips(moved)
+        lost: dict[str, int] = {}
+        if maps is not None:
+            lost = {**decode_lost(maps["lost"], SPEC.lost), "no_close": self._ledger.no_close_total}
         return LayerSample(
             source="proc" if maps is None else "bpf",
             ops=self._ops(dump),
-            metrics=self._metrics(dump, rtt, has_probe=maps is not None),
+            metrics=self._metrics(dump, rtt, maps),
             tables=tables,
+            lost=lost,
             gauge_hists={} if dump is None else {"srtt_us": rtt.counts},
             notes=(*([_NO_PROBE] if maps is None else []), *slow, *self._filter_notes()),
         )
@@ -249,8 +241,11 @@ class Tcp(Layer):
             "out": OpTotals(count_total=totals.out_segs, bytes_total=totals.out_bytes),
         }
 
-    def _metrics(self, dump: Dump | None, rtt: RoundTrips, *, has_probe: bool) -> dict[str, Value]:
+    def _metrics(self, dump: Dump | None, rtt: RoundTrips, maps: Maps | None) -> dict[str, Value]:
         values = _kernel_counters(self.root)
+        opened, ended = maps["lives"].sum_cpus(maps["lives"].at(0)) if maps is not None else (0, 0)
+        if maps is not None and self.filters.port is not None:
+            values["opened_total"] = opened
         if dump is None:
             return values
         totals = self._ledger.totals
@@ -258,8 +253,8 @@ class Tcp(Layer):
         values["srtt_us"], values["min_rtt_us"] = rtt.srtt_us, rtt.min_rtt_us
         values["connections"] = len(dump.seen)
         values["active_connections"] = rtt.active
-        if has_probe:
-            values["ended_total"] = self._ledger.ended_total
+        if maps is not None:  # the ledger has those that moved something
+            values["ended_total"] = self._ledger.ended_total + ended
         if self.filters.port is not None:
             # The kernel's own counters are not by port.
             values["retrans_segs_total"] = totals.retrans_segs

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from operator import itemgetter, sub
 from typing import NamedTuple
 
-from ioh.procfs.sock_diag import Change, Counters, Dump, endpoints, format_endpoints
+from ioh.procfs.sock_diag import Counters, Dump, endpoints, format_endpoints
 
 _ENDING = struct.Struct("=QQQQIIIII36s")  # struct connection of probes/tcp.c
 _FAMILY = 16  # of an inet_diag message
@@ -33,8 +33,8 @@ class Moved(NamedTuple):
     """What one connection moved since the last reading.
 
     Shape:
-        ``message`` is the kernel's for an open connection, empty for an ended one, which has
-        ``pair`` and ``family`` as for format_endpoints().  Round-trip times are 0 if unknown.
+        ``message`` is the kernel's for an open connection, empty for an ended one.  ``pair`` and
+        ``family``: as for format_endpoints().  Round-trip times are 0 if unknown.
         Bytes can be -1, if a FIN came between the two halves of the kernel's answer.  ``all_bytes``
         is the payload in both directions, including retransmissions.
     """
@@ -56,7 +56,7 @@ class Moved(NamedTuple):
     @property
     def ends(self) -> tuple[str, str]:
         """Both ends as text: local, remote."""
-        return format_endpoints(self.pair or endpoints(self.message), self.family)
+        return format_endpoints(self.pair, self.family)
 
 
 class Totals(NamedTuple):
@@ -109,8 +109,7 @@ class Ledger:
         self.known: dict[int, Counters] = {}
         self.no_close_total = 0
         self.ended_total = 0
-        self._sum = _ZERO_TOTALS
-        self._shown = _ZERO_TOTALS
+        self._sum = self._shown = Totals()
         self._missing: dict[int, tuple[Counters, int]] = {}
         self._fresh: dict[int, bytes] = {}
         self._nameless: dict[bytes, Counters] = {}
@@ -141,13 +140,33 @@ class Ledger:
                 base = self._base(ending.cookie)
             if ending.cookie:
                 finals[ending.cookie] = ending.counters
-            moved.append(_moved_at_end(ending, base))
+            moved.append(
+                Moved(
+                    ending.cookie,
+                    *_difference(ending.counters, base),
+                    ending.srtt_us,
+                    0,
+                    ending.family,
+                    ending.pair,
+                    b"",
+                )
+            )
         self.ended_total += len(endings)
         _remove_ended(dump.seen, finals)
         for change in dump.changed:
             if change.cookie in dump.seen:
                 base = _ZERO if change.cookie in finals else self._base(change.cookie)
-                moved.append(_moved(change, base))
+                moved.append(
+                    Moved(
+                        change.cookie,
+                        *_difference(change.counters, base),
+                        change.srtt_us,
+                        change.min_rtt_us,
+                        change.message[_FAMILY],
+                        endpoints(change.message),
+                        change.message,
+                    )
+                )
         moved = [m for m in moved if m.all_bytes or any(m[1:7])]
         self._sum = Totals(
             *(start + sum(map(itemgetter(i), moved)) for i, start in enumerate(self._sum, 1))
@@ -190,9 +209,6 @@ class Ledger:
         return True
 
 
-_ZERO_TOTALS = Totals()
-
-
 def _is_later(newer: Counters, older: Counters) -> bool:
     """Whether one connection's counters can have grown from ``older`` to ``newer``.
 
@@ -220,7 +236,8 @@ def _remove_ended(seen: dict[int, Counters], finals: dict[int, Counters]) -> Non
 def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, int, int, int]:
     """In, out, retransmitted bytes; retransmitted, in, out segments; all bytes."""
     received, sent, retrans, retrans_segs, segs_in, segs_out = newer
-    if older is not _ZERO:
+    # If it is not later, the socket was reconnected without a probe to see it.
+    if older is not _ZERO and _is_later(newer, older):
         received -= older.bytes_received
         sent -= older.bytes_sent
         retrans -= older.bytes_retrans
@@ -228,31 +245,3 @@ def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, i
         segs_in = segs_in - older.data_segs_in & _U32
         segs_out = segs_out - older.data_segs_out & _U32
     return received, sent - retrans, retrans, retrans_segs, segs_in, segs_out, received + sent
-
-
-def _moved(change: Change, base: Counters) -> Moved:
-    if not _is_later(change.counters, base):
-        base = _ZERO  # the socket was reconnected without a probe to see it
-    return Moved(
-        change.cookie,
-        *_difference(change.counters, base),
-        change.srtt_us,
-        change.min_rtt_us,
-        change.message[_FAMILY],
-        b"",
-        change.message,
-    )
-
-
-def _moved_at_end(ending: ConnectionEnd, base: Counters) -> Moved:
-    if base is not _ZERO and not _is_later(ending.counters, base):
-        base = _ZERO
-    return Moved(
-        ending.cookie,
-        *_difference(ending.counters, base),
-        ending.srtt_us,
-        0,
-        ending.family,
-        ending.pair,
-        b"",
-    )

@@ -16,7 +16,7 @@ from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.sample import Row, Table
 from ioh.procfs.network import LinkTable
-from ioh.procfs.sock_diag import NO_DETAILS, PORTS_AT, Details, decode_details
+from ioh.procfs.sock_diag import NO_DETAILS, Details, decode_details
 
 # Busiest connections added per tick, and most rows including earlier ones.
 CONNECTIONS_PER_TICK = 40
@@ -192,10 +192,6 @@ class _Port(_Flow):
         )
 
 
-def _idle_first_out(item: tuple[int, _Port]) -> tuple[int, int]:
-    return item[1].idle_ticks, -item[1].weight
-
-
 class PortTable:
     """All traffic by service port, however many connections carried it."""
 
@@ -211,11 +207,7 @@ class PortTable:
             row.idle_ticks += 1
             row.connections = row.weighted_us = row.weight = 0
         for item in moved:
-            local_port, remote_port = (
-                _PORTS.unpack_from(item.message, PORTS_AT)
-                if item.message
-                else _PORTS.unpack_from(item.pair)
-            )
+            local_port, remote_port = _PORTS.unpack_from(item.pair)
             port = service_port(local_port, remote_port, listening)
             row = self._rows.get(port) or self._rows.setdefault(port, _Port())
             row.add(item)
@@ -225,7 +217,7 @@ class PortTable:
                 row.weight += item.all_bytes
         kept = list(self._rows.items())
         if len(kept) > MAX_ROWS:  # many peers on high ports that do not listen here
-            kept = heapq.nsmallest(MAX_ROWS, kept, key=_idle_first_out)
+            kept = heapq.nsmallest(MAX_ROWS, kept, lambda kv: (kv[1].idle_ticks, -kv[1].weight))
         self._rows = dict(kept)
         return {(str(port), service_name(port)): row.row() for port, row in kept}
 

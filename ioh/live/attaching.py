@@ -6,6 +6,7 @@ If the loader or a compiling child ends, the awaited layers continue with /proc 
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ioh.bpf.channel import Loader, close_all
 from ioh.bpf.loader import start_loader
 from ioh.layers import find_layer
 from ioh.model.limits import lack_behind
+from ioh.model.waking import WakePipe
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
@@ -33,7 +35,8 @@ class Attaching:
         # Layers whose probes are not yet requested, with the layer that each joins.
         self._due: dict[str, str] = {}
         self._is_unlimited = False
-        self.deadline = 0.0
+        self._deadline = 0.0
+        self._waking = WakePipe()
         self._owes_stats = False
         self.attached: dict[str, AttachedLayer] = {}
         self._loader: Loader | None = None
@@ -63,7 +66,7 @@ class Attaching:
         probed = [name for name in names if layers[name].probe and name in wanted]
         self._due = {name: layers[name].joins for name in probed}
         self.request_due(max(1, len(os.sched_getaffinity(0)) - 1))
-        self.deadline = time.monotonic() + ATTACH_TIMEOUT_S
+        self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
         for name, layer in layers.items():
             made = self.attached[name] = AttachedLayer(layer(self._filters))
             made.why_proc = (self._why_proc or COMPILING) if layer.probe else ""
@@ -80,10 +83,28 @@ class Attaching:
         """Whether a loader was started."""
         return self._loader is not None
 
-    @property
-    def watched(self) -> tuple[int, ...]:
-        """Descriptors that become readable with an awaited answer."""
-        return (self._loader.socket.fileno(),) if self._loader and self.awaited else ()
+    def wake(self) -> None:
+        """End wait(), this one or the next; safe in a signal handler and from any thread."""
+        self._waking.wake()
+
+    def wait(self, due: float) -> bool:
+        """Wait until a time, wake() or an awaited layer's answer; return whether one has come.
+
+        Each answer requests the next probe.
+        """
+        before = self.awaited
+        timeout_s = min(due, self._deadline if before else due) - time.monotonic()
+        timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
+        watched: list[int | WakePipe] = [self._waking]
+        if self._loader is not None and before:
+            watched.append(self._loader.socket.fileno())
+        if self._waking in select.select(watched, [], [], timeout)[0]:
+            self._waking.forget()
+        self.take_answers()
+        has_come = len(self.awaited) < len(before)
+        if has_come:
+            self.request_due(1)
+        return has_come
 
     def request_due(self, count: int | None = None) -> None:
         """Request the next ``count`` probes (None: all), each after the layer that it joins."""
@@ -121,7 +142,7 @@ class Attaching:
                 self._take_answer(*got)
         except ConnectionError as error:
             self._lose(error)
-        if time.monotonic() >= self.deadline:
+        if time.monotonic() >= self._deadline:
             for name in self.awaited:
                 self.attached[name].is_awaited = False
         if self._is_unlimited and self._due:
@@ -150,7 +171,6 @@ class Attaching:
             if was_wanted and not attached.is_wanted:
                 attached.restart(self._why_proc or COMPILING)
             elif attached.is_wanted and not was_wanted and attached.layer.probe:
-                attached.why_proc = self._why_proc or COMPILING
                 self._request("attach", name)
         self.take_answers()
         for name, attached in self.attached.items():

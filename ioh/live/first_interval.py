@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from ioh.model.closing import Closing
 
 if TYPE_CHECKING:
-    from ioh.live.source import LiveSource
+    from ioh.live.attaching import Attaching
     from ioh.model.sample import Sample
 
-FIRST_INTERVAL_S = 0.2
 EARLY_INTERVAL_S = 0.1  # while the user waits for the screen: a tenth of its time budget
 JOIN_SPACING_S = 0.1  # shortest interval caused by a newly attached layer
 
@@ -30,12 +29,19 @@ class FirstInterval(Closing):
     """Takes the first two samples in a thread, and reports them from there.
 
     A thread has the privileges of its creator, and nobody else can drop them.  So exit this context
-    manager before dropping root, and do not use the source until then.  The interval is at most
-    EARLY_INTERVAL_S.
+    manager before dropping root, and do not use ``attaching`` until then.  The interval is at most
+    EARLY_INTERVAL_S.  ``read`` reads every layer now.
     """
 
-    def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:
-        self._source, self._interval_s, self._tell = source, interval_s, tell
+    def __init__(
+        self,
+        attaching: Attaching,
+        read: Callable[[], Sample],
+        interval_s: float,
+        tell: TellFirst,
+    ) -> None:
+        self._attaching, self._take = attaching, read
+        self._interval_s, self._tell = interval_s, tell
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="early", daemon=True)
         self._read_s = 0.0
@@ -46,7 +52,7 @@ class FirstInterval(Closing):
     def close(self) -> None:
         """End the thread."""
         self._is_over = True
-        self._source.wake()
+        self._attaching.wake()
         self._thread.join()
 
     def samples_so_far(self) -> tuple[list[Sample], float]:
@@ -54,7 +60,7 @@ class FirstInterval(Closing):
 
         Layers attached since the last sample get a baseline, as in the iteration.
         """
-        if self._source.awaited == self._awaited:
+        if self._attaching.awaited == self._awaited:
             is_begun = len(self._samples) > 1
             return self._samples, self._read_s + (self._interval_s if is_begun else self._first_s)
         time.sleep(max(0.0, self._read_s + JOIN_SPACING_S - time.monotonic()))
@@ -75,20 +81,20 @@ class FirstInterval(Closing):
             self._look()
 
     def _look(self) -> None:
-        asked = self._source.awaited
-        while asked and self._source.awaited == asked and not self._is_over:
-            self._source.wait(float("inf"))
+        asked = self._attaching.awaited
+        while asked and self._attaching.awaited == asked and not self._is_over:
+            self._attaching.wait(float("inf"))
         if not self._is_over:
             self._read()
         due = time.monotonic() + self._first_s
         while time.monotonic() < due and not self._is_over:
-            self._source.wait(due)
+            self._attaching.wait(due)
         if not self._is_over:
             self._read()
             self._tell(*self._samples)
-        while not self._is_over:  # each answer makes the source request the next probe
-            self._source.wait(float("inf"))
+        while not self._is_over:  # each answer requests the next probe
+            self._attaching.wait(float("inf"))
 
     def _read(self) -> None:
-        self._awaited, self._read_s = self._source.awaited, time.monotonic()
-        self._samples.append(self._source.read())
+        self._awaited, self._read_s = self._attaching.awaited, time.monotonic()
+        self._samples.append(self._take())

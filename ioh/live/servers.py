@@ -25,7 +25,7 @@ class _Attached:
 
     links: dict[int, str]  # the op of each link's descriptor
     files: frozenset[tuple[int, ...]]
-    ended_s: float | None = None
+    seen_s: float  # when the process last ran
 
 
 @dataclass(slots=True)
@@ -54,20 +54,18 @@ class ServerProbes:
             self.dropped = {op: x for op, x in self.dropped.items() if op not in over}
             self.asked -= self.attached.keys()
         self.refused = {pid: why for pid, why in self.refused.items() if pid in running}
-        for pid, attached in self.attached.items():
-            if pid in running:
-                attached.ended_s = None
-            elif attached.ended_s is None:
-                attached.ended_s = now_s
+        for pid in self.attached.keys() & running:
+            self.attached[pid].seen_s = now_s
         self._let_go(now_s)
         due = sorted(running - self.asked)[:_MOST_AT_ONCE]
         self.asked |= set(due)
         return due
 
     def _let_go(self, now_s: float) -> None:
-        used = [a.files for a in self.attached.values() if not _is_over(a, now_s)]
-        for pid, attached in tuple(self.attached.items()):
-            if _is_over(attached, now_s) and not any(attached.files & files for files in used):
+        over = {pid: a for pid, a in self.attached.items() if now_s - a.seen_s > _KEPT_S}
+        used = [a.files for pid, a in self.attached.items() if pid not in over]
+        for pid, attached in over.items():
+            if not any(attached.files & files for files in used):
                 close_all(tuple(attached.links))
                 del self.attached[pid]
 
@@ -84,7 +82,7 @@ class ServerProbes:
         if pid in self.attached:  # requested again; most were already attached
             links |= self.attached[pid].links
             files |= self.attached[pid].files
-        self.attached[pid] = _Attached(links, files)
+        self.attached[pid] = _Attached(links, files, time.monotonic())
         for op in self.dropped:
             self._detach(op)
         ops = [op for op in answer["link_ops"] if op not in self.dropped]
@@ -112,9 +110,4 @@ class ServerProbes:
         """Detach all."""
         for attached in self.attached.values():
             close_all(tuple(attached.links))
-        self.attached, self.asked = {}, set()
-        self.missing, self.refused, self.dropped = (), {}, {}
-
-
-def _is_over(attached: _Attached, now_s: float) -> bool:
-    return attached.ended_s is not None and now_s - attached.ended_s > _KEPT_S
+        self.attached = {}

@@ -7,7 +7,6 @@ source requests them from the loader and drops root; attach() or the iteration w
 from __future__ import annotations
 
 import os
-import select
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,14 +14,14 @@ from typing import TYPE_CHECKING
 from ioh.bpf import privileges
 from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
-from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
+from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, TellFirst
 from ioh.live.memory import give_back, give_back_large
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
-from ioh.model.waking import WakePipe
+from ioh.model.sample import Sample
 from ioh.procfs.processes import are_pids_the_kernels
 from ioh.rights.process import hide_process
 from ioh.rights.user import own_rights
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ioh.live.attached import AttachedLayer
-    from ioh.model.sample import Sample
     from ioh.pg.login import Login
 
 OLDEST_KERNEL = (5, 10)
+FIRST_INTERVAL_S = 0.2
 COST_PERIOD_S = 10.0
 COST_WINDOW_S = 0.1
 
@@ -74,7 +73,6 @@ class LiveSource(Closing):
         self._use_bpf = use_bpf
         self._preload, self._tell_first, self._login = preload, tell_first, login
         self._early: FirstInterval | None = None
-        self._waking = WakePipe()
         self._stopped = self._is_asked = self._is_rescheduled = False
         self._attaching = Attaching(filters)
         self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
@@ -142,7 +140,7 @@ class LiveSource(Closing):
         Without this, the iteration starts with the first layer; the others join one by one.
         """
         while self.awaited and not self._stopped:
-            self._wait(float("inf"))
+            self._attaching.wait(float("inf"))
 
     def _why_no_bpf(self) -> str:
         if not self._use_bpf:
@@ -174,37 +172,9 @@ class LiveSource(Closing):
         if self._tell_first is None:
             self._preload()
             return
-        with FirstInterval(self, self._interval_s, self._tell_first) as self._early:
+        first = FirstInterval(self._attaching, self.read, self._interval_s, self._tell_first)
+        with first as self._early:
             self._preload()
-        self._forget_waking()
-
-    def wait(self, due: float) -> bool:
-        """Wait until a time, wake(), stop() or an awaited layer's answer, as the iteration does."""
-        has_come = self._wait(due)
-        if has_come:
-            self._attaching.request_due(1)
-        return has_come
-
-    def wake(self) -> None:
-        """End wait(); safe to call from a signal handler and from any thread."""
-        self._waking.wake()
-
-    def _forget_waking(self) -> None:
-        self._waking.forget()
-        if self._stopped:
-            self.wake()
-
-    def _wait(self, due: float) -> bool:
-        """Sleep until a time, wake() or an awaited layer's answer; return whether one has come."""
-        attaching = self._attaching
-        before = attaching.awaited
-        timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
-        timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
-        watched: list[int | WakePipe] = [self._waking, *attaching.watched]
-        if self._waking in select.select(watched, [], [], timeout)[0]:
-            self._forget_waking()
-        attaching.take_answers()
-        return len(attaching.awaited) < len(before)
 
     def _drop(self) -> None:
         if privileges.is_privileged():
@@ -221,18 +191,18 @@ class LiveSource(Closing):
     def sample_soon(self) -> None:
         """Make the iteration take an extra sample now; safe to call from any thread."""
         self._is_asked = True
-        self.wake()
+        self._attaching.wake()
 
     def set_interval(self, interval_s: float) -> None:
         """Take a sample now, then continue with another interval; safe to call from any thread."""
         self._interval_s = interval_s
         self._is_rescheduled = True
-        self.wake()
+        self._attaching.wake()
 
     def stop(self) -> None:
         """End the iteration immediately; safe to call from a signal handler."""
         self._stopped = True
-        self.wake()
+        self._attaching.wake()
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield a baseline immediately, then one sample per tick; does not catch up late ticks.
@@ -268,7 +238,7 @@ class LiveSource(Closing):
             return self._early.samples_so_far()
         asked = len(self.awaited)
         while asked and len(self.awaited) == asked and not self._stopped:
-            self._wait(float("inf"))
+            self._attaching.wait(float("inf"))
         began = time.monotonic()
         return [self.read()], began + min(FIRST_INTERVAL_S, self._interval_s)
 
@@ -279,14 +249,13 @@ class LiveSource(Closing):
         while not (self._stopped or self._is_asked or self._is_rescheduled):
             if time.monotonic() >= due:
                 break
-            if self._wait(due):
+            if self._attaching.wait(due):
                 has_joined = True
                 due = min(due, earliest)
         return has_joined
 
     def read(self) -> Sample:
         """Read every layer now."""
-        from ioh.model.sample import Sample
         from ioh.procfs.host import read_host
 
         self._attaching.follow_modules()

@@ -97,11 +97,11 @@ class _Account:
 
     key: tuple[str, str]
     last: Totals
-    grown: Totals
+    read: DiskStats
+    device: BlockDevice | None
+    grown: Totals = _ZERO
     is_active: bool = False
     ops: dict[str, OpTotals] = field(default_factory=dict)
-    read: DiskStats | None = None
-    device: BlockDevice | None = None
     row: Row | None = None
 
 
@@ -112,20 +112,14 @@ class BlockFallback:
     32-bit ms column that wraps, and a device number that gets another device.  As with the probe,
     the layer's ops sum all devices, except those whose I/O appears again on another one (dm, md,
     loop over a file on a disk) or that have no requests (zram).  With ``device``, a whole disk's
-    dev_t, they are the ops of that disk.  ``devices`` is the caller's table; it is refreshed here.
+    dev_t, they are the ops of that disk.  ``devices``: as of the last sample.
     """
 
-    def __init__(
-        self,
-        spec: LayerSpec,
-        device: int | None = None,
-        root: Path = ROOT,
-        devices: BlockDevices | None = None,
-    ) -> None:
+    def __init__(self, spec: LayerSpec, device: int | None = None, root: Path = ROOT) -> None:
         self._table = next(t for t in spec.tables if t.name == "device")
         self._device = device
         self._root = root
-        self._devices = devices if devices is not None else BlockDevices(root)
+        self.devices = BlockDevices(root)
         self._accounts: dict[int, _Account] = {}
         self._sum: Totals | None = None
 
@@ -138,7 +132,7 @@ class BlockFallback:
         stats = read_diskstats(self._root)
         if stats is None:
             return Unavailable("/proc/diskstats cannot be read", "mount /proc")
-        self._devices.refresh()
+        self.devices.refresh()
         disks = self._whole_disks(stats)
         if self._device is not None and not disks:
             return Unavailable("the device is not in /proc/diskstats", "check --device")
@@ -146,16 +140,14 @@ class BlockFallback:
         total = self._sum or _ZERO
         for disk, device in disks:
             growth = self._advance(disk, device, is_first=is_first)
-            if growth is not None and self._is_counted(disk.dev):
+            is_all = self._device is not None  # that one device is all there is
+            if growth is not None and (is_all or self.devices.is_counted(disk.dev)):
                 total = add_totals(total, growth)
         self._sum = total
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
-            self._devices.forget(dev)
+            self.devices.forget(dev)
         return self._as_sample(total, disks)
-
-    def _is_counted(self, dev: int) -> bool:
-        return self._device is not None or self._devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
         """Mark devices as active, because the probe saw their I/O.
@@ -165,26 +157,26 @@ class BlockFallback:
         rows: dict[tuple[str, ...], Row] = {}
         for dev in devs:
             account = self._accounts.get(dev)
-            if account is None or account.is_active or not account.read:
+            if account is None or account.is_active:
                 continue
             account.is_active = True
-            rows[account.key] = _row(self._table, account, account.read)
+            rows[account.key] = _row(self._table, account)
         return rows
 
     def is_idle(self, dev: int) -> bool:
         """Whether a device had nothing in flight at the last sample."""
         account = self._accounts.get(dev)
-        return account is not None and account.read is not None and not account.read.inflight
+        return account is not None and not account.read.inflight
 
     def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
         names = {s.name for s in stats}
         disks = []
         for disk in self._chosen(stats):
-            device = self._devices.get(disk.dev)
+            device = self.devices.get(disk.dev)
             if device and disk.name != device.name != printable(disk.name):
                 # The number belongs to another disk since the last tick.
-                self._devices.forget(disk.dev)
-                device = self._devices.get(disk.dev)
+                self.devices.forget(disk.dev)
+                device = self.devices.get(disk.dev)
             is_partition = (
                 looks_like_partition(disk.name, names) if device is None else device.is_partition
             )
@@ -197,7 +189,7 @@ class BlockFallback:
 
         For a multipath NVMe disk, its paths: the disk itself counts only since Linux 6.5, in bios.
         """
-        each = [s if s.dev else s._replace(dev=self._devices.number_of(s.name)) for s in stats]
+        each = [s if s.dev else s._replace(dev=self.devices.number_of(s.name)) for s in stats]
         if self._device is None:
             return each
         chosen = next((disk.name for disk in each if disk.dev == self._device), None)
@@ -216,7 +208,7 @@ class BlockFallback:
         now = disk[3:]
         if account is None:
             # In the first sample everything is history; a device that appears later started at 0.
-            account = _Account(key, now if is_first else _ZERO, _ZERO)
+            account = _Account(key, now if is_first else _ZERO, disk, device)
             self._accounts[disk.dev] = account
         elif account.key != key:
             account.key, account.grown = key, _ZERO
@@ -244,7 +236,7 @@ class BlockFallback:
             if account.is_active:
                 parts[account.key[0]] = account.ops
             if account.is_active or disk.inflight:
-                rows[account.key] = _row(self._table, account, disk)
+                rows[account.key] = _row(self._table, account)
         notes: tuple[str, ...] = _NOTES
         if uncounted:
             notes += (f"statistics are turned off (queue/iostats) for {', '.join(uncounted)}",)
@@ -258,14 +250,14 @@ class BlockFallback:
         )
 
 
-def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
+def _row(table: TableSpec, account: _Account) -> Row:
     if account.row is not None:
         return account.row
     device = account.device
     values: dict[str, Value] = dict(zip(_TOTALS, account.grown, strict=True))
     for name in ("read", "write", "busy", "weighted"):
         values[f"{name}_ns_total"] = account.grown[_SLOT[f"{name}_ms_total"]] * _NS_PER_MS
-    values["inflight"] = disk.inflight
+    values["inflight"] = account.read.inflight
     if device is not None:
         for name in _SETTINGS:
             values[name] = getattr(device, name)

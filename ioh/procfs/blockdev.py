@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ioh.model.file_systems import is_off_disk
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import Mount, MountTable, mount_of_path, read_mounts
 
 # Virtual disks.  Their drivers report them as rotating by default.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
@@ -79,7 +80,11 @@ def parse_scheduler(text: str | None) -> str | None:
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
     """The real sysfs folder of a device number; None if there is no such device."""
     major, minor = split_dev(dev)
-    folder = os.path.realpath(path_under(root, f"sys/dev/block/{major}:{minor}"))
+    return _real_folder(path_under(root, f"sys/dev/block/{major}:{minor}"))
+
+
+def _real_folder(path: str) -> str | None:
+    folder = os.path.realpath(path)
     return folder if os.path.isdir(folder) else None
 
 
@@ -102,17 +107,17 @@ def folder_name(folder: str) -> str:
 
 
 def read_block_device(
-    dev: int, root: Path = ROOT, mounts: MountTable | None = None, hidden: str = ""
+    dev: int, root: Path = ROOT, mounts: Sequence[Mount] | None = None, hidden: str = ""
 ) -> BlockDevice | None:
     """Describe the device with the kernel's dev_t; None if sysfs does not have it.
 
     Reads about 15 small files: do it once per device, not every tick (see BlockDevices).
-    ``mounts``: the caller's table, to locate a loop device's file.  ``hidden``: the name of a disk
+    ``mounts``: to locate a loop device's file; None: read them.  ``hidden``: the name of a disk
     without a number in sysfs.
     """
     folder = device_folder(dev, root) if dev > 0 else None
     if folder is None and hidden:
-        folder = _hidden_folder(hidden, root)
+        folder = _real_folder(path_under(root, f"sys/block/{hidden.replace('/', '!')}"))
     if folder is None:
         return None
     is_partition = read_line(f"{folder}/partition") is not None
@@ -122,7 +127,7 @@ def read_block_device(
     name = printable(folder_name(folder))
     queue = f"{disk_folder}/queue"
     has_requests = os.path.isdir(f"{disk_folder}/mq")
-    model = _printable_line(f"{disk_folder}/device/model")
+    model = printable((read_line(f"{disk_folder}/device/model") or "").strip()) or None
     return BlockDevice(
         dev=dev,
         name=name,
@@ -145,11 +150,6 @@ def read_block_device(
     )
 
 
-def _hidden_folder(name: str, root: Path) -> str | None:
-    folder = os.path.realpath(path_under(root, f"sys/block/{name.replace('/', '!')}"))
-    return folder if os.path.isdir(folder) else None
-
-
 def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
     """Whether it is a rotating disk; None if unknown."""
     is_virtual = _VIRTUAL_NAME.fullmatch(disk) or (model and _VIRTUAL_MODEL.search(model))
@@ -161,11 +161,6 @@ def _from_kib(path: str) -> int | None:
     return None if kib is None else kib * 1024
 
 
-def _printable_line(path: str) -> str | None:
-    line = read_line(path)
-    return (printable(line.strip()) or None) if line is not None else None
-
-
 def list_folder(path: str) -> list[str]:
     """Sorted names in a folder; empty if it cannot be read."""
     try:
@@ -175,7 +170,7 @@ def list_folder(path: str) -> list[str]:
 
 
 def _describe_stack(
-    folder: str, root: Path, mounts: MountTable | None, depth: int
+    folder: str, root: Path, mounts: Sequence[Mount] | None, depth: int
 ) -> tuple[str, bool]:
     """The devices below the one in ``folder``, and whether there are any."""
     name = printable(folder_name(folder))
@@ -200,12 +195,11 @@ def _describe_stack(
     return f"{own_name} on {','.join(parts)}", True
 
 
-def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:
+def _describe_loop(
+    backing_file: str, root: Path, mounts: Sequence[Mount] | None
+) -> tuple[str, bool]:
     path = backing_file.removesuffix(" (deleted)")
-    table = mounts if mounts is not None else MountTable(root)
-    mount = table.mount_of_path(path)
-    if mounts is None:
-        table.close()
+    mount = mount_of_path(path, read_mounts(root) if mounts is None else mounts)
     if mount is None:
         return f"file {printable(path)}", True
     if mount.fstype == "devtmpfs":  # a loop device over a device node
@@ -307,7 +301,7 @@ class BlockDevices:
         if dev >> 20 == _LOOP_MAJOR:  # first: next time shows a file set in between
             self._loop_files[dev] = self._loop_file(dev)
         hidden = self._hidden.get(dev, "")
-        self._known[dev] = read_block_device(dev, self._root, self._mounts, hidden)
+        self._known[dev] = read_block_device(dev, self._root, self._mounts.mounts, hidden)
 
     def refresh(self) -> None:
         """Read the device read longest ago, and some new ones; call it once a tick."""

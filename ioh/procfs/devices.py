@@ -6,6 +6,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from ioh.procfs.blockdev import (
     read_block_device,
 )
 from ioh.procfs.diskstats import make_dev, parse_dev
-from ioh.procfs.files import ROOT, path_under, read_line, read_text
-from ioh.procfs.mountinfo import parse_mountinfo
+from ioh.procfs.files import ROOT, path_under, read_line
+from ioh.procfs.mountinfo import read_mounts
 
 _MAX_LISTED = 24
 _MOST_DEVICES = 1024  # each one costs time; sysfs has no cycles, but a test's root can
@@ -87,19 +88,12 @@ def _find_path(path: str, root: Path) -> int | None:
     if not normal.startswith("/dev/"):
         return None
     place = path_under(root, normal.lstrip("/"))
-    try:
+    with suppress(OSError):
         status = os.stat(place)
-    except (OSError, ValueError):
-        status = None
-    if status is not None and stat.S_ISBLK(status.st_mode):
-        return make_dev(os.major(status.st_rdev), os.minor(status.st_rdev))
-    try:
-        target = os.path.realpath(place)
-    except (OSError, ValueError):
-        return None
-    return _find_name(target.rpartition("/")[2], root) or _find_name(
-        normal.removeprefix("/dev/"), root
-    )
+        if stat.S_ISBLK(status.st_mode):
+            return make_dev(os.major(status.st_rdev), os.minor(status.st_rdev))
+    target = os.path.realpath(place).rpartition("/")[2]
+    return _find_name(target, root) or _find_name(normal.removeprefix("/dev/"), root)
 
 
 def _find_name(name: str, root: Path) -> int | None:
@@ -168,10 +162,9 @@ def _btrfs_on(devs: set[int], root: Path) -> list[int]:
         members = list_folder(folder)
         if any(_number(os.path.realpath(f"{folder}/{name}")) in devs for name in members):
             names.update(members)
-    mounts = parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
     return sorted(
         mount.dev
-        for mount in mounts
+        for mount in read_mounts(root)
         # The mount source can be a name made by device-mapper or udev.
         if mount.fstype == "btrfs"
         and os.path.realpath(path_under(root, mount.source.lstrip("/"))).rpartition("/")[2] in names

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -49,13 +50,12 @@ def parse_throttle(texts: Sequence[str]) -> dict[int, Limits]:
 
 def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
     """All limits, by control group (printable) and dev_t."""
-    base = path_under(root, "sys/fs/cgroup")
-    read_group: Callable[[str], dict[int, Limits]] = _read_v2
-    if cgroup_version(root) == 1:
-        base, read_group = f"{base}/blkio", _read_v1
+    is_v1 = cgroup_version(root) == 1
+    base = path_under(root, "sys/fs/cgroup/blkio" if is_v1 else "sys/fs/cgroup")
+    read_group = _read_v1 if is_v1 else _read_v2
     return {
         (printable(folder[len(base) :] or "/"), dev): limits
-        for folder in _groups(base)
+        for folder, _, _ in islice(os.walk(base), _MAX_GROUPS)
         for dev, limits in read_group(folder).items()
     }
 
@@ -63,19 +63,6 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
 def cgroup_version(root: Path = ROOT) -> int:
     """The version of the control groups that limit I/O; 1 if both are mounted."""
     return 2 if (root / "sys/fs/cgroup/cgroup.controllers").exists() else 1
-
-
-def _groups(base: str) -> Iterator[str]:
-    waiting, seen = [base], 0
-    while waiting and seen < _MAX_GROUPS:
-        folder = waiting.pop()
-        seen += 1
-        yield folder
-        try:
-            with os.scandir(folder) as entries:
-                waiting += [e.path for e in entries if e.is_dir(follow_symlinks=False)]
-        except OSError:
-            continue
 
 
 def _read_v2(folder: str) -> dict[int, Limits]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -16,34 +15,26 @@ _SCRUB = "/var/lib/btrfs/scrub.progress."
 _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=(\d+)K/sec)?\s*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A running job, on an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``).
-
-    ``kind`` is the kernel's word (resync, recovery, check, reshape, balance, device replace …) or
-    scrub.  ``done_pct`` and ``speed_bytes_per_s`` are None if the kernel does not report them.
-    """
-
-    device: str
-    kind: str
-    done_pct: float | None = None
-    speed_bytes_per_s: int | None = None
+# By device, an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``), and by the kernel's
+# word (resync, recovery, check, reshape, balance, device replace …) or scrub: share completed in %,
+# and speed in bytes/s; None if the kernel does not report it.
+Jobs = dict[tuple[str, ...], tuple[float | None, int | None]]
 
 
-def parse_mdstat(text: str) -> list[Job]:
+def parse_mdstat(text: str) -> Jobs:
     """The running jobs in /proc/mdstat, without waiting ones."""
-    jobs: list[Job] = []
+    jobs: Jobs = {}
     array = ""
     for line in text.split("\n"):
         if found := _ARRAY.match(line):
             array = printable(found[1])
         elif array and (found := _PROGRESS.match(line)):
             speed = None if found[3] is None else int(found[3]) * 1024
-            jobs.append(Job(array, printable(found[1]), float(found[2]), speed))
+            jobs[array, printable(found[1])] = float(found[2]), speed
     return jobs
 
 
-def read_jobs(root: Path = ROOT) -> list[Job]:
+def read_jobs(root: Path = ROOT) -> Jobs:
     """All jobs that the kernel reports, and scrubs by btrfs-progs."""
     jobs = parse_mdstat(read_text(path_under(root, "proc/mdstat")) or "")
     folder = path_under(root, "sys/fs/btrfs")
@@ -54,7 +45,7 @@ def read_jobs(root: Path = ROOT) -> list[Job]:
         kinds = [] if kind in {None, "none"} else [printable(kind or "")]
         if f"{_SCRUB}{uuid}\n" in sockets:
             kinds.append("scrub")
-        jobs += [Job(_name(folder, uuid), kind) for kind in kinds]
+        jobs |= {(_name(folder, uuid), kind): (None, None) for kind in kinds}
     return jobs
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import parse_dev
-from ioh.procfs.files import ROOT, path_under, read_fd
+from ioh.procfs.files import ROOT, path_under, read_fd, read_text
 
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
 _NFS = ("nfs", "nfs4")
@@ -46,20 +46,13 @@ class Location:
     path: str
     mount_point: str
     fstype: str
-    source: str
 
 
 def decode_octal(text: str) -> str:
     r"""Decode the kernel's escapes (``\040`` for a space); keep other backslashes."""
-    if "\\" not in text:
-        return text
-    return _OCTAL.sub(_decode_one, text)
-
-
-def _decode_one(match: re.Match[str]) -> str:
-    code = int(match[1], 8)
-    # Above ASCII: as surrogateescape would decode the byte.
-    return chr(code if code < 0x80 else 0xDC00 + code)
+    return _OCTAL.sub(
+        lambda match: bytes([int(match[1], 8)]).decode("utf-8", "surrogateescape"), text
+    )
 
 
 def parse_line(line: str) -> Mount | None:
@@ -83,19 +76,34 @@ def parse_line(line: str) -> Mount | None:
         root=decode_octal(fields[3]),
         dev=dev,
         id=int(fields[0]) if fields[0].isdecimal() else 0,
-        address=_option(rest[2], "addr") if len(rest) > 2 else "",
+        address=_address(rest[2]) if len(rest) > 2 else "",
     )
 
 
-def _option(options: str, name: str) -> str:
-    """The value of an option, or ""."""
-    found = (word.partition("=") for word in options.split(","))
-    return next((value for key, _, value in found if key == name), "")
+def _address(options: str) -> str:
+    given = (word for word in options.split(",") if word.startswith("addr="))
+    return next(given, "").removeprefix("addr=")
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """Parse /proc/PID/mountinfo, oldest mount first; skip malformed lines."""
     return [mount for line in text.split("\n") if (mount := parse_line(line)) is not None]
+
+
+def read_mounts(root: Path = ROOT) -> list[Mount]:
+    """The mounts of this process' namespace, oldest first; empty if unreadable."""
+    return parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
+
+
+def mount_of_path(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount of an absolute path in this namespace; does not touch the path."""
+    best: Mount | None = None
+    for mount in mounts:
+        if relative_to(path, mount.mount_point) is not None and (
+            best is None or len(mount.mount_point) >= len(best.mount_point)
+        ):
+            best = mount  # the later of two on one mount point hides the other
+    return best
 
 
 def relative_to(path: str, folder: str) -> str | None:
@@ -106,10 +114,7 @@ def relative_to(path: str, folder: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1024)
-def _shown(name: str) -> str:
-    """printable(), cached for the strings of mounts."""
-    return printable(name)
+_shown = lru_cache(maxsize=1024)(printable)  # of the strings of mounts
 
 
 def place(mount: Mount, below: str) -> Location:
@@ -118,7 +123,6 @@ def place(mount: Mount, below: str) -> Location:
         path=printable(mount.mount_point.rstrip("/") + below or "/"),
         mount_point=_shown(mount.mount_point),
         fstype=_shown(mount.fstype),
-        source=_shown(mount.source),
     )
 
 
@@ -154,16 +158,6 @@ class MountTable:
         self._read()
         return True
 
-    def find(self, dev: int, path: str) -> Mount | None:
-        """The mount that shows ``path`` of file system ``dev``.
-
-        If there are several, the oldest: a bind mount is newer than its origin.
-        """
-        for mount in self._by_dev.get(dev, ()):
-            if relative_to(path, mount.root) is not None:
-                return mount
-        return None
-
     def of_whole(self, dev: int) -> tuple[str, str] | None:
         """Printable mount point and type of the mount that shows every file of ``dev``.
 
@@ -176,41 +170,29 @@ class MountTable:
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
 
-    def of_dev(self, dev: int) -> Location | None:
+    def of_dev(self, dev: int) -> Mount | None:
         """The mount to name a file system by: that of its root, or else its oldest one.
 
         NFSv4 mounts of subdirectories do not show the root; those of one file system share a dev_t.
         """
-        mount = self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
-        if mount is None:
-            return None
-        shown = _shown(mount.mount_point)
-        return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
+        mounts = self.of_file_system(dev)
+        whole = (mount for mount in mounts if mount.root == "/")
+        return next(whole, mounts[0] if mounts else None)
 
     def locate(self, dev: int, path: str) -> Location | None:
-        """The location of ``path`` of file system ``dev``; None if no mount here shows it."""
-        mount = self.find(dev, path)
-        return None if mount is None else place(mount, relative_to(path, mount.root) or "")
+        """The location of ``path`` of file system ``dev``; None if no mount here shows it.
+
+        If several do, the oldest: a bind mount is newer than its origin.
+        """
+        for mount in self.of_file_system(dev):
+            below = relative_to(path, mount.root)
+            if below is not None:
+                return place(mount, below)
+        return None
 
     def of_file_system(self, dev: int) -> Sequence[Mount]:
         """All mounts of one file system, oldest first."""
         return self._by_dev.get(dev, ())
-
-    def mount_of_path(self, path: str) -> Mount | None:
-        """The mount of an absolute path in this namespace; does not touch the path."""
-        best: Mount | None = None
-        for mount in self._mounts:
-            if relative_to(path, mount.mount_point) is not None and (
-                best is None or len(mount.mount_point) >= len(best.mount_point)
-            ):
-                best = mount  # the later of two on one mount point hides the other
-        return best
-
-    def close(self) -> None:
-        """Close the descriptor; keep the mounts."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
     def _read(self) -> None:
         try:

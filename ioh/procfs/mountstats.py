@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import add, sub
 from pathlib import Path
 from typing import NamedTuple
 
-from ioh.procfs.files import ROOT, path_under, read_fd, read_text
+from ioh.procfs.files import ROOT, path_under, read_fd, read_int, read_text
 from ioh.procfs.mountinfo import decode_octal
 
 _COLUMNS = 9  # in a procedure's line; later kernels can have more
@@ -93,8 +93,11 @@ class NfsMount:
         return self.export.rpartition(":/")[0] or self.export
 
     def stats_of(self, name: str) -> ProcedureStats:
-        """As the function of that name, for this mount."""
-        return stats_of(self.procedures, name)
+        """READ, WRITE or COMMIT, summed over all procedures that do it."""
+        total = NO_CALLS
+        for same in SAME_AS.get(name, (name,)):
+            total = _combined(add, total, self.procedures.get(same, NO_CALLS))
+        return total
 
     def option_number(self, name: str) -> int | None:
         """An option's number; None if not given."""
@@ -150,7 +153,7 @@ def _parse_line(mount: NfsMount, line: str) -> None:
         mount.procedures[name] = ProcedureStats(*map(int, words[:_COLUMNS]))
 
 
-def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> int | None:
+def slots_limit(mount: NfsMount, root: Path = ROOT) -> int | None:
     """The most requests in flight to the mount's server that this host allows.
 
     Since NFSv4.1 a session has these slots for all its connections; before that, each connection
@@ -161,10 +164,10 @@ def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> i
     has_session = major == "4" and minor not in {"", "0"}
     protocol = mount.options.get("proto", "").removesuffix("6")
     name = _SESSION_SLOTS if has_session else _CONNECTION_SLOTS.get(protocol)
-    text = read_setting(name) if name else None
-    if text is None or not text.isdecimal():
-        return None
-    return int(text) if has_session else int(text) * mount.transports
+    slots = read_int(path_under(root, name)) if name else None
+    if slots is None or has_session:
+        return slots
+    return slots * mount.transports
 
 
 def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
@@ -176,21 +179,22 @@ def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
 
 def _parse_transport(mount: NfsMount, words: list[str]) -> None:
     mount.transports += 1
-    sent, *replied = (_number(words, _SENT_AT.get(words[0]), more) for more in range(3))
-    known = [number for number in replied if number is not None]
-    if sent is not None and len(known) == len(replied):
+    at = _SENT_AT.get(words[0], len(words))
+    counts = words[at : at + 3]
+    if len(counts) == 3 and all(word.isdecimal() for word in counts):
+        sent, *replied = map(int, counts)
         mount.sent = (mount.sent or 0) + sent
-        mount.replied = (mount.replied or 0) + sum(known)
+        mount.replied = (mount.replied or 0) + sum(replied)
     slots = _number(words, _SLOTS_AT.get(words[0]))
     if slots is not None:
         mount.slots_used = (mount.slots_used or 0) + slots
 
 
-def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
+def _number(words: list[str], at: int | None) -> int | None:
     """The number at a position; None if there is none."""
-    if at is None or len(words) <= at + more or not words[at + more].isdecimal():
+    if at is None or len(words) <= at or not words[at].isdecimal():
         return None
-    return int(words[at + more])
+    return int(words[at])
 
 
 @cache
@@ -217,23 +221,6 @@ def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
         return None
 
 
-def add_procedures(mounts: list[NfsMount]) -> Mapping[str, ProcedureStats]:
-    """Every procedure, summed over the mounts."""
-    sums: dict[str, ProcedureStats] = {}
-    for mount in mounts:
-        for name, stats in mount.procedures.items():
-            sums[name] = _combined(add, sums.get(name, NO_CALLS), stats)
-    return sums
-
-
-def add_mount(total: NfsMount, mount: NfsMount) -> None:
-    """Add a mount's counters to those of ``total``."""
-    for name in _BYTES:
-        setattr(total, name, getattr(total, name) + getattr(mount, name))
-    if mount.procedures:
-        total.procedures = dict(add_procedures([total, mount]))
-
-
 def grown_since(newer: NfsMount, older: NfsMount) -> NfsMount:
     """``newer`` with the growth of its counters, without procedures that did not change.
 
@@ -253,14 +240,6 @@ def has_fallen(grown: NfsMount) -> bool:
     return any(getattr(grown, name) < 0 for name in _BYTES) or any(
         stats.calls < 0 for stats in grown.procedures.values()
     )
-
-
-def stats_of(procedures: Mapping[str, ProcedureStats], name: str) -> ProcedureStats:
-    """READ, WRITE or COMMIT, summed over all procedures that do it."""
-    total = NO_CALLS
-    for same in SAME_AS.get(name, (name,)):
-        total = _combined(add, total, procedures.get(same, NO_CALLS))
-    return total
 
 
 def _combined(

@@ -30,14 +30,12 @@ _FIN_RECEIVED = frozenset({8, 9, 11})
 _STATES = sum(1 << state for state in (1, 2, 4, 5, 8, 9, STATE_LISTEN, 11))
 _EXTENSIONS = 1 << (_INET_DIAG_INFO - 1)
 
-_HEADER = struct.Struct("=IHHIIBB")  # nlmsghdr; then family and state of inet_diag_msg
 _NLMSG = struct.Struct("=IHHII")
 _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
 _REQUEST = struct.Struct("=3xB48xI4x")  # inet_diag_req: extensions and states
 _MESSAGE_BYTES = 16 + 72  # nlmsghdr and inet_diag_msg
-PORTS_AT = 20  # of a message: source port, destination port, source, destination
-_ENDPOINTS = slice(PORTS_AT, 56)
+_ENDPOINTS = slice(20, 56)  # of a message: source port, destination port, source, destination
 # struct tcp_info up to tcpi_bytes_retrans (Linux 4.19); it only grows at its end.  Fixed offsets
 # and a plain socket: pyroute2 takes 0.53 s for 8,000 sockets, and 8 MB because of asyncio.
 _INFO_BYTES = 216

@@ -12,7 +12,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable
 from ioh.procfs.files import ROOT, path_under
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import read_mounts
 from ioh.procfs.processes import (
     Flow,
     ProcessStat,
@@ -197,9 +197,8 @@ class SyscallFallback:
     @cached_property
     def _cgroup_root(self) -> str | None:
         """The cgroup2 mount point."""
-        mounts = MountTable(self._root)
-        points = [m.mount_point for m in mounts.mounts if m.fstype == "cgroup2"]
-        mounts.close()
+        mounts = read_mounts(self._root)
+        points = [mount.mount_point for mount in mounts if mount.fstype == "cgroup2"]
         return path_under(self._root, points[0].lstrip("/")) if points else None
 
     def _as_sample(self, unreadable: int, count: int) -> LayerSample:

@@ -25,7 +25,7 @@ import pytest
 
 from ioh.bpf import maps
 from ioh.bpf.maps import Map, MapSpec
-from ioh.bpf.program import choose_points
+from ioh.bpf.program import all_defines, choose_points
 from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, STARTED
 from ioh.layers.base import Layer
 from ioh.layers.block import SPEC as BLOCK
@@ -137,11 +137,11 @@ class MadeUpKernel:
 def made_up(layer: type[Layer], cpus: int) -> Iterator[tuple[MadeUpKernel, dict[str, Map]]]:
     """A layer's maps as its probe declares them on a host with this many possible CPUs."""
     host = fake_kernel.linux_6_18().host(cpus=cpus)
-    defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
-    assert not isinstance(defines, Unavailable)
+    chosen = choose_points(layer.events, host)
     assert not isinstance(chosen, Unavailable)
-    on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
-    kernel = MadeUpKernel(ProbeText(layer.probe, {**defines, **on}).maps(), cpus)
+    defines = all_defines(layer, host, Filters(), chosen)
+    assert not isinstance(defines, Unavailable)
+    kernel = MadeUpKernel(ProbeText(layer.probe, defines).maps(), cpus)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maps, "libbpf", lambda: kernel)
         patch.setattr(maps, "possible_cpus", lambda: cpus)

@@ -16,7 +16,7 @@ from ioh.model.sample import LayerSample
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import read_block_device
 from ioh.procfs.devices import resolve_device
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import mount_of_path, read_mounts
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import with_own_sys
 from tests.kernel.netns import Namespace
@@ -36,9 +36,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 def test_direct_reads_of_a_loop_device_are_counted(loop: Loop) -> None:
     chosen = resolve_device(loop.path)
     device = read_block_device(chosen.dev)
-    mounts = MountTable()
-    mount = mounts.mount_of_path(str(loop.image))
-    mounts.close()
+    mount = mount_of_path(str(loop.image), read_mounts())
     assert device is not None
     # In a chroot, no visible mount is that of the file's own file system.
     on = "" if mount is None else " on "
@@ -58,11 +56,11 @@ def test_direct_reads_of_a_loop_device_are_counted(loop: Loop) -> None:
 def test_mount_table_sees_a_mount_appear_and_go() -> None:
     script = """
 import subprocess, sys
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import MountTable, mount_of_path
 table = MountTable()
 seen = [table.refresh()]
 subprocess.run(["mount", "-t", "tmpfs", "ioh-test", sys.argv[1]], check=True)
-seen += [table.refresh(), table.refresh(), table.mount_of_path(sys.argv[1] + "/x").source]
+seen += [table.refresh(), table.refresh(), mount_of_path(sys.argv[1] + "/x", table.mounts).source]
 subprocess.run(["umount", sys.argv[1]], check=True)
 seen += [table.refresh(), table.refresh()]
 print(seen)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ioh.bpf.compiler import probe_source
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.program import choose_points
+from ioh.bpf.program import all_defines, choose_points
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -195,8 +195,8 @@ class ProbeText:
 def text_of(layer: type[Layer]) -> ProbeText:
     """A layer's probe as compiled for a kernel that has everything."""
     host = linux_6_18().host()
-    defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
+    chosen = choose_points(layer.events, host)
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
+    defines = all_defines(layer, host, Filters(), chosen)
     assert not isinstance(defines, Unavailable), f"{defines.reason}; {HERE}"
-    on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
-    return ProbeText(layer.probe, {**defines, **on})
+    return ProbeText(layer.probe, defines)

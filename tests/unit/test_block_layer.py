@@ -24,7 +24,7 @@ from ioh.model.sample import OTHERS, LayerSample, OpTotals
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.diskstats import make_dev
 from tests.unit import fake_kernel
-from tests.unit.probe_text import ProbeText
+from tests.unit.probe_text import text_of
 
 DATA = Path(__file__).parents[1] / "data"
 SDA, SDB, LOOP0 = make_dev(8, 0), make_dev(8, 16), make_dev(7, 0)
@@ -37,12 +37,7 @@ class Host:
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.root = folder / "root"
         shutil.copytree(DATA / "proc-5.10", self.root, symlinks=True)
-        kernel = fake_kernel.linux_6_18().host()
-        defines = Block.defines(kernel, Filters())
-        assert isinstance(defines, dict)
-        self.maps, self._held, _ = fake_kernel.install(
-            patch, ProbeText("block", defines | {"ON_SUBMIT": 1}).maps()
-        )
+        self.maps, self._held, _ = fake_kernel.install(patch, text_of(Block).maps())
         self.layer = Block(Filters(), self.root)
         self._places: dict[str, str] = {}
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ioh.bpf.channel import Loader
-from ioh.live import attached
+from ioh.live import attached, attaching
 from ioh.live import source as live
 from ioh.model.sample import READ_STEP_US, LayerSample
 from tests.unit.live_host import Host, make_layer, source
@@ -73,9 +73,9 @@ class Clock:
         self.calls: list[tuple[float, Callable[[], None]]] = []  # a time, and what happens then
         times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
         same = {"time": time.time, "process_time_ns": time.process_time_ns}
-        for module in (live, attached):
+        for module in (live, attached, attaching):
             patch.setattr(module, "time", SimpleNamespace(**times, **same))
-        patch.setattr(live, "select", SimpleNamespace(select=self.wait))
+        patch.setattr(attaching, "select", SimpleNamespace(select=self.wait))
 
     def wait(self, *args: Any) -> tuple[list[Any], ...]:
         end = self.now + args[3]

@@ -226,13 +226,13 @@ def test_a_layer_that_joins_another_is_requested_after_it(root: Host, is_attache
     with early_source() as running:
         assert asked_for(root) == ["c", "b"]
         root.attach("c")
-        assert running.wait(time.monotonic())
+        assert running._attaching.wait(time.monotonic())
         assert asked_for(root) == []
         if is_attached:
             root.attach("b")
         else:
             root.answer({"verb": "attach", "layer": "b", "reason": "BPF refused", "hint": ""})
-        running.wait(time.monotonic())
+        running._attaching.wait(time.monotonic())
         assert asked_for(root) == ["a"]
         assert running.awaited == ("a",)
 

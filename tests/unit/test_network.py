@@ -27,7 +27,6 @@ from ioh.procfs.network import (
     read_speed,
 )
 from ioh.procfs.sock_diag import (
-    PORTS_AT,
     STATE_CLOSE,
     Counters,
     Details,
@@ -218,7 +217,7 @@ def feed(message: bytes, *, keep_closed: bool = False) -> Dump:
 MESSAGE = next(
     change.message
     for change in decode()[0].changed
-    if struct.unpack_from("!H", change.message, PORTS_AT) == (2049,)
+    if struct.unpack_from("!H", endpoints(change.message)) == (2049,)
 )
 START, END = find_info(MESSAGE) or (0, 0)
 INFO = MESSAGE[START:END]
@@ -238,7 +237,7 @@ def test_listening_ports_are_not_connections() -> None:
 
 
 def test_counters_are_payload_bytes_without_a_received_fin() -> None:
-    changed = {struct.unpack_from("!H", c.message, PORTS_AT)[0]: c for c in decode()[0].changed}
+    changed = {struct.unpack_from("!H", endpoints(c.message))[0]: c for c in decode()[0].changed}
     servers = {port: changed[port].counters for port in (2049, 3260, 5432)}
     moved = {port: (c.bytes_received, c.bytes_sent) for port, c in servers.items()}
     assert moved == {2049: (23 * 1009, 11), 3260: (7 * 1009, 1), 5432: (3 * 1009, 5)}

@@ -23,7 +23,7 @@ from ioh.procfs.diskstats import (
 from ioh.procfs.files import read_numbers, read_pressure
 from ioh.procfs.host import read_host
 from ioh.procfs.io_limits import IoLimits, parse_io_max, parse_throttle, read_limits
-from ioh.procfs.maintenance import Job, parse_mdstat, read_jobs
+from ioh.procfs.maintenance import parse_mdstat, read_jobs
 from ioh.procfs.processes import (
     ProcessStat,
     ServerProcesses,
@@ -104,12 +104,12 @@ unused devices: <none>
 
 
 def test_mdstat() -> None:
-    assert parse_mdstat(MDSTAT) == [
-        Job("md127", "resync", 8.5, 90000 * 1024),
-        Job("md2", "check", 0.0, None),
-    ]
+    assert parse_mdstat(MDSTAT) == {
+        ("md127", "resync"): (8.5, 90000 * 1024),
+        ("md2", "check"): (0.0, None),
+    }
     for text in ("", "md0", "      [=>] resync = 8.5%", "md0 : \n  [=>] x = y%"):
-        assert parse_mdstat(text) == []
+        assert parse_mdstat(text) == {}
 
 
 def test_btrfs_jobs_come_from_exclusive_operation_and_the_scrub_socket(tmp_path: Path) -> None:
@@ -120,13 +120,15 @@ def test_btrfs_jobs_come_from_exclusive_operation_and_the_scrub_socket(tmp_path:
             (folder / "exclusive_operation").write_text(kind)
     for name in ("sdb", "sdc"):
         (tmp_path / "sys/fs/btrfs/c-d/devices" / name).mkdir(parents=True)
-    assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance")]
+    balance = {("btrfs a-b", "balance"): (None, None)}
+    assert read_jobs(tmp_path) == balance
     lead = "00000000f34d09ba: 00000002 00000000 00010000 0001 01 1212593"
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/unix").write_text(
         f"Num RefCount\n{lead} /run/x\n{lead} /var/lib/btrfs/scrub.progress.c-d\n"
     )
-    assert read_jobs(tmp_path) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
+    scrub = {("btrfs on sdb,sdc", "scrub"): (None, None)}
+    assert read_jobs(tmp_path) == balance | scrub
 
 
 def test_io_limits_of_cgroup_v1_and_v2_are_per_device(tmp_path: Path) -> None:

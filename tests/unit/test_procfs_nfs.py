@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from ioh.layers.nfs_mounts import MountCounters, is_any_mounted
-from ioh.procfs.files import path_under, read_line
 from ioh.procfs.mountstats import (
     ProcedureStats,
-    add_procedures,
     parse_mountstats,
     read_mountstats,
     slots_limit,
@@ -42,8 +40,6 @@ def test_a_real_file() -> None:
     assert three.procedures["READ"] == ProcedureStats(61, 61, 0, 6100, 6102656, 122, 322, 511, 0)
     assert (four.options["vers"], four.transports) == ("4.2", 2)
     assert len(three.procedures) == 22
-    both = add_procedures(mounts)["READ"]
-    assert both.calls == 61 + four.procedures["READ"].calls
 
 
 @pytest.mark.parametrize(
@@ -143,8 +139,8 @@ def test_the_slots_that_this_host_allows(tmp_path: Path, options: str, limit: in
         (tmp_path / name).write_text(value + "\n")
     line = "\txprt: tcp 665 1 2 0 9 133 133 0 214 0 8 63 62"
     (mount,) = parse_mountstats(one(f"\topts: rw,{options}", line, line))
-    assert slots_limit(mount, lambda name: read_line(path_under(tmp_path, name))) == limit
-    assert slots_limit(mount, lambda _: None) is None
+    assert slots_limit(mount, tmp_path) == limit
+    assert slots_limit(mount, Path("/nowhere")) is None
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def moved(
     pair = struct.pack("!HH16s16s", 40000 + number, 2049, *hosts)
     head = bytes(16) + bytes([2, 1, 0, 0]) + pair + struct.pack("=IQ", 0, number) + bytes(20)
     attribute = struct.pack("=HH", 4 + len(tcp_info), 2) + tcp_info
-    ends = (pair, b"") if ended else (b"", head + attribute)
+    ends = pair, b"" if ended else head + attribute
     return Moved(number, in_bytes, 0, 0, 0, 1, 1, in_bytes, srtt_us, min_rtt_us, 2, *ends)
 
 
@@ -303,9 +303,8 @@ def test_ports_are_bounded_and_the_latest_stay() -> None:
     table = PortTable()
     for port in range(1024, 1024 + tcp_tables.MAX_ROWS + 20):
         item = moved(1, 5)
-        message = bytearray(item.message)
-        struct.pack_into("!HH", message, 20, 65000, port)
-        rows = table.update([item._replace(message=bytes(message))], set())
+        pair = struct.pack("!HH", 65000, port) + item.pair[4:]
+        rows = table.update([item._replace(pair=pair)], set())
     assert len(rows) == tcp_tables.MAX_ROWS
     assert (str(port), service_name(port)) in rows
 

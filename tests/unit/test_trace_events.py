@@ -110,8 +110,8 @@ def test_only_the_begin_and_end_of_calls_and_requests_use_trace_events(
     monkeypatch.setattr(program, "attach_typed", lambda _: 0)
     chosen = program.choose_points(layer.events, host)
     assert isinstance(chosen, dict)
-    places = {name: program._attach(PROGRAM, p.event, layer, host)
-              for name, p in program._chosen_points(layer, chosen).items()}  # fmt: skip
+    events = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
+    places = {name: program._attach(PROGRAM, event, layer, host) for name, event in events.items()}
     for at, name in enumerate(("enter", "exit", "uring_submit", "uring_complete"), 1):
         assert places.pop(name) == (at if at_events else 0)
     assert set(places.values()) == {0}
