@@ -157,12 +157,21 @@ def test_a_frame_is_one_picture_if_the_link_has_room(tmp_path: Path) -> None:
         on.wait_for_line("block")
         on.press(" ")
         on.wait_for_line("PAUSED")
-        on.press(*"?1?1?1")  # each answer doubles what may be in flight
-        on.read(0.3)
-        begin = len(on.shown)
         on.press("?")
         on.wait_for_line("pause / resume")
-        on.read(0.3)
-        pictures = on.shown[begin:].count(QUESTION.encode())
-        assert 1 <= pictures <= 2  # two if the message of the pause has just expired
+        on.read(0.5)
+        body = slice(1, -1)  # without the clock, and messages that expire
+        help_text = on.lines[body]
+
+        def pictures_until_help() -> int:
+            on.press("?")
+            on.wait_until(lambda: on.lines[body] != help_text)
+            on.read(0.5)
+            begin = len(on.shown)
+            on.press("?")
+            on.wait_until(lambda: on.lines[body] == help_text)
+            return on.shown[begin:].count(QUESTION.encode())
+
+        # Each quick answer doubles what may be in flight; on a busy machine some are late.
+        assert any(pictures_until_help() == 1 for _ in range(20))
         on.press("q")
