@@ -78,6 +78,8 @@ def test_other_processes_of_its_user_cannot_look_into_it() -> None:
 
 def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine) -> None:
     loader = machine.start(never)
+    ask(loader, "dance")
+    assert hear(loader) == UNKNOWN  # so it is past its first steps
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
         os.kill(loader.pid, number)
         ask(loader, "dance")
