@@ -60,7 +60,7 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     written = sum_op(recent, "syscall", "write")
     count = synced.count + sync.count
     a_second = count / sync.seconds
-    if a_second < limits["syncs_min_per_s"] or not written.count:
+    if a_second < limits["syncs_min_per_s"] or not (count and written.count):
         return
     # Bytes that each wait makes durable; a database's group commit has many.
     each_bytes = written.bytes / count
