@@ -13,7 +13,6 @@ from ioh.model.sample import Value
 ZERO = "."
 UNKNOWN = "-"
 _BINARY = ("", "K", "M", "G", "T", "P")
-_WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _MAX_NARROW = 4096
 _narrow: set[str] = set()  # characters known to take one column: bars, rules, letters
@@ -21,8 +20,6 @@ _narrow: set[str] = set()  # characters known to take one column: bars, rules, l
 
 def display_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
-    if text.isascii() or _narrow.issuperset(text):
-        return len(text)
     return len(text) if is_narrow(text) else sum(map(char_width, text))
 
 
@@ -52,8 +49,6 @@ def pad_right(text: str, width: int) -> str:
 
 def pad_left(text: str, width: int) -> str:
     """Pad ``text`` with spaces on the left; longer text is unchanged."""
-    if text.isascii():
-        return text.rjust(width)
     return " " * max(0, width - display_width(text)) + text
 
 
@@ -105,11 +100,10 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
         return ZERO if value == 0 else UNKNOWN
     if not isfinite(value):
         return UNKNOWN
-    text = _WITH_PLACES[decimals](value)
-    places = decimals
-    while len(text) > width and places:
-        places = max(0, places - (len(text) - width))
-        text = _WITH_PLACES[places](value)
+    text = f"{value:.{decimals}f}"
+    while len(text) > width and decimals:
+        decimals = max(0, decimals - (len(text) - width))
+        text = f"{value:.{decimals}f}"
     return text if len(text) <= width else format_scaled(value, 1000)
 
 
@@ -147,7 +141,7 @@ def format_short(value: Value) -> str:
         return "<.001"
     for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0)):
         if abs(value) < limit:
-            return _WITH_PLACES[places](value)
+            return f"{value:.{places}f}"
     return format_scaled(value)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
-)
+from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
 from ioh.sinks.cells import UNKNOWN, ZERO, latency_label, pad_left
 
 DEFAULT_COLUMN_WIDTH = 6
@@ -86,12 +82,8 @@ def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[s
 
 def _median(counts: Sequence[int]) -> str:
     """Upper edge of the median's column; above the last edge, that edge with +."""
-    half, seen = (sum(counts) + 1) // 2, 0
-    for bucket in range(LATENCY_BUCKETS - 1):
-        seen += counts[bucket]
-        if seen >= half:
-            return _latency_label(bucket)
-    return _latency_label(LATENCY_BUCKETS - 1)
+    half = (sum(counts) + 1) // 2
+    return _latency_label(bisect_left(list(accumulate(counts)), half))
 
 
 def _latency_label(bucket: int) -> str:

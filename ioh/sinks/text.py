@@ -120,7 +120,7 @@ class TextSink:
                     yield render_lost(title, layer)
                 for note in layer.notes:
                     yield from self._once(f"# {title}: {safe_name(note)}")
-                sources.setdefault(layer.source, []).append(safe_name(layer.spec.title))
+                sources.setdefault(layer.source, []).append(title)
             elif layer.is_idle:
                 yield from self._once(f"# {title}: {safe_name(layer.reason)}")
             else:
@@ -232,7 +232,6 @@ _COLUMNS = (
     ("mx_sz_kb", 8),
     ("infl", 4),
 )
-_IDLE = (ZERO,) * (len(_COLUMNS) - 1)
 _HEADS = "".join(f"|{title:>{width}}" for title, width in _COLUMNS)
 _RULES = "".join("|" + "-" * width for _, width in _COLUMNS)
 _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
@@ -240,9 +239,6 @@ _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
 
 def _numbers(stats: OpStats) -> tuple[str, ...]:
     """The cells of one op; if its count is 0, unknown numbers are ``.`` too."""
-    idle = stats.count == 0
-    if idle and not stats.bytes:
-        return (*_IDLE, ZERO if stats.inflight is None else format_fixed(stats.inflight, 4, 0))
     rate = stats.ops_per_s
     shown = (
         mega(stats.bytes_per_s, 8),
@@ -254,7 +250,7 @@ def _numbers(stats: OpStats) -> tuple[str, ...]:
         format_fixed(scaled(stats.max_bytes, 1 / 1024), 8, 3),
         format_fixed(stats.inflight, 4, 0),
     )
-    return tuple(ZERO if idle and text == UNKNOWN else text for text in shown)
+    return tuple(ZERO if stats.count == 0 and text == UNKNOWN else text for text in shown)
 
 
 def _render_rows(rows: list[OpRow]) -> Iterator[str]:
