@@ -94,7 +94,6 @@ class Window:
 
     def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
         self._span_s = span_s
-        self._detail_ns = _ns(min(DETAIL_S, span_s))
         self._recalls: _Recalls = {}
         for layer, name, with_percentiles in recalls:
             wanted = self._recalls.setdefault(layer, {})
@@ -103,7 +102,6 @@ class Window:
         self._known_of: list[_Known] = []
         self._fresh_numbers = 0  # in the intervals that are not cut down
         self._cut = 0  # number of oldest intervals that are cut down
-        self._whole_ns = 0  # of the others; as floats, the sum would depend on earlier intervals
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._stretches: dict[float, Stretch] = {}
 
@@ -111,17 +109,17 @@ class Window:
         """Add an interval, and drop those older than the span."""
         held = self._all
         files = 0 if _has_calls(snapshot) else 1  # busiest_file() uses the most recent one only
-        held[-1:] = [*(_with_files(before, files) for before in held[-1:]), snapshot]
+        if held:
+            held[-1] = _with_files(held[-1], files)
+        held.append(snapshot)
         self._known_of.append({})
-        self._whole_ns += _ns(snapshot.interval_s)
         self._fresh_numbers += snapshot.fresh_numbers
-        while (
-            self._whole_ns - _ns(held[self._cut].interval_s) >= self._detail_ns
-            or len(held) - self._cut > MAX_SNAPSHOTS
-            or (self._fresh_numbers > MAX_FRESH_NUMBERS and len(held) - self._cut > 1)
+        back_s = list(accumulate(x.interval_s for x in reversed(held)))
+        most = min(bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1, MAX_SNAPSHOTS)
+        while len(held) - self._cut > most or (
+            self._fresh_numbers > MAX_FRESH_NUMBERS and len(held) - self._cut > 1
         ):
             oldest = held[self._cut]
-            self._whole_ns -= _ns(oldest.interval_s)
             self._fresh_numbers -= oldest.fresh_numbers
             held[self._cut] = _cut_down(oldest, self._recalls)
             # Drop the cache, so that results never depend on whether a rule has used it before.
@@ -132,13 +130,7 @@ class Window:
             del held[0], self._known_of[0]
             self._cut -= 1
         self._stretches.clear()
-        self._back_s = list(accumulate(x.interval_s for x in reversed(held)))
-
-    def clear(self) -> None:
-        """Drop all intervals, before one that does not follow them."""
-        self._all, self._known_of, self._back_s = [], [], []
-        self._cut = self._whole_ns = self._fresh_numbers = 0
-        self._stretches.clear()
+        self._back_s = back_s[: len(held)]
 
     @property
     def newest(self) -> Snapshot:
@@ -165,10 +157,6 @@ class Window:
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back that far, with a tolerance for late ticks."""
         return self.recent(seconds).seconds >= seconds * 0.95
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
 
 
 _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
@@ -215,8 +203,6 @@ def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
     """Measured time of all intervals together."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.seconds
     return sum([snapshot.interval_s for snapshot in snapshots])
 
 
