@@ -23,7 +23,6 @@ MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _MISSING = object()
-_Known = dict[Hashable, object]  # (function, arguments) -> result
 
 
 class Recall(NamedTuple):
@@ -34,8 +33,8 @@ class Recall(NamedTuple):
     with_percentiles: bool = False
 
 
-class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
-    """The newest intervals of a window, oldest first, with a cache of computed values.
+class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes below)
+    """The newest intervals of a window, oldest first, with what once() has computed of them.
 
     Do not keep it longer than its window.
 
@@ -45,23 +44,12 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
 
     window: Window
     seconds: float
-    known: _Known
-    known_of: Sequence[_Known]  # of each interval
+    known: dict[Hashable, object]  # (function, arguments) -> result
 
     @property
     def before(self) -> list[Snapshot]:
         """The window's intervals before these."""
         return list(self.window)[: -len(self)]
-
-    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
-        """``make(interval, *args)`` of each interval, computed once; do not pass a closure."""
-        key, found = (make, args), []
-        for snapshot, known in zip(self, self.known_of, strict=True):
-            value = known.get(key, _MISSING)
-            if value is _MISSING:
-                value = known[key] = make(snapshot, *args)
-            found.append(value)
-        return found  # type: ignore[return-value]
 
 
 def once(
@@ -99,7 +87,6 @@ class Window:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
         self._all: list[Snapshot] = []
-        self._known_of: list[_Known] = []
         self._fresh_numbers = 0  # in the intervals that are not cut down
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
@@ -112,7 +99,6 @@ class Window:
         if held:
             held[-1] = _with_files(held[-1], files)
         held.append(snapshot)
-        self._known_of.append({})
         self._fresh_numbers += snapshot.fresh_numbers
         back_s = list(accumulate(x.interval_s for x in reversed(held)))
         most = min(bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1, MAX_SNAPSHOTS)
@@ -122,12 +108,10 @@ class Window:
             oldest = held[self._cut]
             self._fresh_numbers -= oldest.fresh_numbers
             held[self._cut] = _cut_down(oldest, self._recalls)
-            # Drop the cache, so that results never depend on whether a rule has used it before.
-            self._known_of[self._cut] = {}
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
-            del held[0], self._known_of[0]
+            del held[0]
             self._cut -= 1
         self._stretches.clear()
         self._back_s = back_s[: len(held)]
@@ -150,7 +134,7 @@ class Window:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             self._stretches[seconds] = found = Stretch(self._all[-count:])
             found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
-            found.known, found.known_of = {}, self._known_of[-count:]
+            found.known = {}
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
 
