@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import weakref
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -22,7 +22,6 @@ DETAIL_S = 12.0  # rules that look back further use Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-_MISSING = object()
 
 
 class Recall(NamedTuple):
@@ -61,10 +60,9 @@ def once(
     def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
         if not isinstance(snapshots, Stretch):
             return make(snapshots, *args, **none)
-        found = snapshots.known.get((make, args), _MISSING)
-        if found is _MISSING:
-            found = snapshots.known[make, args] = make(snapshots, *args, **none)
-        return found  # type: ignore[return-value]
+        if (make, args) not in snapshots.known:
+            snapshots.known[make, args] = make(snapshots, *args, **none)
+        return snapshots.known[make, args]  # type: ignore[return-value]
 
     return look_up  # type: ignore[return-value]  # its first argument has a name
 
@@ -87,7 +85,6 @@ class Window:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
         self._all: list[Snapshot] = []
-        self._fresh_numbers = 0  # in the intervals that are not cut down
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._stretches: dict[float, Stretch] = {}
@@ -99,15 +96,15 @@ class Window:
         if held:
             held[-1] = _with_files(held[-1], files)
         held.append(snapshot)
-        self._fresh_numbers += snapshot.fresh_numbers
         back_s = list(accumulate(x.interval_s for x in reversed(held)))
-        most = min(bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1, MAX_SNAPSHOTS)
-        while len(held) - self._cut > most or (
-            self._fresh_numbers > MAX_FRESH_NUMBERS and len(held) - self._cut > 1
-        ):
-            oldest = held[self._cut]
-            self._fresh_numbers -= oldest.fresh_numbers
-            held[self._cut] = _cut_down(oldest, self._recalls)
+        fresh = list(accumulate(x.fresh_numbers for x in reversed(held)))
+        whole = min(
+            bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1,
+            max(1, bisect_right(fresh, MAX_FRESH_NUMBERS)),
+            MAX_SNAPSHOTS,
+        )
+        while self._cut < len(held) - whole:
+            held[self._cut] = _cut_down(held[self._cut], self._recalls)
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
@@ -154,16 +151,11 @@ def _has_calls(snapshot: Snapshot) -> bool:
 
 def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
     """Keep only the busiest rows of tables of files; with 0, without deriving the table."""
-    layers = {
-        name: replace(
-            layer, tables=layer.tables.but("file", layer.tables["file"][:count] if count else ())
-        )
-        if isinstance(layer, LayerSnapshot)
-        and isinstance(layer.tables, LateMapping)
-        and "file" in layer.tables
-        else layer
-        for name, layer in snapshot.layers.items()
-    }
+    layers = dict(snapshot.layers)
+    for name, layer in snapshot.measured.items():
+        if isinstance(layer.tables, LateMapping) and "file" in layer.tables:
+            files = layer.tables["file"][:count] if count else ()
+            layers[name] = replace(layer, tables=layer.tables.but("file", files))
     return replace(snapshot, layers=layers)
 
 
