@@ -96,10 +96,8 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
 
     ``.`` for zero, ``-`` for unknown; numbers wider than ``width`` get a suffix (``12M``).
     """
-    if not value:
+    if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
-    if not isfinite(value):
-        return UNKNOWN
     text = f"{value:.{decimals}f}"
     while len(text) > width and decimals:
         decimals = max(0, decimals - (len(text) - width))
@@ -114,10 +112,8 @@ def fixed_ms(value_us: float | None) -> str:
 
 def format_scaled(value: Value, base: int = 1000) -> str:
     """A number of about three digits with a suffix: k M G for 1000, K M G for 1024."""
-    if value is None or not isfinite(value):
-        return UNKNOWN
-    if value == 0:
-        return ZERO
+    if not value or not isfinite(value):
+        return ZERO if value == 0 else UNKNOWN
     scaled, step = float(value), 0
     while abs(scaled) >= base and step < len(_DECIMAL) - 1:
         scaled /= base
@@ -154,10 +150,8 @@ def format_ms(value_us: Value) -> str:
 
 def format_duration(value_us: Value) -> str:
     """A time in at most six columns: ``450ns``, ``83µs``, ``1.21ms`` or ``2.1s``."""
-    if value_us is None or not isfinite(value_us):
-        return UNKNOWN
-    if value_us == 0:
-        return ZERO
+    if not value_us or not isfinite(value_us):
+        return ZERO if value_us == 0 else UNKNOWN
     for limit, factor, suffix in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if value_us < limit:
             return _three_digits(value_us * factor) + suffix
@@ -166,7 +160,7 @@ def format_duration(value_us: Value) -> str:
 
 def format_unit(metric: str, title: str, value: Value) -> str:
     """A number with the unit that its name ends in, unless ``title`` has the unit."""
-    if value is None or value == 0 or not isfinite(value):
+    if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if metric.endswith(("_bytes_per_s", "_bytes")):
         return format_scaled(value, 1024 if metric.endswith("_bytes") else 1000)

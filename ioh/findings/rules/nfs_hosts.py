@@ -14,7 +14,7 @@ from ioh.model.finding import Confidence, Evidence
 from ioh.model.hist import LatencyHist, add_hists
 from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
-from ioh.model.snapshot import Pair, PairOp, Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 
 _SAME_CALLS = 0.1  # allowed difference between both ends' counts in 5 s
 # Requests that a server sends to its disks for each kind of call.
@@ -124,12 +124,11 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
         and (stats.client_calls == 0 or stats.rtt_us is not None)
         and (stats.server_calls == 0 or stats.server_us is not None)
     ]
-    calls, served = (sum(_count(s, name) for _, s in known) for name in ("client", "server"))
-    if not calls or not served:
-        return None
-    rtt_us = sum(_count(s, "client") * (s.rtt_us or 0.0) for _, s in known) / calls
-    server_us = sum(_count(s, "server") * (s.server_us or 0.0) for _, s in known) / served
-    if server_us > rtt_us:  # not the same calls
+    calls = sum(stats.client_calls or 0 for _, stats in known)
+    served = sum(stats.server_calls or 0 for _, stats in known)
+    rtt_us = weighted_mean((stats.client_calls, stats.rtt_us) for _, stats in known)
+    server_us = weighted_mean((stats.server_calls, stats.server_us) for _, stats in known)
+    if rtt_us is None or server_us is None or server_us > rtt_us:  # not the same calls
         return None
     there = [pair.there for pair, _ in known if pair.there is not None]
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
@@ -141,10 +140,6 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
         newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), hists,
         calls, served, rtt_us, server_us, disk_us, requests,
     )  # fmt: skip
-
-
-def _count(stats: PairOp, end: str) -> int:
-    return (stats.client_calls if end == "client" else stats.server_calls) or 0
 
 
 def _shares(calls: Calls) -> Iterator[Evidence]:

@@ -10,7 +10,6 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
-from ioh.model.hist import LatencyHist
 
 
 @Rule(
@@ -107,8 +106,7 @@ def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     own = writes.count + flushes.count
     share = own / max(1, reads.count + own)
     who = _busiest(recent, "sync_ns_per_s")
-    hist = sum((s.latency for _, s in reads.found if s.latency is not None), LatencyHist())
-    p50_us, p99_us = hist.percentiles_us((0.5, 0.99))
+    p50_us, p99_us = reads.p50_p99_us
     if p50_us is None or p99_us is None or share < limits["storm_share_min"]:
         return
     slow_us = max(limits["latency_min_ms"] * 1e3, limits["storm_tail_min"] * p50_us)

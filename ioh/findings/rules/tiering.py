@@ -84,10 +84,6 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     averages out; within seconds it must be excluded.
     """
     recent = window.recent(soon_s)
-    ends = [us for us in map(_mean_us, (recent[0], recent[-1])) if us]
-    # The usual case, decided early: a straight fall ends well below its beginning.
-    if len(ends) < 2 or ends[1] > 0.8 * ends[0]:
-        return None
     known = [us for us in map(_mean_us, recent) if us]
     if not window.covers(soon_s) or len(known) < max(len(recent), 2 * _QUARTERS):
         return None
