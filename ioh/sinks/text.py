@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ioh.model.rates import scaled
+from ioh.model.rates import scaled, sum_known
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
@@ -258,15 +258,13 @@ def _render_rows(rows: list[OpRow]) -> Iterator[str]:
     label_width = max([_MIN_LABEL, *(len(row.label) for row in rows)])
     yield " " * (label_width + 4) + _HEADS
     yield "-" * (label_width + 4) + _RULES
-    begun = False
-    for where in _DIRECTIONS:
-        block = [row for row in rows if row.direction == where]
-        if block and begun:
+    blocks = ([row for row in rows if row.direction == where] for where in _DIRECTIONS)
+    for number, block in enumerate(filter(None, blocks)):
+        if number:
             yield "-"
-        begun = begun or bool(block)
         for row in block:
             cells = _CELLS % _numbers(row.stats)
-            yield f"{where or ' '} |{pad_left(row.label, label_width)}:{cells}"
+            yield f"{row.direction or ' '} |{pad_left(row.label, label_width)}:{cells}"
 
 
 def _latencies(rows: list[OpRow], style: HistStyle) -> list[str]:
@@ -295,10 +293,9 @@ def _footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
     """IOPS (reads and writes) of the lowest layer that counts them, and ioh's own cost."""
     total = UNKNOWN
     for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
-        rates = [stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops)]
-        known = [rate for rate in rates if rate is not None]
-        if known:
-            total = f"{format_fixed(sum(known), 10, 0)} ({safe_name(layer.spec.title)})"
+        rate = sum_known(stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops))
+        if rate is not None:
+            total = f"{format_fixed(rate, 10, 0)} ({safe_name(layer.spec.title)})"
             break
     cost = f"ioh cpu {_pct(snapshot.self_cpu_pct)} probes {_pct(snapshot.bpf_cpu_pct)} of one core"
     return f"IOPs {total}   {cost}"

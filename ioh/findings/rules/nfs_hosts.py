@@ -170,9 +170,8 @@ def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
         text = f"TCP's smoothed round trip is {duration(newest.tcp_rtt_us)}"
         yield Evidence(text, "tcp_rtt_us", newest.tcp_rtt_us, None, "TCP_INFO")
     for what, name in (("calls", "retransmits_per_s"), ("segments", "tcp_retrans_segs_per_s")):
-        rates = [rate for pair in calls.pairs if (rate := getattr(pair, name)) is not None]
-        if rates:
-            rate = sum(rates) / len(rates)
+        rate = weighted_mean((1, getattr(pair, name)) for pair in calls.pairs)
+        if rate is not None:
             yield Evidence(f"{per_s(rate)} {what} a second retransmitted", name, rate)
     for host, snapshot in ((newest.client, here), (newest.server, newest.there)):
         used = _busiest_link(snapshot) if snapshot is not None else None
