@@ -14,8 +14,6 @@ ZERO = "."
 UNKNOWN = "-"
 _BINARY = ("", "K", "M", "G", "T", "P")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
-_MAX_NARROW = 4096
-_narrow: set[str] = set()  # characters known to take one column: bars, rules, letters
 
 
 def display_width(text: str) -> int:
@@ -25,13 +23,7 @@ def display_width(text: str) -> int:
 
 def is_narrow(text: str) -> bool:
     """Whether each character takes exactly one column."""
-    if text.isascii() or _narrow.issuperset(text):
-        return True
-    if any(char_width(char) != 1 for char in text):
-        return False
-    if len(_narrow) < _MAX_NARROW:
-        _narrow.update(text)
-    return True
+    return text.isascii() or all(char_width(char) == 1 for char in set(text))
 
 
 @lru_cache(maxsize=4096)

@@ -16,13 +16,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
-from ioh.model.hist import (
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
-    add_hists,
-)
+from ioh.model.hist import LATENCY_EDGES_US, SIZE_EDGES_BYTES, SizeLatencyHist, add_hists
 
 SPAN_S = 5.0
 MODES_S = 6.0
@@ -198,9 +192,9 @@ def _others_under_way(
     recent: Stretch, layer: str, part: str, counted: Sequence[SizeLatencyHist], modes: _Modes
 ) -> float:
     """Mean number of writes, and reads of other sizes, in flight."""
-    table, own = add_hists(counted), SIZE_EDGES_BYTES.index(modes.bytes)
-    rows = (table.row(at) for at in range(SIZE_BUCKETS) if at != own)
-    counts = map(sum, zip(*rows, strict=True))
+    table = add_hists(counted)
+    own = table.row(SIZE_EDGES_BYTES.index(modes.bytes))
+    counts = [every - its for every, its in zip(table.by_latency(), own, strict=True)]
     # The middle of a bucket, whose lower edge is half of its upper one.
     spent_us = sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, counts, strict=False))
     writes = sum_op(recent, layer, "write", part).avg_inflight or 0.0
