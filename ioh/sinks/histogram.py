@@ -43,7 +43,11 @@ def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list
     first, last = (min(used), max(used)) if used else (0, 0)
     labels = [_latency_label(bucket) for bucket in range(first, last + 1)]
     cells = [_cells(row.counts, first, last) for row in rows]
-    width = _column_width(len(head), labels, cells, style)
+    width = style.column_width
+    if width is None:
+        longest = max(len(text) for line in [labels, *cells] for text in line)
+        room = (style.width - len(head)) // len(labels) - len(style.pad)
+        width = max(longest + 1, min(DEFAULT_COLUMN_WIDTH, room))
     return [
         (left + "".join(pad_left(cell, width) + style.pad for cell in line)).rstrip()
         for left, line in zip([head, *(r.head for r in rows)], [labels, *cells], strict=True)
@@ -57,16 +61,6 @@ def _cells(counts: Sequence[int] | None, first: int, last: int) -> list[str]:
     while len(shown) > 1 and not shown[-1]:
         shown.pop()
     return [str(count) if count else ZERO for count in shown]
-
-
-def _column_width(
-    head_width: int, labels: list[str], cells: list[list[str]], style: HistStyle
-) -> int:
-    if style.column_width is not None:
-        return style.column_width
-    longest = max(len(text) for line in [labels, *cells] for text in line)
-    room = (style.width - head_width) // len(labels) - len(style.pad)
-    return max(longest + 1, min(DEFAULT_COLUMN_WIDTH, room))
 
 
 def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[str]:

@@ -10,7 +10,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size, t
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import Stretch, op_of, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
@@ -52,8 +52,7 @@ def saturation(recent: Stretch, limits: Limits) -> Verdicts:
             if total.queue_us < limits["ratio_min"] * total.service_us:
                 continue
             # A single burst is in one interval only.
-            stats = [op_of(snapshot, "block", op, device.name) for snapshot in recent]
-            waits = [x is not None and (x.queue_us or 0.0) >= least_us / 2 for x in stats]
+            waits = [(stats.queue_us or 0.0) >= least_us / 2 for _, stats in total.found]
             if sum(waits) / len(recent) * 100 >= limits["lasting_min_pct"]:
                 yield _saturated(recent, op, device, total.queue_us)
 

@@ -109,7 +109,7 @@ def _discards(recent: Stretch, limits: Limits) -> Verdicts:
     if discard.bytes_per_s < least:
         return
     # Deleting a large file discards it in one interval; a trim of a disk takes several.
-    busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
+    busy = [stats for _, stats in discard.found if stats.count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
     text = f"{discard.count:,} discards in {discard.seconds:.0f} s"

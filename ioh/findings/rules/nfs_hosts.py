@@ -11,7 +11,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Confidence, Evidence
-from ioh.model.hist import LatencyHist, add_hists
+from ioh.model.hist import LatencyHist
 from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Pair, Snapshot
@@ -43,7 +43,7 @@ class Calls:
     Units:
         ``calls`` counted by the client, ``served`` by the server; means per call in µs.
         ``disk_us`` is the mean time of a request of the server's disks (by all their users),
-        ``requests`` their number; None and 0 if its block layer is not measured.  ``hists`` have
+        ``requests`` their number; None and 0 if its block layer is not measured.  ``network`` has
         the network time of each call that both ends timed.
     """
 
@@ -51,7 +51,7 @@ class Calls:
     server: str
     name: str  # READ, WRITE, COMMIT
     pairs: tuple[Pair, ...]
-    hists: Sequence[LatencyHist]
+    network: LatencyHist
     calls: int
     served: int
     rtt_us: float
@@ -134,10 +134,11 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
     requests = sum(each.count for each in sums)
     disk_us = weighted_mean((each.count, each.latency_us) for each in sums)
-    hists = [stats.network for _, stats in known if stats.network is not None]
+    timed = (stats.network for _, stats in known if stats.network is not None)
+    network = sum(timed, LatencyHist())
     newest = known[-1][0]
     return Calls(
-        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), hists,
+        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), network,
         calls, served, rtt_us, server_us, disk_us, requests,
     )  # fmt: skip
 
@@ -149,13 +150,12 @@ def _shares(calls: Calls) -> Iterator[Evidence]:
     text += f"({percent(calls.network_us / calls.rtt_us)})"
     source = "probes of the RPC layer at the client and of nfsd at the server"
     yield Evidence(text, "network_us", calls.network_us, None, source)
-    if calls.hists and (matched := add_hists(calls.hists)).total:
-        p50_us, p99_us = matched.percentiles_us((0.5, 0.99))
+    p50_us, p99_us = calls.network.percentiles_us((0.5, 0.99))
+    if p50_us is not None:
         most = "" if p99_us is None else f", {duration(p99_us)} or more for 1 in 100"
-        if p50_us is not None:
-            text = f"{matched.total:,} calls timed at both ends: the network takes "
-            text += f"{duration(p50_us)} at the median{most}"
-            yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
+        text = f"{calls.network.total:,} calls timed at both ends: the network takes "
+        text += f"{duration(p50_us)} at the median{most}"
+        yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
     if calls.is_same:
         text = f"{calls.calls:,} calls, counted by both ends"
     else:

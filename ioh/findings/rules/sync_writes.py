@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
@@ -138,9 +137,7 @@ def _reads_of(who: str, recent: Stretch) -> float:
 def _busiest(recent: Stretch, time: str) -> str:
     """The program that spends most of the time in column ``time``, as text."""
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
-    by_name: dict[str, float] = defaultdict(float)
-    for (_, name), spent in by_process.items():
-        by_name[name] += spent
+    by_name = sum_rows(recent, "syscall", "process", (time,), itemgetter(1))
     half, several = sum(by_process.values()) / 2, "More than one program"
     for key, spent in by_process.items():
         if spent >= half:
