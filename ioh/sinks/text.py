@@ -12,6 +12,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
     UNKNOWN,
     ZERO,
+    clock,
     format_fixed,
     format_scaled,
     format_unit,
@@ -190,9 +191,8 @@ class TextSink:
 def _header(snapshot: Snapshot, *, utc: bool) -> Iterator[str]:
     """The lines with date, host, CPU, memory and pressure."""
     when = time.gmtime(snapshot.time_unix_s) if utc else time.localtime(snapshot.time_unix_s)
-    clock = f"{when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}"
-    day = f"{when.tm_mday}/{when.tm_mon}/{when.tm_year}"
-    yield f"date: {int(snapshot.time_unix_s)} , {day} {clock}  interval {snapshot.interval_s:.3f} s"
+    day = f"{when.tm_mday}/{when.tm_mon}/{when.tm_year} {clock(snapshot.time_unix_s, utc=utc)}"
+    yield f"date: {int(snapshot.time_unix_s)} , {day}  interval {snapshot.interval_s:.3f} s"
     host = snapshot.host
     cpu = f"cpu {_pct(host.cpu_pct)}  iowait {_pct(host.iowait_pct)}"
     if host.steal_pct:

@@ -158,7 +158,7 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
 def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
     rows = rows_of(recent[-1], "block", "limit")
-    for op in ("read", "write") if rows else ():
+    for op in ("read", "write"):
         done = {device.name: device.sum for device in devices(recent, op)}
         for row in rows:
             total = done.get(row.key[1])
