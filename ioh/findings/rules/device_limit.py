@@ -72,8 +72,11 @@ def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
     for name, each in found.items():
         if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
             continue
+        newest = _second(recent[-1], name)
+        if newest is None or newest.under_way < limits["depth_min"]:
+            continue
         seconds = [x for snapshot in recent if (x := _second(snapshot, name)) is not None]
-        if len(seconds) == len(recent) and seconds[-1].under_way >= limits["depth_min"]:
+        if len(seconds) == len(recent):
             yield from _held(recent, each[0], seconds, limits)
 
 

@@ -80,6 +80,9 @@ def _command(device: str, job: str) -> str:
 
 
 def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
+    names = {row.key[1] for s in recent for row in rows_of(s, "block", "process")}
+    if not any(map(_UPKEEP.fullmatch, names)):  # the usual case, decided early
+        return
     columns = ("read_bytes_per_s", "write_bytes_per_s")
     moved_by = sum_rows(recent, "block", "process", columns, itemgetter(1))
     by_name = {name: moved for name, moved in moved_by.items() if _UPKEEP.fullmatch(name)}
