@@ -133,6 +133,6 @@ def sum_rows(
     sums: dict[_Key, float] = defaultdict(float)
     for seconds, found in measured(snapshots, layer):
         for row in found.tables.get(table, ()):
-            values = row.values
-            sums[by(row.key)] += sum([values.get(name) or 0.0 for name in columns]) * seconds
+            for name in columns:
+                sums[by(row.key)] += (row.values.get(name) or 0.0) * seconds
     return sums
