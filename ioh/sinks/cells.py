@@ -78,6 +78,11 @@ def _take(text: str, width: int) -> str:
     return text
 
 
+def is_known(value: Value) -> bool:
+    """Whether there is a number to print."""
+    return value is not None and isfinite(value)
+
+
 def format_fixed(value: Value, width: int, decimals: int) -> str:
     """A number with up to ``decimals`` decimals, as many as fit ``width``; unpadded.
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ioh.model.rates import scaled, sum_known
+from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
@@ -293,9 +293,10 @@ def _footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
     """IOPS (reads and writes) of the lowest layer that counts them, and ioh's own cost."""
     total = UNKNOWN
     for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
-        rate = sum_known(stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops))
-        if rate is not None:
-            total = f"{format_fixed(rate, 10, 0)} ({safe_name(layer.spec.title)})"
+        rates = [stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops)]
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            total = f"{format_fixed(sum(known), 10, 0)} ({safe_name(layer.spec.title)})"
             break
     cost = f"ioh cpu {_pct(snapshot.self_cpu_pct)} probes {_pct(snapshot.bpf_cpu_pct)} of one core"
     return f"IOPs {total}   {cost}"

@@ -15,6 +15,7 @@ from ioh.sinks.cells import (
     display_width,
     format_scaled,
     format_short,
+    is_known,
     safe_name,
 )
 from ioh.tui.render.line import Click, Line, ScreenFrame
@@ -76,7 +77,7 @@ def cell_text(spec: MetricSpec, value: Value) -> str:
     """One number with three digits."""
     name = spec.derived_name
     if name.endswith("_bytes_per_s"):
-        return format_short(value / 1e6 if value else value)
+        return format_short(value / 1e6 if value and is_known(value) else value)
     if not name.endswith(("_us", "_pct", "_bytes")):
         return format_scaled(value)
     return metric_text(spec, value)
