@@ -7,9 +7,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
-from ioh.findings.sums import OpSum, sum_op
-from ioh.findings.window import number, once, rows_of
+from ioh.findings.sums import OpSum, sum_op, sum_rows
+from ioh.findings.window import once, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot, TableRow
 
@@ -138,10 +139,7 @@ def read_ahead(snapshots: Sequence[Snapshot], device: Device | None) -> ReadAhea
 
 def _is_btrfs(snapshot: Snapshot) -> bool:
     """Whether most of the bytes that programs read now are from btrfs."""
-    by_type: dict[str, float] = {}
-    for row in rows_of(snapshot, "syscall", "mount"):
-        moved = number(row, "read_bytes_per_s")
-        by_type[row.key[-1]] = by_type.get(row.key[-1], 0.0) + moved
+    by_type = sum_rows([snapshot], "syscall", "mount", ("read_bytes_per_s",), itemgetter(-1))
     return by_type.get("btrfs", 0.0) > sum(by_type.values()) / 2
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -45,6 +45,10 @@ class Engine:
         config = config or Config()
         self._rules = [rule for rule in chosen if rule.name not in config.off]
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget all intervals and what was said about them."""
         self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
         self._window = Window(
             max((rule.span_s for rule in self._rules), default=1.0),
@@ -64,15 +68,13 @@ class Engine:
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """Return the Snapshot with its findings, worst first."""
         if len(self._window) > 0 and not _follows(self._window.newest, snapshot):
-            self._window.clear()
-            self._states = {rule.name: {} for rule in self._rules}
+            self._begin()
         self._window.add(snapshot)
         said: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
-        sources = {name: layer.source for name, layer in snapshot.measured.items()}
         for rule in self._rules:
-            if (lacking := _lacking(rule, sources)) is not None:
-                reason = printable(_why_not(lacking, snapshot), MAX_TEXT)
+            if (why := _why_not(rule, snapshot)) is not None:
+                reason = printable(why, MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
             elif rule.may_be_short or self._window.covers(rule.recent_s):
                 recent = self._window.recent(rule.recent_s)
@@ -83,8 +85,7 @@ class Engine:
         for rule in self._rules:
             is_outdone = any(other in said for other in rule.yields_to)
             verdicts = () if is_outdone else said.get(rule.name, ())
-            if verdicts or self._states[rule.name]:
-                findings += self._update(rule, verdicts, snapshot)
+            findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 
@@ -109,17 +110,6 @@ class Engine:
         return [_finding(rule, state) for state in states.values() if state.is_on]
 
 
-def _lacking(rule: Rule, sources: Mapping[str, str]) -> str | None:
-    """The first layer that a rule needs and that is not measured, or not by BPF as required."""
-    for name in rule.needs:
-        if name not in sources:
-            return name
-    for name in rule.probed:
-        if sources.get(name, "proc") == "proc":
-            return name
-    return None
-
-
 def _follows(before: Snapshot, after: Snapshot) -> bool:
     """Whether ``after`` directly follows ``before``, on the same machine."""
     gap_s = after.time_unix_s - after.interval_s - before.time_unix_s
@@ -128,14 +118,17 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
     return same and -allowed_s / 2 <= gap_s <= allowed_s and after.time_unix_s > before.time_unix_s
 
 
-def _why_not(name: str, snapshot: Snapshot) -> str:
-    """Why a rule that needs this layer is not evaluated."""
-    layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
-    if layer is None:
-        return f"layer {title} is not measured"
-    if isinstance(layer, Unavailable):
-        return f"layer {title}: {layer.reason}"
-    return f"layer {title} is measured from /proc, not by BPF"
+def _why_not(rule: Rule, snapshot: Snapshot) -> str | None:
+    """Why a rule is not evaluated; None if all layers that it needs are measured."""
+    for name in (*rule.needs, *rule.probed):
+        layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
+        if layer is None:
+            return f"layer {title} is not measured"
+        if isinstance(layer, Unavailable):
+            return f"layer {title}: {layer.reason}"
+        if name in rule.probed and layer.source == "proc":
+            return f"layer {title} is measured from /proc, not by BPF"
+    return None
 
 
 def _finding(rule: Rule, state: _State) -> Finding:

@@ -9,13 +9,11 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increases, measured, sum_rows
-from ioh.findings.window import Stretch, number, once, rows_of, seconds_of
+from ioh.findings.window import Stretch, once, rows_of
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
-
-_NOTHING = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,39 +36,30 @@ def mounts(snapshots: Stretch, op: str) -> Iterator[MountRow]:
     rows = rows_of(snapshots[-1], "nfs_client", "mount")
     if not rows:
         return
-    called, sent = (_sums(snapshots, layer, op) for layer in ("syscall", "nfs_client"))
+    called, sent = (_moved(snapshots, layer, op) for layer in ("syscall", "nfs_client"))
     for row in rows:
-        above, below = called.get(row.key[0], _NOTHING), sent.get(row.key[0], _NOTHING)
-        if above[0] and below[0]:
-            pieces = Pieces(
-                above[0], above[1], below[0], below[1], _mean_us(above), _mean_us(below)
-            )
-            yield MountRow(row.key[0], row.key[1], row.values, pieces)
+        point, export = row.key[:2]
+        if point in called and point in sent:
+            calls, call_bytes, above_us = called[point]
+            rpcs, rpc_bytes, below_us = sent[point]
+            pieces = Pieces(calls, call_bytes, rpcs, rpc_bytes, above_us, below_us)
+            yield MountRow(point, export, row.values, pieces)
 
 
-def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, float, float]]:
-    """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
-    totals: dict[str, tuple[float, float, float]] = {}
-    for rows in snapshots.each(_moved, layer, op):
-        for mount, (count, size, ns) in rows:
-            before = totals.get(mount, _NOTHING)
-            totals[mount] = (before[0] + count, before[1] + size, before[2] + ns)
-    return totals
-
-
-def _moved(snapshot: Snapshot, layer: str, op: str) -> list[tuple[str, list[float]]]:
-    """The same for one interval, without idle mounts."""
-    names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
-    seconds = seconds_of(snapshot, layer)
-    rows = [
-        (row.key[0], [number(row, name) * seconds for name in names])
-        for row in rows_of(snapshot, layer, "mount")
-    ]
-    return [row for row in rows if any(row[1])]
-
-
-def _mean_us(sums: tuple[float, float, float]) -> float | None:
-    return sums[2] / sums[0] / 1e3 if sums[0] and sums[2] else None
+@once
+def _moved(
+    snapshots: Sequence[Snapshot], layer: str, op: str
+) -> dict[str, tuple[float, float, float | None]]:
+    """Count, bytes and mean time (us, None if not known) at each mount point with operations."""
+    counts, sizes, ns = (
+        sum_rows(snapshots, layer, "mount", (f"{op}{what}_per_s",), itemgetter(0))
+        for what in ("s", "_bytes", "_ns")
+    )
+    return {
+        point: (count, sizes[point], ns[point] / count / 1e3 or None)
+        for point, count in counts.items()
+        if count
+    }
 
 
 @once

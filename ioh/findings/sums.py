@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ioh.findings.window import duration_s, once
+from ioh.model.hist import LatencyHist
 from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 
-_NO_OPS: Mapping[str, OpStats] = {}
 _Key = TypeVar("_Key")
 
 
@@ -48,6 +48,12 @@ class OpSum:
     def queue_us(self) -> float | None:
         """Mean queue time per operation."""
         return weighted_mean([(x.count, x.queue_us) for _, x in self.found])
+
+    @property
+    def p50_p99_us(self) -> tuple[float | None, ...]:
+        """Upper edges of the buckets of median and p99; None if there are too few operations."""
+        known = (x.latency for _, x in self.found if x.latency is not None)
+        return sum(known, LatencyHist()).percentiles_us((0.5, 0.99))
 
     @property
     def max_us(self) -> float | None:
@@ -97,7 +103,7 @@ def measured(snapshots: Sequence[Snapshot], layer: str) -> list[tuple[float, Lay
 def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
     """Sum up one op: counts are added, means are weighted by operations."""
     ops = (
-        (interval_s, (found.parts.get(part, _NO_OPS) if part else found.ops).get(op))
+        (interval_s, (found.parts.get(part, {}) if part else found.ops).get(op))
         for interval_s, found in measured(snapshots, layer)
     )
     found = tuple([(interval_s, stats) for interval_s, stats in ops if stats is not None])
@@ -127,6 +133,6 @@ def sum_rows(
     sums: dict[_Key, float] = defaultdict(float)
     for seconds, found in measured(snapshots, layer):
         for row in found.tables.get(table, ()):
-            values = row.values
-            sums[by(row.key)] += sum([values.get(name) or 0.0 for name in columns]) * seconds
+            for name in columns:
+                sums[by(row.key)] += (row.values.get(name) or 0.0) * seconds
     return sums

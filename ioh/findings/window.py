@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import weakref
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import accumulate
@@ -22,8 +23,6 @@ DETAIL_S = 12.0  # rules that look back further use Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-_MISSING = object()
-_Known = dict[Hashable, object]  # (function, arguments) -> result
 
 
 class Recall(NamedTuple):
@@ -31,11 +30,10 @@ class Recall(NamedTuple):
 
     layer: str
     name: str
-    with_percentiles: bool = False
 
 
-class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
-    """The newest intervals of a window, oldest first, with a cache of computed values.
+class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes below)
+    """The newest intervals of a window, oldest first, with what once() has computed of them.
 
     Do not keep it longer than its window.
 
@@ -45,23 +43,12 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the caches below)
 
     window: Window
     seconds: float
-    known: _Known
-    known_of: Sequence[_Known]  # of each interval
+    known: dict[Hashable, object]  # (function, arguments) -> result
 
     @property
     def before(self) -> list[Snapshot]:
         """The window's intervals before these."""
         return list(self.window)[: -len(self)]
-
-    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
-        """``make(interval, *args)`` of each interval, computed once; do not pass a closure."""
-        key, found = (make, args), []
-        for snapshot, known in zip(self, self.known_of, strict=True):
-            value = known.get(key, _MISSING)
-            if value is _MISSING:
-                value = known[key] = make(snapshot, *args)
-            found.append(value)
-        return found  # type: ignore[return-value]
 
 
 def once(
@@ -73,10 +60,9 @@ def once(
     def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
         if not isinstance(snapshots, Stretch):
             return make(snapshots, *args, **none)
-        found = snapshots.known.get((make, args), _MISSING)
-        if found is _MISSING:
-            found = snapshots.known[make, args] = make(snapshots, *args, **none)
-        return found  # type: ignore[return-value]
+        if (make, args) not in snapshots.known:
+            snapshots.known[make, args] = make(snapshots, *args, **none)
+        return snapshots.known[make, args]  # type: ignore[return-value]
 
     return look_up  # type: ignore[return-value]  # its first argument has a name
 
@@ -94,16 +80,11 @@ class Window:
 
     def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
         self._span_s = span_s
-        self._detail_ns = _ns(min(DETAIL_S, span_s))
-        self._recalls: _Recalls = {}
-        for layer, name, with_percentiles in recalls:
-            wanted = self._recalls.setdefault(layer, {})
-            wanted[name] = with_percentiles or wanted.get(name, False)
+        self._recalls: dict[str, set[str]] = defaultdict(set)  # layer -> ops and tables
+        for layer, name in recalls:
+            self._recalls[layer].add(name)
         self._all: list[Snapshot] = []
-        self._known_of: list[_Known] = []
-        self._fresh_numbers = 0  # in the intervals that are not cut down
         self._cut = 0  # number of oldest intervals that are cut down
-        self._whole_ns = 0  # of the others; as floats, the sum would depend on earlier intervals
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._stretches: dict[float, Stretch] = {}
 
@@ -111,34 +92,25 @@ class Window:
         """Add an interval, and drop those older than the span."""
         held = self._all
         files = 0 if _has_calls(snapshot) else 1  # busiest_file() uses the most recent one only
-        held[-1:] = [*(_with_files(before, files) for before in held[-1:]), snapshot]
-        self._known_of.append({})
-        self._whole_ns += _ns(snapshot.interval_s)
-        self._fresh_numbers += snapshot.fresh_numbers
-        while (
-            self._whole_ns - _ns(held[self._cut].interval_s) >= self._detail_ns
-            or len(held) - self._cut > MAX_SNAPSHOTS
-            or (self._fresh_numbers > MAX_FRESH_NUMBERS and len(held) - self._cut > 1)
-        ):
-            oldest = held[self._cut]
-            self._whole_ns -= _ns(oldest.interval_s)
-            self._fresh_numbers -= oldest.fresh_numbers
-            held[self._cut] = _cut_down(oldest, self._recalls)
-            # Drop the cache, so that results never depend on whether a rule has used it before.
-            self._known_of[self._cut] = {}
+        if held:
+            held[-1] = _with_files(held[-1], files)
+        held.append(snapshot)
+        back_s = list(accumulate(x.interval_s for x in reversed(held)))
+        fresh = list(accumulate(x.fresh_numbers for x in reversed(held)))
+        whole = min(
+            bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1,
+            max(1, bisect_right(fresh, MAX_FRESH_NUMBERS)),
+            MAX_SNAPSHOTS,
+        )
+        while self._cut < len(held) - whole:
+            held[self._cut] = _cut_down(held[self._cut], self._recalls)
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
-            del held[0], self._known_of[0]
+            del held[0]
             self._cut -= 1
         self._stretches.clear()
-        self._back_s = list(accumulate(x.interval_s for x in reversed(held)))
-
-    def clear(self) -> None:
-        """Drop all intervals, before one that does not follow them."""
-        self._all, self._known_of, self._back_s = [], [], []
-        self._cut = self._whole_ns = self._fresh_numbers = 0
-        self._stretches.clear()
+        self._back_s = back_s[: len(held)]
 
     @property
     def newest(self) -> Snapshot:
@@ -158,20 +130,13 @@ class Window:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             self._stretches[seconds] = found = Stretch(self._all[-count:])
             found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
-            found.known, found.known_of = {}, self._known_of[-count:]
+            found.known = {}
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back that far, with a tolerance for late ticks."""
         return self.recent(seconds).seconds >= seconds * 0.95
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
-
-
-_Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
 
 
 def _has_calls(snapshot: Snapshot) -> bool:
@@ -182,30 +147,21 @@ def _has_calls(snapshot: Snapshot) -> bool:
 
 def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
     """Keep only the busiest rows of tables of files; with 0, without deriving the table."""
-    layers = {
-        name: replace(
-            layer, tables=layer.tables.but("file", layer.tables["file"][:count] if count else ())
-        )
-        if isinstance(layer, LayerSnapshot)
-        and isinstance(layer.tables, LateMapping)
-        and "file" in layer.tables
-        else layer
-        for name, layer in snapshot.layers.items()
-    }
+    layers = dict(snapshot.layers)
+    for name, layer in snapshot.measured.items():
+        if isinstance(layer.tables, LateMapping) and "file" in layer.tables:
+            files = layer.tables["file"][:count] if count else ()
+            layers[name] = replace(layer, tables=layer.tables.but("file", files))
     return replace(snapshot, layers=layers)
 
 
-def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
+def _cut_down(snapshot: Snapshot, recalls: Mapping[str, Collection[str]]) -> Snapshot:
     """Reduce an interval to its recalls: parts and histograms are most of a Snapshot."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, wanted in recalls.items():
         layer = snapshot.layers.get(name)
         if isinstance(layer, LayerSnapshot):
-            ops = {
-                op: layer.ops[op].without_histograms(keep_percentiles=wanted[op])
-                for op in wanted
-                if op in layer.ops
-            }
+            ops = {x: layer.ops[x].without_histograms() for x in wanted if x in layer.ops}
             rows = {x: layer.tables[x][:MAX_OLD_ROWS] for x in wanted if x in layer.tables}
             layers[name] = LayerSnapshot(
                 layer.spec, layer.source, layer.interval_s, ops, layer.metrics, rows
@@ -215,8 +171,6 @@ def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
     """Measured time of all intervals together."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.seconds
     return sum([snapshot.interval_s for snapshot in snapshots])
 
 

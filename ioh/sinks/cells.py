@@ -13,28 +13,17 @@ from ioh.model.sample import Value
 ZERO = "."
 UNKNOWN = "-"
 _BINARY = ("", "K", "M", "G", "T", "P")
-_WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
-_MAX_NARROW = 4096
-_narrow: set[str] = set()  # characters known to take one column: bars, rules, letters
 
 
 def display_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
-    if text.isascii() or _narrow.issuperset(text):
-        return len(text)
     return len(text) if is_narrow(text) else sum(map(char_width, text))
 
 
 def is_narrow(text: str) -> bool:
     """Whether each character takes exactly one column."""
-    if text.isascii() or _narrow.issuperset(text):
-        return True
-    if any(char_width(char) != 1 for char in text):
-        return False
-    if len(_narrow) < _MAX_NARROW:
-        _narrow.update(text)
-    return True
+    return text.isascii() or all(char_width(char) == 1 for char in set(text))
 
 
 @lru_cache(maxsize=4096)
@@ -52,8 +41,6 @@ def pad_right(text: str, width: int) -> str:
 
 def pad_left(text: str, width: int) -> str:
     """Pad ``text`` with spaces on the left; longer text is unchanged."""
-    if text.isascii():
-        return text.rjust(width)
     return " " * max(0, width - display_width(text)) + text
 
 
@@ -96,15 +83,12 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
 
     ``.`` for zero, ``-`` for unknown; numbers wider than ``width`` get a suffix (``12M``).
     """
-    if not value:
+    if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
-    if not isfinite(value):
-        return UNKNOWN
-    text = _WITH_PLACES[decimals](value)
-    places = decimals
-    while len(text) > width and places:
-        places = max(0, places - (len(text) - width))
-        text = _WITH_PLACES[places](value)
+    text = f"{value:.{decimals}f}"
+    while len(text) > width and decimals:
+        decimals = max(0, decimals - (len(text) - width))
+        text = f"{value:.{decimals}f}"
     return text if len(text) <= width else format_scaled(value, 1000)
 
 
@@ -115,10 +99,8 @@ def fixed_ms(value_us: float | None) -> str:
 
 def format_scaled(value: Value, base: int = 1000) -> str:
     """A number of about three digits with a suffix: k M G for 1000, K M G for 1024."""
-    if value is None or not isfinite(value):
-        return UNKNOWN
-    if value == 0:
-        return ZERO
+    if not value or not isfinite(value):
+        return ZERO if value == 0 else UNKNOWN
     scaled, step = float(value), 0
     while abs(scaled) >= base and step < len(_DECIMAL) - 1:
         scaled /= base
@@ -142,7 +124,7 @@ def format_short(value: Value) -> str:
         return "<.001"
     for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0)):
         if abs(value) < limit:
-            return _WITH_PLACES[places](value)
+            return f"{value:.{places}f}"
     return format_scaled(value)
 
 
@@ -155,10 +137,8 @@ def format_ms(value_us: Value) -> str:
 
 def format_duration(value_us: Value) -> str:
     """A time in at most six columns: ``450ns``, ``83µs``, ``1.21ms`` or ``2.1s``."""
-    if value_us is None or not isfinite(value_us):
-        return UNKNOWN
-    if value_us == 0:
-        return ZERO
+    if not value_us or not isfinite(value_us):
+        return ZERO if value_us == 0 else UNKNOWN
     for limit, factor, suffix in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if value_us < limit:
             return _three_digits(value_us * factor) + suffix
@@ -167,7 +147,7 @@ def format_duration(value_us: Value) -> str:
 
 def format_unit(metric: str, title: str, value: Value) -> str:
     """A number with the unit that its name ends in, unless ``title`` has the unit."""
-    if value is None or value == 0 or not isfinite(value):
+    if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if metric.endswith(("_bytes_per_s", "_bytes")):
         return format_scaled(value, 1024 if metric.endswith("_bytes") else 1000)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
-)
+from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
 from ioh.sinks.cells import UNKNOWN, ZERO, latency_label, pad_left
 
 DEFAULT_COLUMN_WIDTH = 6
@@ -47,7 +43,11 @@ def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list
     first, last = (min(used), max(used)) if used else (0, 0)
     labels = [_latency_label(bucket) for bucket in range(first, last + 1)]
     cells = [_cells(row.counts, first, last) for row in rows]
-    width = _column_width(len(head), labels, cells, style)
+    width = style.column_width
+    if width is None:
+        longest = max(len(text) for line in [labels, *cells] for text in line)
+        room = (style.width - len(head)) // len(labels) - len(style.pad)
+        width = max(longest + 1, min(DEFAULT_COLUMN_WIDTH, room))
     return [
         (left + "".join(pad_left(cell, width) + style.pad for cell in line)).rstrip()
         for left, line in zip([head, *(r.head for r in rows)], [labels, *cells], strict=True)
@@ -63,16 +63,6 @@ def _cells(counts: Sequence[int] | None, first: int, last: int) -> list[str]:
     return [str(count) if count else ZERO for count in shown]
 
 
-def _column_width(
-    head_width: int, labels: list[str], cells: list[list[str]], style: HistStyle
-) -> int:
-    if style.column_width is not None:
-        return style.column_width
-    longest = max(len(text) for line in [labels, *cells] for text in line)
-    room = (style.width - head_width) // len(labels) - len(style.pad)
-    return max(longest + 1, min(DEFAULT_COLUMN_WIDTH, room))
-
-
 def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[str]:
     """One line per size in use: median time, size, counts by latency."""
     rows = []
@@ -86,12 +76,8 @@ def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[s
 
 def _median(counts: Sequence[int]) -> str:
     """Upper edge of the median's column; above the last edge, that edge with +."""
-    half, seen = (sum(counts) + 1) // 2, 0
-    for bucket in range(LATENCY_BUCKETS - 1):
-        seen += counts[bucket]
-        if seen >= half:
-            return _latency_label(bucket)
-    return _latency_label(LATENCY_BUCKETS - 1)
+    half = (sum(counts) + 1) // 2
+    return _latency_label(bisect_left(list(accumulate(counts)), half))
 
 
 def _latency_label(bucket: int) -> str:

@@ -91,11 +91,11 @@ def _clock(state: HostState) -> str:
 def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
     """The table's lines: two headings; for each pair, its kinds of call and TCP."""
     yield "==== nfs between hosts ====  (calls in the interval, means; net: network and RPC)"
-    labels = {id(pair): f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in found}
-    width = max(len(label) for label in labels.values())
+    names = [f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in found]
+    width = max(map(len, names))
     yield " " * (width + 4) + "".join(f"|{title:>{size}}" for title, size in _COLUMNS)
-    for pair in found:
-        label = pad_right(labels[id(pair)], width)
+    for pair, name in zip(found, names, strict=True):
+        label = pad_right(name, width)
         for op, stats in pair.ops.items():
             yield f"{_LETTERS[op]} |{label}:{_cells(stats)}"
             if stats.network is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.model.late import by_identity
-from ioh.model.metric import LayerSpec
 from ioh.model.path import Path, Segment, paths
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
@@ -13,19 +11,6 @@ from ioh.sinks.cells import fixed_ms, format_fixed, format_unit, safe_name
 from ioh.sinks.rows import is_flow, main_stats
 
 _LETTERS = {"read": "R", "write": "W", "sync": "S"}
-
-
-@by_identity
-def _titled(spec: LayerSpec) -> tuple[tuple[str, str, bool], ...]:
-    """The printed numbers: name, title, whether it is bytes per second; computed once per spec."""
-    shown = []
-    for metric in spec.metrics:
-        if metric.title:
-            name = metric.derived_name
-            is_rate = name.endswith("_bytes_per_s")
-            title = safe_name(metric.title)
-            shown.append((name, title.removesuffix("B/s").rstrip() if is_rate else title, is_rate))
-    return tuple(shown)
 
 
 def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
@@ -38,12 +23,13 @@ def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator
     if flows:
         main = reversed(main_stats(layer.spec, layer.ops))
         items = [f"{op}: {mega(stats.bytes_per_s, 8)} MB/s" for op, stats in main]
-    for name, title, is_rate in _titled(layer.spec):
-        value = layer.metrics.get(name)
-        if not (value or every or (flows and is_rate)):
+    for metric in layer.spec.metrics:
+        name, title = metric.derived_name, safe_name(metric.title)
+        is_rate, value = name.endswith("_bytes_per_s"), layer.metrics.get(name)
+        if not title or not (value or every or (flows and is_rate)):
             continue
         if is_rate:
-            items.append(f"{title}: {mega(value, 8)} MB/s")
+            items.append(f"{title.removesuffix('B/s').rstrip()}: {mega(value, 8)} MB/s")
         else:
             items.append(f"{title} {format_unit(name, title, value)}")
     line = own = safe_name(layer.spec.title)

@@ -1,13 +1,14 @@
 """Samples as OpenMetrics text with timestamps, for ``promtool tsdb create-blocks-from``.
 
 The lines of a family must be contiguous, and in it those of each set of labels.  So each family
-is collected separately, in a temporary file if it is long.
+is collected separately; what is long goes to one temporary file.
 """
 
 from __future__ import annotations
 
 import io
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import IO
@@ -24,39 +25,29 @@ _HELD_BYTES = 4096
 class _Lines:
     """The lines of one family, grouped by labels."""
 
-    def __init__(self, head: str) -> None:
+    def __init__(self, head: str, file: IO[bytes]) -> None:
         self._head = head
-        self._held: dict[str, io.StringIO] = {}
-        self._written: dict[str, list[tuple[int, int]]] = {}  # (offset, size) in the file
-        self._file: IO[bytes] | None = None
+        self._held: dict[str, io.StringIO] = defaultdict(io.StringIO)
+        self._written: dict[str, list[tuple[int, int]]] = defaultdict(list)  # (offset, size)
+        self._file = file
 
     def add(self, metric: str, line: str) -> None:
-        held = self._held.get(metric)
-        if held is None:
-            held = self._held[metric] = io.StringIO()
+        held = self._held[metric]
         held.write(line)
-        if held.tell() < _HELD_BYTES:
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        data = held.getvalue().encode()
-        self._written.setdefault(metric, []).append((self._file.tell(), len(data)))
-        self._file.write(data)
-        held.seek(0)
-        held.truncate()
+        if held.tell() >= _HELD_BYTES:
+            data = held.getvalue().encode()
+            self._written[metric].append((self._file.tell(), len(data)))
+            self._file.write(data)
+            held.seek(0)
+            held.truncate()
 
     def render(self) -> Iterator[str]:
         yield self._head
         for metric, held in self._held.items():
-            for at, size in self._written.get(metric, ()):
-                assert self._file is not None  # noqa: S101 (it was written to)
+            for at, size in self._written[metric]:
                 self._file.seek(at)
                 yield self._file.read(size).decode()
             yield held.getvalue()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 def _escaped(value: str) -> str:
@@ -69,15 +60,16 @@ def _text(labels: Labels) -> str:
 
 
 class OpenMetrics(Closing):
-    """Collects Samples as series_of() renders them; a context manager that removes its files."""
+    """Collects Samples as series_of() renders them; a context manager that removes its file."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Lines] = {}
+        # A file only if it is needed.
+        self._file = tempfile.SpooledTemporaryFile(max_size=_HELD_BYTES)  # noqa: SIM115
 
     def close(self) -> None:
-        """Remove the temporary files."""
-        for lines in self._families.values():
-            lines.close()
+        """Remove the temporary file."""
+        self._file.close()
 
     def take(self, sample: Sample) -> None:
         """Add one sample."""
@@ -85,7 +77,7 @@ class OpenMetrics(Closing):
         for family, suffix, labels, value, le in series_of(sample, Detail()):
             lines = self._families.get(family.name)
             if lines is None:
-                lines = self._families[family.name] = _Lines(_head(family))
+                lines = self._families[family.name] = _Lines(_head(family), self._file)
             metric = _text(labels)
             bucket = f',le="{le}"' if le else ""
             line = f"{family.name}{suffix}{{{metric}{bucket}}} {value} {now}\n"

@@ -60,7 +60,7 @@ class ParquetSink:
         """The next bytes of the file; none until a row group is full."""
         for row in _rows(snapshot):
             self._rows.append(row)
-            self._buckets += len(row[-2] or ()) if isinstance(row[-2], list) else 0
+            self._buckets += len(row[-2]) if isinstance(row[-2], list) else 0
             if len(self._rows) >= GROUP_ROWS or self._buckets >= GROUP_BUCKETS:
                 self._write_group()
         return self._taken()

@@ -15,8 +15,10 @@ from ioh.sinks.cells import safe_name
 
 Direction = Literal["R", "W", ""]
 
-_READ_WORDS = frozenset({"read", "reads", "in"})
-_WRITE_WORDS = frozenset({"write", "writes", "out"})
+_DIRECTIONS: Mapping[str, Direction] = {
+    **dict.fromkeys(("read", "reads", "in"), "R"),
+    **dict.fromkeys(("write", "writes", "out"), "W"),
+}
 _FLOW_WORDS = frozenset({"in", "out"})
 _ALWAYS_SHOWN = ("sync", "cached")
 _NOTHING_KNOWN = OpStats()
@@ -42,10 +44,7 @@ def direction(name: str) -> Direction:
 
     Whole words decide, so ``readdir`` and ``inflight`` are neither.
     """
-    word = name.lower().split("_", 1)[0]
-    if word in _READ_WORDS:
-        return "R"
-    return "W" if word in _WRITE_WORDS else ""
+    return _DIRECTIONS.get(name.lower().split("_", 1)[0], "")
 
 
 class _Layout(NamedTuple):

@@ -12,6 +12,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
     UNKNOWN,
     ZERO,
+    clock,
     format_fixed,
     format_scaled,
     format_unit,
@@ -120,7 +121,7 @@ class TextSink:
                     yield render_lost(title, layer)
                 for note in layer.notes:
                     yield from self._once(f"# {title}: {safe_name(note)}")
-                sources.setdefault(layer.source, []).append(safe_name(layer.spec.title))
+                sources.setdefault(layer.source, []).append(title)
             elif layer.is_idle:
                 yield from self._once(f"# {title}: {safe_name(layer.reason)}")
             else:
@@ -190,9 +191,8 @@ class TextSink:
 def _header(snapshot: Snapshot, *, utc: bool) -> Iterator[str]:
     """The lines with date, host, CPU, memory and pressure."""
     when = time.gmtime(snapshot.time_unix_s) if utc else time.localtime(snapshot.time_unix_s)
-    clock = f"{when.tm_hour:02}:{when.tm_min:02}:{when.tm_sec:02}"
-    day = f"{when.tm_mday}/{when.tm_mon}/{when.tm_year}"
-    yield f"date: {int(snapshot.time_unix_s)} , {day} {clock}  interval {snapshot.interval_s:.3f} s"
+    day = f"{when.tm_mday}/{when.tm_mon}/{when.tm_year} {clock(snapshot.time_unix_s, utc=utc)}"
+    yield f"date: {int(snapshot.time_unix_s)} , {day}  interval {snapshot.interval_s:.3f} s"
     host = snapshot.host
     cpu = f"cpu {_pct(host.cpu_pct)}  iowait {_pct(host.iowait_pct)}"
     if host.steal_pct:
@@ -232,7 +232,6 @@ _COLUMNS = (
     ("mx_sz_kb", 8),
     ("infl", 4),
 )
-_IDLE = (ZERO,) * (len(_COLUMNS) - 1)
 _HEADS = "".join(f"|{title:>{width}}" for title, width in _COLUMNS)
 _RULES = "".join("|" + "-" * width for _, width in _COLUMNS)
 _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
@@ -240,9 +239,6 @@ _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
 
 def _numbers(stats: OpStats) -> tuple[str, ...]:
     """The cells of one op; if its count is 0, unknown numbers are ``.`` too."""
-    idle = stats.count == 0
-    if idle and not stats.bytes:
-        return (*_IDLE, ZERO if stats.inflight is None else format_fixed(stats.inflight, 4, 0))
     rate = stats.ops_per_s
     shown = (
         mega(stats.bytes_per_s, 8),
@@ -254,7 +250,7 @@ def _numbers(stats: OpStats) -> tuple[str, ...]:
         format_fixed(scaled(stats.max_bytes, 1 / 1024), 8, 3),
         format_fixed(stats.inflight, 4, 0),
     )
-    return tuple(ZERO if idle and text == UNKNOWN else text for text in shown)
+    return tuple(ZERO if stats.count == 0 and text == UNKNOWN else text for text in shown)
 
 
 def _render_rows(rows: list[OpRow]) -> Iterator[str]:
@@ -262,15 +258,13 @@ def _render_rows(rows: list[OpRow]) -> Iterator[str]:
     label_width = max([_MIN_LABEL, *(len(row.label) for row in rows)])
     yield " " * (label_width + 4) + _HEADS
     yield "-" * (label_width + 4) + _RULES
-    begun = False
-    for where in _DIRECTIONS:
-        block = [row for row in rows if row.direction == where]
-        if block and begun:
+    blocks = ([row for row in rows if row.direction == where] for where in _DIRECTIONS)
+    for number, block in enumerate(filter(None, blocks)):
+        if number:
             yield "-"
-        begun = begun or bool(block)
         for row in block:
             cells = _CELLS % _numbers(row.stats)
-            yield f"{where or ' '} |{pad_left(row.label, label_width)}:{cells}"
+            yield f"{row.direction or ' '} |{pad_left(row.label, label_width)}:{cells}"
 
 
 def _latencies(rows: list[OpRow], style: HistStyle) -> list[str]:

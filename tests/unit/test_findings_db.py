@@ -200,10 +200,14 @@ def test_cache_misses_without_a_sudden_rise_are_not_reported(
 
 
 def writing(mb_per_s: float, other_mb_per_s: float = 0.0) -> LayerSnapshot:
-    devices = {"sda": mb_per_s, "sdb": other_mb_per_s}
-    found: Rows = [((name, ""), {"write_bytes_per_s": mb * 1e6}) for name, mb in devices.items()]
-    found.append((("dm-0", ""), {"write_bytes_per_s": mb_per_s * 1e6, "stacked": 1}))
-    return layer("block", tables={"device": found})
+    devices = {"sda": mb_per_s, "sdb": other_mb_per_s, "dm-0": mb_per_s}
+    found: Rows = [
+        ((name, ""), {"write_bytes_per_s": mb * 1e6, "stacked": int(name == "dm-0")})
+        for name, mb in devices.items()
+    ]
+    parts = {name: {"write": op(mb, 1e6, 900)} for name, mb in devices.items()}
+    total = {"write": op(mb_per_s + other_mb_per_s, 1e6, 900)}
+    return layer("block", total, tables={"device": found}, parts=parts)
 
 
 def test_a_log_that_shares_a_device_with_its_data_is_reported() -> None:

@@ -20,13 +20,14 @@ from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, busiest_file,
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.late import LateMapping
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot, TableRow
 from ioh.pipeline import snapshots
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 from tests.demo_samples import intervals
-from tests.unit.snapshot_maker import START_S, by_chance
+from tests.unit.snapshot_maker import START_S, by_chance, calls, disk, layer, op
+from tests.unit.snapshot_maker import ticks as seconds
 
 BAD = "\x1b[31m[/b]\n\u202eevil"
 
@@ -131,7 +132,7 @@ def test_rules_that_look_far_back_declare_what_they_recall() -> None:
 
 def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
     recalls = [
-        Recall("block", "read", with_percentiles=True),
+        Recall("block", "read"),
         Recall("block", "write"),
         Recall("block", "device"),
         Recall("block", "nosuch"),
@@ -147,13 +148,9 @@ def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
     assert isinstance(block, LayerSnapshot)
     assert isinstance(before, LayerSnapshot)
     assert (set(block.ops), set(block.tables), block.parts) == ({"read", "write"}, {"device"}, {})
-    assert block.ops["read"].p50_us == before.ops["read"].p50_us is not None
-    assert (block.ops["read"].latency, block.ops["read"].size_lat) == (None, None)
-    write = before.ops["write"]
-    assert write.p50_us is not None
-    assert block.ops["write"] == replace(
-        write, p50_us=None, p95_us=None, p99_us=None, p999_us=None, latency=None, size_lat=None
-    )
+    assert before.ops["read"].p50_us is not None
+    for op_name, stats in block.ops.items():
+        assert stats == replace(before.ops[op_name], latency=None, size_lat=None)
     assert block.tables["device"] == before.tables["device"]
     # The last DETAIL_S seconds are complete: rules look at them in full.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
@@ -314,6 +311,22 @@ def test_any_snapshot_can_be_judged(seed: int, config: Config) -> None:
             assert all(text.isprintable() for text in texts)
             assert "nan" not in finding.cause.split()
             assert finding.cause.endswith(".")
+
+
+def test_without_a_least_rate_of_syncs_writes_without_any_are_judged() -> None:
+    engine = Engine(config=Config(limits={"sync_writes": {"syncs_min_per_s": 0.0}}))
+    for snapshot in seconds(9, {"syscall": calls("write_buffered", op(100, 4096, 90))}):
+        assert "sync_writes" not in {f.rule for f in engine.judge(snapshot).findings}
+
+
+def test_from_what_load_on_the_cpus_are_busy_is_configured() -> None:
+    below = layer("block", **disk("sda", op(100, 8192, 500)))
+    layers = {"block": below, "syscall": calls("read_direct", op(100, 8192, 30_000))}
+    engine = Engine(config=Config(limits={"time_above_disk": {"starved_min_pct": 60.0}}))
+    for snapshot in seconds(15, layers, host=HostStats(cpu_pct=70.0)):
+        judged = engine.judge(snapshot)
+    (found,) = [f for f in judged.findings if f.rule == "time_above_disk"]
+    assert (found.confidence, found.advice[:18]) == ("low", "The CPUs are busy:")
 
 
 def test_only_the_newest_interval_with_calls_has_rows_of_files() -> None:

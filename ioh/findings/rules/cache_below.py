@@ -16,13 +16,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
-from ioh.model.hist import (
-    LATENCY_EDGES_US,
-    SIZE_BUCKETS,
-    SIZE_EDGES_BYTES,
-    SizeLatencyHist,
-)
-from ioh.model.snapshot import Snapshot
+from ioh.model.hist import LATENCY_EDGES_US, SIZE_EDGES_BYTES, SizeLatencyHist, add_hists
 
 SPAN_S = 5.0
 MODES_S = 6.0
@@ -164,7 +158,9 @@ def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
 
 def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdicts:
     """Check for reads of one size that are either fast or slow, with few in between."""
-    counted = [x for x in recent.each(_counted, layer, part) if x is not None]
+    reads = (op_of(snapshot, layer, "read", part) for snapshot in recent)
+    tables = (stats.size_lat for stats in reads if stats is not None)
+    counted = [table for table in tables if table is not None and table.counts]
     modes = _modes(counted, limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
@@ -192,45 +188,28 @@ def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdi
     )
 
 
-class _Counted(NamedTuple):
-    """The reads of an interval, and their counts by size without the last, unbounded bucket."""
-
-    table: SizeLatencyHist
-    of_size: list[int]
-
-
 def _others_under_way(
-    recent: Stretch, layer: str, part: str, counted: Sequence[_Counted], modes: _Modes
+    recent: Stretch, layer: str, part: str, counted: Sequence[SizeLatencyHist], modes: _Modes
 ) -> float:
     """Mean number of writes, and reads of other sizes, in flight."""
-    own = SIZE_EDGES_BYTES.index(modes.bytes)
-    spent_us = 0.0
-    for x in counted:
-        rows = (x.table.row(at) for at in range(SIZE_BUCKETS) if at != own)
-        for row in rows:
-            # The middle of a bucket, whose lower edge is half of its upper one.
-            spent_us += sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, row, strict=False))
+    table = add_hists(counted)
+    own = table.row(SIZE_EDGES_BYTES.index(modes.bytes))
+    counts = [every - its for every, its in zip(table.by_latency(), own, strict=True)]
+    # The middle of a bucket, whose lower edge is half of its upper one.
+    spent_us = sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, counts, strict=False))
     writes = sum_op(recent, layer, "write", part).avg_inflight or 0.0
     return writes + spent_us / 1e6 / recent.seconds
 
 
-def _counted(snapshot: Snapshot, layer: str, part: str) -> _Counted | None:
-    stats = op_of(snapshot, layer, "read", part)
-    if stats is None or stats.size_lat is None or not stats.size_lat.counts:
-        return None
-    table = stats.size_lat
-    return _Counted(table, [sum(table.row(at)) for at in range(SIZE_BUCKETS - 1)])
-
-
-def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
+def _modes(counted: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
     """The two groups of the most frequent size; None if they are not clearly apart."""
     if not counted:
         return None
-    of_size = list(map(sum, zip(*(x.of_size for x in counted), strict=True)))
-    busiest = max(range(len(of_size)), key=of_size.__getitem__)
-    total = of_size[busiest]
+    table = add_hists(counted)
+    rows = [table.row(at) for at in range(len(SIZE_EDGES_BYTES))]
+    row = max(rows, key=sum)
+    busiest, total = rows.index(row), sum(row)
     least = limits["mode_min_pct"] / 100 * total
-    row = map(sum, zip(*(x.table.row(busiest) for x in counted), strict=True))
     below = [0, *accumulate(row)]
     gap = int(limits["gap_doublings"])
     for start in range(1, len(below) - gap - 1):
@@ -245,13 +224,13 @@ def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
     return None
 
 
-def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits) -> bool:
+def _are_held(counted: Sequence[SizeLatencyHist], size: int, slow: int, limits: Limits) -> bool:
     """Whether a limit delays the slow ones: then each interval has the same share of them.
 
     The share of cache misses varies by chance.  A limit delays all requests by about as much, so
     requests far faster than the median of the slow ones have another reason.
     """
-    rows = [row for x in counted if any(row := x.table.row(size))]
+    rows = [row for table in counted if any(row := table.row(size))]
     every = list(map(sum, rows))
     above = list(accumulate(map(sum, zip(*(row[::-1] for row in rows), strict=True))))[::-1]
     middle = max(at for at in range(slow, len(above)) if 2 * above[at] >= above[slow])

@@ -7,9 +7,8 @@ from operator import itemgetter
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increases, sum_op, sum_rows
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
@@ -69,18 +68,8 @@ def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _is_written(snapshot: Snapshot) -> bool:
-    """Whether programs wrote to a file system that can compress."""
-    return any(
-        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
-        for row in rows_of(snapshot, "syscall", "mount")
-    )
-
-
 def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     """Compare programs' writes to such file systems with the disks' writes."""
-    if not any(recent.each(_is_written)):
-        return
     by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
     kinds = [name for name in by_type if name in _CAN and by_type[name]]
     wrote = sum(by_type[name] for name in kinds)

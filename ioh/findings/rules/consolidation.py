@@ -53,8 +53,7 @@ def consolidation(recent: Stretch, limits: Limits) -> Verdicts:
     window = recent.window
     pieces = _reads(recent, limits)
     if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
-        timed = _timed(pieces, recent, "read")
-        yield _verdict(timed, "reads", "read-ahead", "requests", "disk", is_measured=True)
+        yield _verdict(pieces, "reads", "read-ahead", "requests", "disk", is_measured=True)
     # Few calls now: the usual case, decided early.
     calls = (sum_op(recent, "syscall", f"{kind}_buffered") for kind in ("read", "write"))
     if all(each.ops_per_s < limits["calls_min_per_s"] for each in calls):
@@ -78,7 +77,7 @@ def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iter
                 yield _verdict(pieces, f"{op}s", who, what, mount.point, is_measured=False)
     written = _writes(recent)
     if written is not None and _is_joined(written, limits, recent, pending):
-        pieces = _timed(_gone_down(written), recent, "write")
+        pieces = _gone_down(written)
         yield _verdict(pieces, "writes", "write-back", "requests", "disk", is_measured=False)
 
 
@@ -134,7 +133,8 @@ def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
     elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # READs also count for their calls
     if elsewhere > buffered.bytes / 10:
         return None
-    return Pieces(calls, buffered.bytes, ops, bytes_)
+    request_us = sum_op(recent, "block", "read").latency_us
+    return Pieces(calls, buffered.bytes, ops, bytes_, buffered.latency_us, request_us)
 
 
 def _writes(recent: Stretch) -> Pieces | None:
@@ -145,13 +145,14 @@ def _writes(recent: Stretch) -> Pieces | None:
     if direct.bytes + sync.bytes + off_disk_bytes(recent, "write") > buffered.bytes / 10:
         return None
     below = sum_op(recent, "block", "write")
-    return Pieces(buffered.count, buffered.bytes, below.count, below.bytes)
-
-
-def _timed(pieces: Pieces, recent: Stretch, op: str) -> Pieces:
-    """Add the mean times of a buffered call and of a request."""
-    above, below = sum_op(recent, "syscall", f"{op}_buffered"), sum_op(recent, "block", op)
-    return replace(pieces, above_us=above.latency_us, below_us=below.latency_us)
+    return Pieces(
+        buffered.count,
+        buffered.bytes,
+        below.count,
+        below.bytes,
+        buffered.latency_us,
+        below.latency_us,
+    )
 
 
 def _verdict(  # noqa: PLR0913

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
-
+from ioh.findings.devices import bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
-from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
+from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -123,12 +121,15 @@ def _where(recent: Stretch, sync_us: float) -> str:
 )
 def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
     """Compare each server's log syncs while much is written with those while little is."""
-    device, share = _device(recent)
-    if not device or share < limits["same_min"]:
+    disk = next(iter(bottom(recent, "write")), None)
+    if disk is None or not disk.sum.bytes:
         return
-    busy = _bytes_per_s(recent, device)
+    device, busy = disk.name, disk.sum.bytes_per_s
+    share = disk.sum.bytes / max(disk.sum.bytes, sum_op(recent, "block", "write").bytes)
+    if share < limits["same_min"]:
+        return
     times_less = limits["writes_ratio_min"]
-    calm = [s for s in recent.window if _bytes_per_s([s], device) * times_less <= busy]
+    calm = [s for s in recent.window if _written_per_s(s, device) * times_less <= busy]
     if busy < limits["write_min_mb_per_s"] * 1e6 or duration_s(calm) < CALM_S:
         return
     before = waits_by_server(calm, "commit")
@@ -156,26 +157,6 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
-def _device(recent: Stretch) -> tuple[str, float]:
-    """The device with most of the writes, and its share of all writes.
-
-    Stacked devices count only if --device leaves nothing else: their parts are counted.
-    """
-    rows = [(s, row) for s in recent for row in rows_of(s, "block", "device")]
-    moved: dict[str, float] = {}
-    for snapshot, row in [pair for pair in rows if not pair[1].values.get("stacked")] or rows:
-        found = number(row, "write_bytes_per_s") * seconds_of(snapshot, "block")
-        moved[row.key[0]] = moved.get(row.key[0], 0.0) + found
-    name, most = max(moved.items(), key=itemgetter(1), default=("", 0.0))
-    return (name, most / sum(moved.values())) if most else ("", 0.0)
-
-
-def _bytes_per_s(snapshots: Sequence[Snapshot], device: str) -> float:
-    seconds = sum(seconds_of(snapshot, "block") for snapshot in snapshots)
-    moved = sum(
-        number(row, "write_bytes_per_s") * seconds_of(snapshot, "block")
-        for snapshot in snapshots
-        for row in rows_of(snapshot, "block", "device")
-        if row.key[0] == device
-    )
-    return moved / seconds if seconds else 0.0
+def _written_per_s(snapshot: Snapshot, device: str) -> float:
+    rows = [row for row in rows_of(snapshot, "block", "device") if row.key[0] == device]
+    return sum(number(row, "write_bytes_per_s") for row in rows)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.window import Stretch, layer_of
+from ioh.findings.window import Stretch, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.snapshot import OpStats, Snapshot
@@ -72,15 +72,17 @@ def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
     for name, each in found.items():
         if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
             continue
-        seconds = [x for x in recent.each(_second, name) if x is not None]
-        if len(seconds) == len(recent) and seconds[-1].under_way >= limits["depth_min"]:
+        newest = _second(recent[-1], name)
+        if newest is None or newest.under_way < limits["depth_min"]:
+            continue
+        seconds = [x for snapshot in recent if (x := _second(snapshot, name)) is not None]
+        if len(seconds) == len(recent):
             yield from _held(recent, each[0], seconds, limits)
 
 
 def _parts(snapshot: Snapshot, device: str) -> list[OpStats]:
-    layer = layer_of(snapshot, "block")
-    ops = {} if layer is None else layer.parts.get(device, {})
-    return [ops[op] for op in _OPS if op in ops]
+    ops = (op_of(snapshot, "block", op, device) for op in _OPS)
+    return [stats for stats in ops if stats is not None]
 
 
 def _second(snapshot: Snapshot, device: str) -> _Second | None:
@@ -110,11 +112,14 @@ def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: L
         metric, values = "bytes_per_s", [x.bytes_per_s for x in seconds]
         does, span = rate(typical.bytes_per_s), f"{rate(min(values))} to {rate(max(values))}"
         off = strays(values)
+    if off > flat:
+        return
     name = device.name
-    hist = sum((x for x in recent.each(_hist, name) if x is not None), LatencyHist())
+    ops = [stats for snapshot in recent for stats in _parts(snapshot, name)]
+    hist = sum((x.latency for x in ops if x.count and x.latency is not None), LatencyHist())
     (p50_us,) = hist.percentiles_us((0.5,))
     mean_us = sum(x.all_us for x in seconds) / sum(x.requests for x in seconds)
-    if off > flat or p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
+    if p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
         return
     # If times vary by chance, so does the number of requests per interval.  If a program submits at
     # a fixed rate and a cache serves some requests, the number in flight varies.
@@ -157,11 +162,6 @@ def strays(values: Sequence[float]) -> float:
         return math.inf
     off = sorted(abs(value - middle) for value in values)
     return off[math.ceil(2 / 3 * len(off)) - 1] / middle
-
-
-def _hist(snapshot: Snapshot, device: str) -> LatencyHist | None:
-    known = [x.latency for x in _parts(snapshot, device) if x.count and x.latency is not None]
-    return sum(known, LatencyHist()) if known else None
 
 
 def _variation(hist: LatencyHist) -> float:

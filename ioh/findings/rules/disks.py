@@ -9,8 +9,8 @@ from ioh.findings.devices import Device, bottom, carrier, devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import OpSum, increase, sum_op
-from ioh.findings.window import Stretch, op_of, rows_of
+from ioh.findings.sums import increase, sum_op
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
@@ -52,8 +52,7 @@ def saturation(recent: Stretch, limits: Limits) -> Verdicts:
             if total.queue_us < limits["ratio_min"] * total.service_us:
                 continue
             # A single burst is in one interval only.
-            stats = [op_of(snapshot, "block", op, device.name) for snapshot in recent]
-            waits = [x is not None and (x.queue_us or 0.0) >= least_us / 2 for x in stats]
+            waits = [(stats.queue_us or 0.0) >= least_us / 2 for _, stats in total.found]
             if sum(waits) / len(recent) * 100 >= limits["lasting_min_pct"]:
                 yield _saturated(recent, op, device, total.queue_us)
 
@@ -159,7 +158,7 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
 def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
     rows = rows_of(recent[-1], "block", "limit")
-    for op in ("read", "write") if rows else ():
+    for op in ("read", "write"):
         done = {device.name: device.sum for device in devices(recent, op)}
         for row in rows:
             total = done.get(row.key[1])
@@ -243,7 +242,7 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
         is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
         least_ms = limits["starved_added_min_ms" if is_starved else "added_min_ms"]
         if added_us >= least_ms * 1e3 and added_us >= below_us:
-            yield _above(recent, op, direct, device, below_us)
+            yield _above(recent, op, device, below_us, is_starved=is_starved)
 
 
 def _cpu_pct(recent: Stretch) -> float:
@@ -251,8 +250,11 @@ def _cpu_pct(recent: Stretch) -> float:
     return max(s.host.cpu_pct or 0.0 for s in recent)
 
 
-def _above(recent: Stretch, op: str, direct: OpSum, device: Device, below_us: float) -> Verdict:
-    latency_us, cpu = direct.latency_us or 0.0, _cpu_pct(recent)
+def _above(
+    recent: Stretch, op: str, device: Device, below_us: float, *, is_starved: bool
+) -> Verdict:
+    latency_us = sum_op(recent, "syscall", f"{op}_direct").latency_us or 0.0
+    cpu = _cpu_pct(recent)
     call, requests = duration(latency_us), duration(below_us)
     text, source = f"{call} per call, {requests} in its requests", "probes of both layers"
     evidence = [
@@ -261,7 +263,6 @@ def _above(recent: Stretch, op: str, direct: OpSum, device: Device, below_us: fl
     ]
     rows = rows_of(recent[-1], "block", "limit")
     group = next((row.key[0] for row in rows if row.key[1] == device.name), None)
-    is_starved = cpu >= 90
     if group is not None:
         evidence.append(Evidence(f"control group {group} limits I/O to {device.name}"))
         advice = f"Control group {group} has a limit on {device.name}: see io_limit."

@@ -11,7 +11,6 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 # Names (at most 15 bytes) of programs and kernel threads whose I/O is maintenance.
 _UPKEEP = re.compile(
@@ -72,10 +71,6 @@ def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
     yield from _discards(recent, limits)
 
 
-def _has_upkeep(snapshot: Snapshot) -> bool:
-    return any(_UPKEEP.fullmatch(row.key[1]) for row in rows_of(snapshot, "block", "process"))
-
-
 def _command(device: str, job: str) -> str:
     if not device.startswith("btrfs "):
         return "sysctl dev.raid.speed_limit_max=20000   # KB/s; default 200000"
@@ -85,7 +80,8 @@ def _command(device: str, job: str) -> str:
 
 
 def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
-    if not any(recent.each(_has_upkeep)):
+    names = {row.key[1] for s in recent for row in rows_of(s, "block", "process")}
+    if not any(map(_UPKEEP.fullmatch, names)):  # the usual case, decided early
         return
     columns = ("read_bytes_per_s", "write_bytes_per_s")
     moved_by = sum_rows(recent, "block", "process", columns, itemgetter(1))
@@ -116,7 +112,7 @@ def _discards(recent: Stretch, limits: Limits) -> Verdicts:
     if discard.bytes_per_s < least:
         return
     # Deleting a large file discards it in one interval; a trim of a disk takes several.
-    busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
+    busy = [stats for _, stats in discard.found if stats.count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
     text = f"{discard.count:,} discards in {discard.seconds:.0f} s"

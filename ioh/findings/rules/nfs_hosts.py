@@ -11,10 +11,10 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Confidence, Evidence
-from ioh.model.hist import LatencyHist, add_hists
+from ioh.model.hist import LatencyHist
 from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
-from ioh.model.snapshot import Pair, PairOp, Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 
 _SAME_CALLS = 0.1  # allowed difference between both ends' counts in 5 s
 # Requests that a server sends to its disks for each kind of call.
@@ -43,7 +43,7 @@ class Calls:
     Units:
         ``calls`` counted by the client, ``served`` by the server; means per call in µs.
         ``disk_us`` is the mean time of a request of the server's disks (by all their users),
-        ``requests`` their number; None and 0 if its block layer is not measured.  ``hists`` have
+        ``requests`` their number; None and 0 if its block layer is not measured.  ``network`` has
         the network time of each call that both ends timed.
     """
 
@@ -51,7 +51,7 @@ class Calls:
     server: str
     name: str  # READ, WRITE, COMMIT
     pairs: tuple[Pair, ...]
-    hists: Sequence[LatencyHist]
+    network: LatencyHist
     calls: int
     served: int
     rtt_us: float
@@ -124,27 +124,23 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
         and (stats.client_calls == 0 or stats.rtt_us is not None)
         and (stats.server_calls == 0 or stats.server_us is not None)
     ]
-    calls, served = (sum(_count(s, name) for _, s in known) for name in ("client", "server"))
-    if not calls or not served:
-        return None
-    rtt_us = sum(_count(s, "client") * (s.rtt_us or 0.0) for _, s in known) / calls
-    server_us = sum(_count(s, "server") * (s.server_us or 0.0) for _, s in known) / served
-    if server_us > rtt_us:  # not the same calls
+    calls = sum(stats.client_calls or 0 for _, stats in known)
+    served = sum(stats.server_calls or 0 for _, stats in known)
+    rtt_us = weighted_mean((stats.client_calls, stats.rtt_us) for _, stats in known)
+    server_us = weighted_mean((stats.server_calls, stats.server_us) for _, stats in known)
+    if rtt_us is None or server_us is None or server_us > rtt_us:  # not the same calls
         return None
     there = [pair.there for pair, _ in known if pair.there is not None]
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
     requests = sum(each.count for each in sums)
     disk_us = weighted_mean((each.count, each.latency_us) for each in sums)
-    hists = [stats.network for _, stats in known if stats.network is not None]
+    timed = (stats.network for _, stats in known if stats.network is not None)
+    network = sum(timed, LatencyHist())
     newest = known[-1][0]
     return Calls(
-        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), hists,
+        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), network,
         calls, served, rtt_us, server_us, disk_us, requests,
     )  # fmt: skip
-
-
-def _count(stats: PairOp, end: str) -> int:
-    return (stats.client_calls if end == "client" else stats.server_calls) or 0
 
 
 def _shares(calls: Calls) -> Iterator[Evidence]:
@@ -154,13 +150,12 @@ def _shares(calls: Calls) -> Iterator[Evidence]:
     text += f"({percent(calls.network_us / calls.rtt_us)})"
     source = "probes of the RPC layer at the client and of nfsd at the server"
     yield Evidence(text, "network_us", calls.network_us, None, source)
-    if calls.hists and (matched := add_hists(calls.hists)).total:
-        p50_us, p99_us = matched.percentiles_us((0.5, 0.99))
+    p50_us, p99_us = calls.network.percentiles_us((0.5, 0.99))
+    if p50_us is not None:
         most = "" if p99_us is None else f", {duration(p99_us)} or more for 1 in 100"
-        if p50_us is not None:
-            text = f"{matched.total:,} calls timed at both ends: the network takes "
-            text += f"{duration(p50_us)} at the median{most}"
-            yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
+        text = f"{calls.network.total:,} calls timed at both ends: the network takes "
+        text += f"{duration(p50_us)} at the median{most}"
+        yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
     if calls.is_same:
         text = f"{calls.calls:,} calls, counted by both ends"
     else:
@@ -175,9 +170,8 @@ def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
         text = f"TCP's smoothed round trip is {duration(newest.tcp_rtt_us)}"
         yield Evidence(text, "tcp_rtt_us", newest.tcp_rtt_us, None, "TCP_INFO")
     for what, name in (("calls", "retransmits_per_s"), ("segments", "tcp_retrans_segs_per_s")):
-        rates = [rate for pair in calls.pairs if (rate := getattr(pair, name)) is not None]
-        if rates:
-            rate = sum(rates) / len(rates)
+        rate = weighted_mean((1, getattr(pair, name)) for pair in calls.pairs)
+        if rate is not None:
             yield Evidence(f"{per_s(rate)} {what} a second retransmitted", name, rate)
     for host, snapshot in ((newest.client, here), (newest.server, newest.there)):
         used = _busiest_link(snapshot) if snapshot is not None else None

@@ -10,6 +10,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
+from ioh.model.rates import weighted_mean
 
 _SAME_CALLS = 0.2  # allowed difference between two layers' counts of the same calls in 5 s
 _PATH_ADVICE = (
@@ -136,13 +137,8 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
 
 def _network_us(recent: Stretch) -> float | None:
     """Mean of TCP's round trip on NFS connections; None if not known."""
-    known = [
-        float(value)
-        for snapshot in recent
-        for row in rows_of(snapshot, "tcp", "port")
-        if row.key[0] == "2049" and (value := row.values.get("srtt_us")) is not None
-    ]
-    return sum(known) / len(known) if known else None
+    rows = (row for snapshot in recent for row in rows_of(snapshot, "tcp", "port"))
+    return weighted_mean((1, row.values.get("srtt_us")) for row in rows if row.key[0] == "2049")
 
 
 def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:

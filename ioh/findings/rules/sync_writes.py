@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
@@ -10,7 +9,6 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
-from ioh.model.hist import LatencyHist
 
 
 @Rule(
@@ -60,7 +58,7 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     written = sum_op(recent, "syscall", "write")
     count = synced.count + sync.count
     a_second = count / sync.seconds
-    if a_second < limits["syncs_min_per_s"] or not written.count:
+    if a_second < limits["syncs_min_per_s"] or not (count and written.count):
         return
     # Bytes that each wait makes durable; a database's group commit has many.
     each_bytes = written.bytes / count
@@ -107,8 +105,7 @@ def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     own = writes.count + flushes.count
     share = own / max(1, reads.count + own)
     who = _busiest(recent, "sync_ns_per_s")
-    hist = sum((s.latency for _, s in reads.found if s.latency is not None), LatencyHist())
-    p50_us, p99_us = hist.percentiles_us((0.5, 0.99))
+    p50_us, p99_us = reads.p50_p99_us
     if p50_us is None or p99_us is None or share < limits["storm_share_min"]:
         return
     slow_us = max(limits["latency_min_ms"] * 1e3, limits["storm_tail_min"] * p50_us)
@@ -140,9 +137,7 @@ def _reads_of(who: str, recent: Stretch) -> float:
 def _busiest(recent: Stretch, time: str) -> str:
     """The program that spends most of the time in column ``time``, as text."""
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
-    by_name: dict[str, float] = defaultdict(float)
-    for (_, name), spent in by_process.items():
-        by_name[name] += spent
+    by_name = sum_rows(recent, "syscall", "process", (time,), itemgetter(1))
     half, several = sum(by_process.values()) / 2, "More than one program"
     for key, spent in by_process.items():
         if spent >= half:

@@ -9,7 +9,6 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, layer_title, op_of
 from ioh.model.finding import Evidence
-from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import OpStats
 
 SPAN_S = 5.0
@@ -50,8 +49,7 @@ def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
             continue
         if _are_all_fast(stats, limits["p99_min_ms"] * 1e3):
             continue
-        hist = sum((s.latency for s in stats if s.latency is not None), LatencyHist())
-        p50, p99 = hist.percentiles_us((0.5, 0.99))
+        p50, p99 = total.p50_p99_us
         if p50 is None or p99 is None:
             continue
         least = limits["ratio_min"] * p50
