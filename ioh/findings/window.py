@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import weakref
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import accumulate
@@ -30,6 +29,7 @@ class Recall(NamedTuple):
 
     layer: str
     name: str
+    with_percentiles: bool = False
 
 
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes below)
@@ -80,9 +80,10 @@ class Window:
 
     def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
         self._span_s = span_s
-        self._recalls: dict[str, set[str]] = defaultdict(set)  # layer -> ops and tables
-        for layer, name in recalls:
-            self._recalls[layer].add(name)
+        self._recalls: _Recalls = {}
+        for layer, name, with_percentiles in recalls:
+            wanted = self._recalls.setdefault(layer, {})
+            wanted[name] = with_percentiles or wanted.get(name, False)
         self._all: list[Snapshot] = []
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
@@ -139,6 +140,9 @@ class Window:
         return self.recent(seconds).seconds >= seconds * 0.95
 
 
+_Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
+
+
 def _has_calls(snapshot: Snapshot) -> bool:
     """Whether programs read or wrote files."""
     stats = (op_of(snapshot, "syscall", op) for op in ("read", "write"))
@@ -155,13 +159,17 @@ def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
     return replace(snapshot, layers=layers)
 
 
-def _cut_down(snapshot: Snapshot, recalls: Mapping[str, Collection[str]]) -> Snapshot:
+def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
     """Reduce an interval to its recalls: parts and histograms are most of a Snapshot."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, wanted in recalls.items():
         layer = snapshot.layers.get(name)
         if isinstance(layer, LayerSnapshot):
-            ops = {x: layer.ops[x].without_histograms() for x in wanted if x in layer.ops}
+            ops = {
+                op: layer.ops[op].without_histograms(keep_percentiles=wanted[op])
+                for op in wanted
+                if op in layer.ops
+            }
             rows = {x: layer.tables[x][:MAX_OLD_ROWS] for x in wanted if x in layer.tables}
             layers[name] = LayerSnapshot(
                 layer.spec, layer.source, layer.interval_s, ops, layer.metrics, rows

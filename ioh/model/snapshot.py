@@ -78,11 +78,12 @@ class OpStats(_Late):
     latency: LatencyHist | None = None
     size_lat: SizeLatencyHist | None = None
 
-    def without_histograms(self) -> OpStats:
-        """A copy to keep for long, with its percentiles."""
+    def without_histograms(self, *, keep_percentiles: bool) -> OpStats:
+        """A copy to keep for long: percentiles are computed now or never."""
         if getattr(self, "_late", None) in (UNKNOWN, NOTHING_DONE):
             return self
-        return OpStats.with_late(UNKNOWN, **{name: getattr(self, name) for name in OP_NUMBERS})
+        names = OP_NUMBERS if keep_percentiles else _KEPT
+        return OpStats.with_late(UNKNOWN, **{name: getattr(self, name) for name in names})
 
     @classmethod
     def with_late(cls, late: Distribution, **known: Value) -> OpStats:
@@ -97,6 +98,7 @@ class OpStats(_Late):
 
 # All except the histograms.
 OP_NUMBERS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
+_KEPT = tuple(name for name in OP_NUMBERS if name not in _PERCENTILES)
 
 
 @dataclass(frozen=True, slots=True)

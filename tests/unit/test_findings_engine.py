@@ -132,7 +132,7 @@ def test_rules_that_look_far_back_declare_what_they_recall() -> None:
 
 def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
     recalls = [
-        Recall("block", "read"),
+        Recall("block", "read", with_percentiles=True),
         Recall("block", "write"),
         Recall("block", "device"),
         Recall("block", "nosuch"),
@@ -148,9 +148,13 @@ def test_a_window_keeps_only_what_is_recalled_of_old_intervals() -> None:
     assert isinstance(block, LayerSnapshot)
     assert isinstance(before, LayerSnapshot)
     assert (set(block.ops), set(block.tables), block.parts) == ({"read", "write"}, {"device"}, {})
-    assert before.ops["read"].p50_us is not None
-    for op_name, stats in block.ops.items():
-        assert stats == replace(before.ops[op_name], latency=None, size_lat=None)
+    assert block.ops["read"].p50_us == before.ops["read"].p50_us is not None
+    assert (block.ops["read"].latency, block.ops["read"].size_lat) == (None, None)
+    write = before.ops["write"]
+    assert write.p50_us is not None
+    assert block.ops["write"] == replace(
+        write, p50_us=None, p95_us=None, p99_us=None, p999_us=None, latency=None, size_lat=None
+    )
     assert block.tables["device"] == before.tables["device"]
     # The last DETAIL_S seconds are complete: rules look at them in full.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))

@@ -44,7 +44,7 @@ _QUARTERS = 4
     probed=("block",),
     hold_s=2.0,
     span_s=SPAN_S,
-    recalls=(Recall("block", "read"),),
+    recalls=(Recall("block", "read", with_percentiles=True),),
 )
 def tiering(recent: Stretch, limits: Limits) -> Verdicts:
     """Check the time of disk reads over minutes, and over seconds under a constant load."""
