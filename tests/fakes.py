@@ -301,10 +301,10 @@ class FakeLiveSource:
         interval_s: float,
         use_bpf: bool = True,
         preload: Callable[[], None] | None = None,
-        tell_first: object = None,
+        report_first: object = None,
         login: object = None,
     ) -> None:
-        del tell_first, login
+        del report_first, login
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
         self.awaited: tuple[str, ...] = ()

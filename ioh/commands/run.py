@@ -21,7 +21,7 @@ from ioh.commands.sample import SampleWantedError, report_nothing, why_nothing
 from ioh.model.errors import ExitCode, refuse_if
 
 if TYPE_CHECKING:
-    from ioh.live.first_interval import TellFirst
+    from ioh.live.first_interval import ReportFirst
     from ioh.live.source import LiveSource
     from ioh.model.snapshot import Snapshot
     from ioh.pipeline import SnapshotSink
@@ -102,7 +102,7 @@ def refuse_span(args: argparse.Namespace) -> None:
 
 
 def live_source(
-    args: argparse.Namespace, preload: Callable[[], None], tell_first: TellFirst | None = None
+    args: argparse.Namespace, preload: Callable[[], None], report_first: ReportFirst | None = None
 ) -> LiveSource:
     """Create the source for this machine.  IohError: something requested does not exist."""
     filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
@@ -114,7 +114,7 @@ def live_source(
         args.cycle_s or 1.0,
         use_bpf=not args.proc,
         preload=preload,
-        tell_first=tell_first,
+        report_first=report_first,
         login=login,
     )
 

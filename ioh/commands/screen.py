@@ -151,13 +151,13 @@ def show_live(args: argparse.Namespace) -> int:
         preload_screen()
         engines.append(engine_from(args))
 
-    def tell_first(older: Sample, newer: Sample) -> None:
+    def report_first(older: Sample, newer: Sample) -> None:
         from ioh.model.intervals import interval
 
         if (snapshot := interval(older, newer)) is not None:
             tellers[0](snapshot)
 
-    source = live_source(args, preload, tell_first)
+    source = live_source(args, preload, report_first)
 
     def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> StreamFeed:
         tellers.append(report)

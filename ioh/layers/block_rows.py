@@ -98,16 +98,16 @@ class StackedDevices:
     """The devices that the probe leaves out of the sum over all devices."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._listed: set[int] = set()
 
     def tell(self, stacked: Map, devices: Iterable[int], used: int, room: int) -> None:
         """Once a tick, if ``room`` gets scarce: tell the probe which devices are stacked."""
         if used * _SCARCE_SHARE < room:
             return
         now = set(devices)
-        for dev in self._told - now:
+        for dev in self._listed - now:
             stacked.delete(dev.to_bytes(4, sys.byteorder))
-        fresh = sorted(now - self._told)[: stacked.spec.max_entries - len(self._told & now)]
+        fresh = sorted(now - self._listed)[: stacked.spec.max_entries - len(self._listed & now)]
         for dev in fresh:
             stacked.update(dev.to_bytes(4, sys.byteorder), (1).to_bytes(4, sys.byteorder))
-        self._told = self._told & now | set(fresh)
+        self._listed = self._listed & now | set(fresh)

@@ -22,7 +22,7 @@ EARLY_INTERVAL_S = 0.1  # while the user waits for the screen: a tenth of its ti
 JOIN_SPACING_S = 0.1  # shortest interval caused by a newly attached layer
 
 # Called with the two samples of the first interval.
-TellFirst = Callable[["Sample", "Sample"], None]
+ReportFirst = Callable[["Sample", "Sample"], None]
 
 
 class FirstInterval(Closing):
@@ -38,10 +38,10 @@ class FirstInterval(Closing):
         attaching: Attaching,
         read: Callable[[], Sample],
         interval_s: float,
-        tell: TellFirst,
+        report: ReportFirst,
     ) -> None:
         self._attaching, self._take = attaching, read
-        self._interval_s, self._tell = interval_s, tell
+        self._interval_s, self._report = interval_s, report
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="early", daemon=True)
         self._read_s = 0.0
@@ -91,7 +91,7 @@ class FirstInterval(Closing):
             self._attaching.wait(due)
         if not self._is_over:
             self._read()
-            self._tell(*self._samples)
+            self._report(*self._samples)
         while not self._is_over:  # each answer requests the next probe
             self._attaching.wait(float("inf"))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf import privileges
 from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
-from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, TellFirst
+from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, ReportFirst
 from ioh.live.memory import give_back, give_back_large
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
@@ -48,7 +48,7 @@ class LiveSource(Closing):
         use_bpf: False to read only /proc and sysfs.
         preload: Imports what the caller needs; called before root is dropped, because then a
             checkout below /root can be unreadable.
-        tell_first: Called with the first interval from a separate thread, while preload() is
+        report_first: Called with the first interval from a separate thread, while preload() is
             still running; the iteration starts with the same two samples.
         login: To a database server; without it, layers that need a login do not appear.
 
@@ -64,14 +64,14 @@ class LiveSource(Closing):
         *,
         use_bpf: bool = True,
         preload: Callable[[], None] | None = None,
-        tell_first: TellFirst | None = None,
+        report_first: ReportFirst | None = None,
         login: Login | None = None,
     ) -> None:
         self._names = layers
         self._filters = filters
         self._interval_s = interval_s
         self._use_bpf = use_bpf
-        self._preload, self._tell_first, self._login = preload, tell_first, login
+        self._preload, self._report_first, self._login = preload, report_first, login
         self._early: FirstInterval | None = None
         self._stopped = self._is_asked = self._is_rescheduled = False
         self._attaching = Attaching(filters)
@@ -169,10 +169,10 @@ class LiveSource(Closing):
             preload()
         if self._preload is None:
             return
-        if self._tell_first is None:
+        if self._report_first is None:
             self._preload()
             return
-        first = FirstInterval(self._attaching, self.read, self._interval_s, self._tell_first)
+        first = FirstInterval(self._attaching, self.read, self._interval_s, self._report_first)
         with first as self._early:
             self._preload()
 

@@ -286,7 +286,7 @@ def test_the_first_interval_is_shown_while_the_screen_is_imported(root: Host) ->
 
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     root.patch.setattr(privileges, "drop_privileges", drop)
-    with early_source(interval_s=CYCLE_S, preload=preload, tell_first=tell) as running:
+    with early_source(interval_s=CYCLE_S, preload=preload, report_first=tell) as running:
         assert len(root.dropped) == 1
         iterator = iter(running)
         assert (next(iterator), next(iterator)) == told[0]
@@ -307,7 +307,7 @@ def test_a_probe_attached_during_imports_has_a_baseline_at_once(root: Host) -> N
         wait_for(lambda: running.awaited == ())
 
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
-    running = early_source(CYCLE_S, preload=preload, tell_first=lambda *_: is_told.set())
+    running = early_source(CYCLE_S, preload=preload, report_first=lambda *_: is_told.set())
     started = time.monotonic()
     with running:
         samples = list(itertools.islice(running, 4))
@@ -329,7 +329,7 @@ def test_each_answer_requests_the_next_probe(root: Host) -> None:
         wait_for(lambda: ask(2))
 
     root.patch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    with early_source(preload=preload, tell_first=lambda *_: None):
+    with early_source(preload=preload, report_first=lambda *_: None):
         assert asked == ["b", "a"]
         assert asked_for(root) == []
 
