@@ -85,7 +85,8 @@ class Engine:
         for rule in self._rules:
             is_outdone = any(other in said for other in rule.yields_to)
             verdicts = () if is_outdone else said.get(rule.name, ())
-            findings += self._update(rule, verdicts, snapshot)
+            if verdicts or self._states[rule.name]:
+                findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 

@@ -22,6 +22,7 @@ DETAIL_S = 12.0  # rules that look back further use Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
+_Known = dict[Hashable, object]  # (function, arguments) -> result
 
 
 class Recall(NamedTuple):
@@ -43,12 +44,23 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes bel
 
     window: Window
     seconds: float
-    known: dict[Hashable, object]  # (function, arguments) -> result
+    known: _Known
+    known_of: Sequence[_Known]  # of each interval
 
     @property
     def before(self) -> list[Snapshot]:
         """The window's intervals before these."""
         return list(self.window)[: -len(self)]
+
+    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
+        """``make(interval, *args)`` of each interval, computed once; do not pass a closure.
+
+        For rules that look back minutes: without it, judging takes a quarter longer.
+        """
+        for snapshot, known in zip(self, self.known_of, strict=True):
+            if (make, args) not in known:
+                known[make, args] = make(snapshot, *args)
+        return [known[make, args] for known in self.known_of]  # type: ignore[misc]
 
 
 def once(
@@ -85,6 +97,7 @@ class Window:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
         self._all: list[Snapshot] = []
+        self._known_of: list[_Known] = []
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._stretches: dict[float, Stretch] = {}
@@ -96,6 +109,7 @@ class Window:
         if held:
             held[-1] = _with_files(held[-1], files)
         held.append(snapshot)
+        self._known_of.append({})
         back_s = list(accumulate(x.interval_s for x in reversed(held)))
         fresh = list(accumulate(x.fresh_numbers for x in reversed(held)))
         whole = min(
@@ -105,10 +119,12 @@ class Window:
         )
         while self._cut < len(held) - whole:
             held[self._cut] = _cut_down(held[self._cut], self._recalls)
+            # Results must not depend on whether a rule has looked at the whole interval before.
+            self._known_of[self._cut] = {}
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
-            del held[0]
+            del held[0], self._known_of[0]
             self._cut -= 1
         self._stretches.clear()
         self._back_s = back_s[: len(held)]
@@ -131,7 +147,7 @@ class Window:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             self._stretches[seconds] = found = Stretch(self._all[-count:])
             found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
-            found.known = {}
+            found.known, found.known_of = {}, self._known_of[-count:]
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
 

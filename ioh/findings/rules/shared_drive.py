@@ -8,8 +8,15 @@ from typing import NamedTuple
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import OpSum, sum_rows
-from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
+from ioh.findings.sums import OpSum
+from ioh.findings.window import (
+    Recall,
+    Stretch,
+    duration_s,
+    number,
+    rows_of,
+    seconds_of,
+)
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import OpStats, Snapshot
 
@@ -127,40 +134,47 @@ def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
     return same_size and (same_depth or same_rate)
 
 
-def _requests(snapshots: Sequence[Snapshot]) -> dict[_Key, float]:
+def _requests(snapshot: Snapshot) -> dict[_Key, float]:
     """Requests per second, by process."""
-    sums = sum_rows(snapshots, "block", "process", ("reads_per_s", "writes_per_s"), tuple)
-    seconds = duration_s(snapshots)
-    return {key: count / seconds for key, count in sums.items()}
-
-
-def _requests_of(snapshot: Snapshot, key: _Key) -> float:
-    """The same for one process in one interval."""
-    rows = [row for row in rows_of(snapshot, "block", "process") if row.key == key]
-    return sum(number(row, "reads_per_s") + number(row, "writes_per_s") for row in rows)
+    return {
+        row.key: number(row, "reads_per_s") + number(row, "writes_per_s")
+        for row in rows_of(snapshot, "block", "process")
+    }
 
 
 def _rivals(recent: Stretch, limits: Limits) -> _Rivals | None:
     """Programs that are new and have a large share, if the earlier user now gets less."""
-    now = _requests(recent)
+    everything = recent.window.recent(SPAN_S - 5)
+    rates = everything.each(_requests)
+    now = _means(recent, rates[-len(recent) :])
     total = sum(now.values())
-    calm = list(recent.window.recent(SPAN_S - 5)[: -len(recent)])
+    if not total:
+        return None
+    calm = list(zip(everything, rates, strict=True))[: -len(recent)]
     shares: list[tuple[str, float]] = []
     for key, ops in sorted(now.items(), key=lambda item: -item[1]):
-        if ops < limits["rival_min_pct"] / 100 * total or len(shares) == 3:
-            break
-        without = [s for s in calm if _requests_of(s, key) < ops / 10]
-        if duration_s(without) >= BEFORE_S * 0.95:
+        without = [pair for pair in calm if pair[1].get(key, 0.0) < ops / 10]
+        is_new = sum(s.interval_s for s, _ in without) >= BEFORE_S * 0.95
+        if ops / total * 100 >= limits["rival_min_pct"] and is_new and len(shares) < 3:
             shares.append((program(key, "another"), ops / total))
             calm = without
-    old = _requests(calm) if shares else {}
-    if not old:
+    old = _means([s for s, _ in calm], [ops for _, ops in calm])
+    if not shares or not old:
         return None
     victim = max(old, key=lambda key: old[key])
     # A program that has ended does not share.
     if not 0 < now.get(victim, 0.0) <= (1 - limits["drop_min_pct"] / 100) * old[victim]:
         return None
-    return _Rivals(shares, recent, calm, victim)
+    return _Rivals(shares, recent, [s for s, _ in calm], victim)
+
+
+def _means(snapshots: Sequence[Snapshot], rates: Sequence[dict[_Key, float]]) -> dict[_Key, float]:
+    sums: dict[_Key, float] = {}
+    for snapshot, found in zip(snapshots, rates, strict=True):
+        for key, ops in found.items():
+            sums[key] = sums.get(key, 0.0) + ops * snapshot.interval_s
+    seconds = duration_s(snapshots)
+    return {key: value / seconds for key, value in sums.items()}
 
 
 def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
