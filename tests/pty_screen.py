@@ -64,7 +64,11 @@ class PtyScreen:
 
     def read(self, timeout_s: float = 0.1) -> None:
         """Read what has arrived; wait for it at most ``timeout_s``."""
-        if self.is_closed or not select.select([self.fd], [], [], timeout_s)[0]:
+        if self.is_closed:
+            return
+        poll = select.poll()  # select() takes no descriptor above 1023
+        poll.register(self.fd, select.POLLIN)
+        if not poll.poll(1000 * timeout_s):
             return
         with contextlib.suppress(OSError):  # no process has the other end open
             self.shown += os.read(self.fd, 1 << 16)

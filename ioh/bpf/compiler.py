@@ -59,8 +59,9 @@ def compile_probe(
             "pip uninstall bcc; apt-get install python3-bpfcc",
         )
     try:
-        bpf = bcc.BPF(text=source, cflags=[*flags, f"-I{probes_dir()}", "-Wno-everything"])
-        return _described(bpf, bcc.lib, functions)
+        cflags = [*flags, f"-I{probes_dir()}", "-Wno-everything"]
+        with bcc.BPF(text=source, cflags=cflags) as bpf:
+            return _described(bpf, bcc.lib, functions)
     except Exception as error:  # noqa: BLE001 (bcc raises bare Exception)
         return Unavailable(f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
 
