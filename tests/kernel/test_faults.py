@@ -107,9 +107,10 @@ def test_faults_in_a_mapped_file_equal_the_disks_reads(watched: WatchedVolume, a
     assert fault_row(ioh, "process", "pid") == {(str(os.getpid()),): seen}
     assert_ended(ioh, seen[0], disk)
     assert ioh.metric("syscall", "read_calls") == 0
-    assert ioh.latency_us("syscall", "fault_read") > ioh.latency_us("block", "read") * 0.9
     if advice == mmap.MADV_RANDOM:
         assert seen[0] == waited == disk.reads == 997
+        # In order, read-ahead's requests, which nobody waits for, can take longer than a fault's.
+        assert ioh.latency_us("syscall", "fault_read") > ioh.latency_us("block", "read") * 0.9
     else:
         assert waited <= disk.reads < 200
     ioh.assert_block_agrees(disk)

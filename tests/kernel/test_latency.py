@@ -114,7 +114,7 @@ def test_synchronous_calls_take_as_long_as_fio_says(
         ("libaio", "lat_ns", {"rw": "randread", "bs": "16k", "iodepth": 4}),
         ("libaio", "lat_ns", {"rw": "randwrite", "bs": "16k", "iodepth": 2}),
         ("io_uring", "clat_ns", {"rw": "randread", "bs": "16k", "iodepth": 4}),
-        ("io_uring", "clat_ns", {"rw": "randwrite", "bs": "64k", "iodepth": 4}),
+        ("io_uring", "clat_ns", {"rw": "randwrite", "bs": "256k", "iodepth": 4}),
     ],
 )
 def test_asynchronous_requests_take_as_long_as_fio_says(
@@ -125,7 +125,8 @@ def test_asynchronous_requests_take_as_long_as_fio_says(
     ioh measures io_uring until the completion is posted, fio's clat until fio looks at the ring.
     With a depth of 32 and fio short of CPU, completions wait there for fio, which is not the
     storage's time; the depths here leave fio idle in between.  fio's clat begins when the
-    submitting call has returned, ioh's time when the kernel begins with the request.
+    submitting call has returned, ioh's time when the kernel begins with the request.  For writes
+    of 64k these two are 3 % of the mean already, of 256k 2 %.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
 

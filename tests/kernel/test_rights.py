@@ -276,6 +276,7 @@ def test_the_screen_runs_from_a_checkout_that_only_root_may_read(
     with PtyScreen(ioh_of(checkout), checkout, env=env) as shown:
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
         shown.wait_until(lambda: Path(f"/proc/{shown.pid}").stat().st_uid == 65534)
+        shown.wait_for("iowait")  # the first interval: before it there is nothing to search
         shown.press("\x10")
         shown.wait_for("command: ")
         shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
