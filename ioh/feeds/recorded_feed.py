@@ -20,15 +20,14 @@ class RunningFeed(Closing):
     """Reports intervals from run() until it is stopped; a context manager that ends it."""
 
     def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._ends_screen = False
+        self._is_stopped = self._ends_screen = False
         self._is_running = threading.Lock()
 
     def run(self, report: Callable[[News], None]) -> None:
         """Read until stop(); report every interval once."""
         with self._is_running:
             try:
-                if not self._stopped.is_set():
+                if not self._is_stopped:
                     self._report(report)
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
                 report(News(error=error, is_over=True))
@@ -46,7 +45,7 @@ class RunningFeed(Closing):
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        self._stopped.set()
+        self._is_stopped = True
 
     def end(self) -> None:
         """End run() soon, and the screen with it; safe to call from a signal handler."""

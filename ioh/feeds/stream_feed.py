@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from queue import SimpleQueue
 
 from ioh.feeds.findings_cache import KnownFindings, MakeJudge, no_judge
 from ioh.feeds.memory_recording import MemoryRecording
@@ -85,6 +86,8 @@ class StreamFeed(RecordedFeed):
         self._moments: list[TimelineEvent] = []
         self._known = KnownFindings()
         self._judged_unix_s = 0.0
+        # Filled by stop().  An Event would deadlock in a signal handler that interrupts its set().
+        self._stops = SimpleQueue[None]()
 
     def close(self) -> None:
         """End run(), whichever thread it is in, and close the recording properly."""
@@ -106,9 +109,9 @@ class StreamFeed(RecordedFeed):
         finally:
             self._recorder.close()
             self._publish(is_growing=False)
-        if not self._stopped.is_set():
+        if not self._is_stopped:
             report(News(status="the end", is_over=True))
-            self._stopped.wait()
+            self._stops.get()
 
     def _read(self, report: Callable[[News], None]) -> None:
         """Report every interval."""
@@ -130,7 +133,7 @@ class StreamFeed(RecordedFeed):
                     self.end()
             elif status := self._status():
                 report(News(status=status))
-            if self._stopped.is_set():
+            if self._is_stopped:
                 return
 
     def _judged(self, snapshot: Snapshot) -> Snapshot:
@@ -177,6 +180,7 @@ class StreamFeed(RecordedFeed):
         """End run() soon."""
         super().stop()
         self._stop_source()
+        self._stops.put(None)
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """As visit(): intervals are judged when they are reported."""

@@ -6,6 +6,8 @@ import errno
 import os
 import queue
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -268,3 +270,22 @@ def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> Non
         feed.play_from(1)
         source.play(listener, 2)
     assert listener.ticks == [1, 2]
+
+
+STOPS = """
+import signal, time
+from ioh.feeds.stream_feed import StreamFeed
+feed = StreamFeed((), lambda: None, mode="live", cycle_s=1.0, hostname="db01")
+signal.signal(signal.SIGALRM, lambda *_: feed.stop())
+signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+until = time.monotonic() + 1.0
+while time.monotonic() < until:
+    feed.stop()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_a_signal_handler_may_stop_the_feed_in_the_middle_of_stop() -> None:
+    words = [sys.executable, "-c", STOPS]
+    ended = subprocess.run(words, capture_output=True, timeout=30, check=False)
+    assert ended.returncode == 0
