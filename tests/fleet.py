@@ -40,7 +40,8 @@ def measure(hosts: int, minutes: float) -> None:
         ]
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = stack.enter_context(Prometheus(home, targets, [RULES], scrape_s=SCRAPE_S))
-        time.sleep(60)  # until every host has been scraped and the rules have run
+        made.wait_until(f"sum(up) == {hosts}")
+        time.sleep(4 * SCRAPE_S)  # warm up: what is measured is the steady state
         began, cpu_s = time.monotonic(), own(made, "process_cpu_seconds_total")
         time.sleep(minutes * 60)
         cpu_s = own(made, "process_cpu_seconds_total") - cpu_s

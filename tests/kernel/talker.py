@@ -33,6 +33,21 @@ def wait_until(
     return found
 
 
+def settled(read: Callable[[], _T], *, pause_s: float = 0.6) -> _T:
+    """Read until three readings in a row are equal; return the last.
+
+    Sessions of PostgreSQL take a second to report what they did.
+    """
+    found: list[_T] = []
+
+    def are_equal() -> bool:
+        found.append(read())
+        return len(found) > 2 and found[-1] == found[-2] == found[-3]
+
+    wait_until(are_equal, pause_s=pause_s)
+    return found[-1]
+
+
 class Talker:
     """A program with pipes as input and output; a context manager, which waits for its end."""
 

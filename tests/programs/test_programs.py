@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.kernel.rig import MIB, recording, run
+from tests.kernel.talker import settled
 from tests.programs.catalogue import DB_SCENARIOS, PROGRAMS
 from tests.programs.servers import PostgreSQL
 from tests.programs.tools import mapped_database
@@ -51,8 +51,7 @@ def test_postgresql_and_the_disk_count_the_same() -> None:
         with recording("--device", volume.loop.name, "--layers", "syscall,block") as ioh:
             before, (count, ms) = volume.loop.stats(), synced()
             server.transactions(100)
-            time.sleep(1.5)  # a backend reports its numbers within a second
-            more, more_ms = synced()
+            more, more_ms = settled(synced)
             volume.sync()
             disk = volume.loop.stats() - before
     assert ioh.total("syscall", "fsync") == more - count > 0

@@ -39,7 +39,9 @@ def cluster() -> Iterator[Cluster]:
 
 
 def counters(cluster: Cluster) -> dict[str, int]:
-    time.sleep(2)  # until sessions and the log writer have reported what they did
+    # Sessions and the log writer take a second to report.  Readings change the counters themselves,
+    # so there is no moment at which two are equal.
+    time.sleep(2)
     asked = dict(COUNTERS)
     if cluster.version >= 18:
         io = "from pg_stat_io where object {} 'wal'"

@@ -20,7 +20,7 @@ from ioh.pg.connection import PgError, connect
 from ioh.pg.login import Login
 from ioh.session.reader import Session
 from tests.kernel.rig import Ioh, ioh_command, ioh_ended, ioh_environment, recording
-from tests.kernel.talker import wait_until
+from tests.kernel.talker import settled, wait_until
 from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
 
@@ -90,19 +90,9 @@ def recorder(cluster: Cluster, path: Path) -> subprocess.Popen[bytes]:
 
 
 def counters(cluster: Cluster) -> list[int]:
-    """The server's counters, once three readings are equal.
-
-    Sessions take a second to report what they did.
-    """
     writes = LOG_WRITES if cluster.version < 18 else LOG_WRITES_18
-    found: list[list[int]] = []
-
-    def are_alike() -> bool:
-        found.append([int(n) for n in cluster.sql(COUNTERS.format(writes=writes)).split()])
-        return len(found) > 2 and found[-1] == found[-2] == found[-3]
-
-    wait_until(are_alike, pause_s=0.6)
-    return found[-1]
+    query = COUNTERS.format(writes=writes)
+    return settled(lambda: [int(n) for n in cluster.sql(query).split()])
 
 
 def test_its_counts_are_those_of_the_views(cluster: Cluster, tmp_path: Path) -> None:

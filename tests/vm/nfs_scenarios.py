@@ -136,7 +136,8 @@ def killed_programs(stage: VmStage) -> None:
     with stage.server.netem("srv1", "loss", "100%"):
         time.sleep(4)
         stage.end_loads()
-    time.sleep(8)  # until TCP has retransmitted what was lost
+    # TCP retransmits what was lost: its timeout, which doubles each time, is 4 s at most by now.
+    time.sleep(8)
     stage.record()
     stage.begins()
     time.sleep(SECONDS)
