@@ -18,6 +18,7 @@ import msgspec
 from ioh.bench.files import read_file
 from ioh.bench.results import Conditions, Results, Test
 from ioh.model.errors import ExitCode, IohError
+from ioh.model.file_systems import NFS
 from ioh.model.printable import printable
 
 LETTERS = ("A+", "A", "A-", "B", "B-", "C", "C-", "D")
@@ -27,7 +28,6 @@ _FOLDER = Path(__file__).parent / "bands"
 STATISTICS = ("mean", "p95", "p99")
 # The statistic that grades a cell, as in grade.r's picture.
 _COUNTS = "p95"
-_NFS = ("nfs", "nfs4")
 _CLOUD_MODELS = ("Amazon Elastic Block Store", "PersistentDisk", "nvme_card-pd", "Microsoft NVMe")
 _CLOUD_TRANSPORTS = ("virtio", "xen")
 
@@ -175,7 +175,7 @@ def _rises(bounds: tuple[float, ...]) -> bool:
 
 def class_of(conditions: Conditions) -> str:
     """The class of the measured storage, by its file system and disks; "" if unknown."""
-    if conditions.file_system in _NFS:
+    if conditions.file_system in NFS:
         return "nfs"
     disks = [device for device in conditions.devices if device.transport not in {"dm", "md", ""}]
     if any(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ioh.bench.results import BenchDevice, BenchVerdict, Figures, LayerFigures, Spoken, TestSpec
 from ioh.findings.format_sentence import percent, rate, size
+from ioh.model.file_systems import NFS
 from ioh.procfs.io_limits import Limits
 
 OK = BenchVerdict(ok=True)
@@ -15,7 +16,6 @@ _MISSING = 0.9
 # Of fio's bytes: what others may move on the same device without affecting the result.
 _OTHERS = 0.1
 _LIMIT_USED = 0.85
-_NFS = ("nfs", "nfs4")
 _STORAGE = {"block", "nfs_client"}
 # Findings that explain missing bytes, the most specific first.
 _EXPLAINING = ("holes", "caching", "server_cache", "compression")
@@ -67,7 +67,7 @@ def below(case: Case, op: str) -> Figures | None:
 
     None if that layer was not measured, figures of 0 if it was idle.
     """
-    name = "nfs_client" if case.file_system in _NFS else "block"
+    name = "nfs_client" if case.file_system in NFS else "block"
     measured = [each for each in case.layers if each.layer == name]
     carriers = {device.name for device in case.devices if device.carries}
     if name == "block" and carriers:
@@ -100,13 +100,13 @@ def _missing_bytes(case: Case) -> Iterator[BenchVerdict]:
         if not asked or under is None or case.spec.rw == "delete":
             continue
         reached = under.bytes or 0
-        if op == "read" and case.own_read_bytes is not None and case.file_system not in _NFS:
+        if op == "read" and case.own_read_bytes is not None and case.file_system not in NFS:
             reached = min(reached, case.own_read_bytes)  # without what others read
         if reached >= _MISSING * asked:
             continue
         found = [each for rule in _EXPLAINING for each in case.findings if each.rule == rule]
         verb = "read" if op == "read" else "written"
-        where = "the server" if case.file_system in _NFS else "the device"
+        where = "the server" if case.file_system in NFS else "the device"
         fact = f"fio: {size(asked)} {verb}; {where}: {size(reached)}"
         if found:
             yield refused(found[0].rule, found[0].cause, fact)
@@ -118,7 +118,7 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
     """Bytes that others certainly moved, by the devices' own counts."""
     moved = {op: (case.fio[op].bytes or 0) if op in case.fio else 0 for op in ("read", "write")}
     total = sum(moved.values())
-    if not total or case.file_system in _NFS or case.spec.files:
+    if not total or case.file_system in NFS or case.spec.files:
         return
     foreign = 0
     reads, writes = below(case, "read"), below(case, "write")

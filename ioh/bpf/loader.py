@@ -64,7 +64,7 @@ _TAIL_BYTES = 65536
 _LINE_CHARS = 200
 _REASON_CHARS = 300
 # Lines of the verifier, clang and LLVM's crash handler that never name the cause.
-_UNTELLING = re.compile(
+_UNINFORMATIVE = re.compile(
     r"processed \d+ insns|\d+ (errors?|warnings?)( and \d+ errors?)? generated"
     r"|PLEASE submit|Stack dump|#\d+ |\d+\.\t|\S+\(\S*\+0x"
 )
@@ -324,7 +324,7 @@ class _Monitor:
         os.kill(child.pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
         child.end.close()
-        last = last_telling_line(child.stderr)
+        last = last_informative_line(child.stderr)
         os.close(child.stderr)
         hint = _SEE_DMESG if status == -signal.SIGKILL and has_news else _REPORT
         ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
@@ -371,11 +371,11 @@ def how_it_ended(status: int | None) -> str:
     return f"the compiler was killed by {known.get(-status, f'signal {-status}')}{guess}"
 
 
-def last_telling_line(file: int) -> str:
+def last_informative_line(file: int) -> str:
     """The last line of a compiler's or verifier's output that names the error, or ""."""
     size = os.fstat(file).st_size
     text = os.pread(file, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
     lines = [printable(line.strip()) for line in text.split(b"\n")]
-    telling = [line for line in lines if line and not _UNTELLING.match(line)]
-    errors = [line for line in telling if re.search(r"\berror\b", line, re.IGNORECASE)]
-    return (errors or telling)[-1][:_LINE_CHARS] if telling else ""
+    informative = [line for line in lines if line and not _UNINFORMATIVE.match(line)]
+    errors = [line for line in informative if re.search(r"\berror\b", line, re.IGNORECASE)]
+    return (errors or informative)[-1][:_LINE_CHARS] if informative else ""

@@ -141,7 +141,7 @@ def show_live(args: argparse.Namespace) -> int:
 
     cycle_s = args.cycle_s
     engines: list[Engine | None] = []
-    tellers: list[Callable[[Snapshot], None]] = []
+    reporters: list[Callable[[Snapshot], None]] = []
 
     def preload() -> None:
         """Import what the screen and its feed need, while it can be read."""
@@ -155,12 +155,12 @@ def show_live(args: argparse.Namespace) -> int:
         from ioh.model.intervals import interval
 
         if (snapshot := interval(older, newer)) is not None:
-            tellers[0](snapshot)
+            reporters[0](snapshot)
 
     source = live_source(args, preload, report_first)
 
     def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> StreamFeed:
-        tellers.append(report)
+        reporters.append(report)
         stack.enter_context(source)
         from ioh.feeds.stream_feed import StreamFeed
 

@@ -68,8 +68,8 @@ def _verify(path: str, repaired: str | None) -> int:
         length = f"{gap.to_unix_s - gap.from_unix_s:,.0f} s"
         why = printable(to_text(gap.reason))
         facts.append(("gap", f"{_clock(gap.from_unix_s)}, {length}: {why}"))
-    if found.untold:
-        facts.append(("and", f"{found.untold:,} more marks and gaps"))
+    if found.unlisted:
+        facts.append(("and", f"{found.unlisted:,} more marks and gaps"))
     facts.append(("end", "complete" if found.is_ended else "cut off, or still being recorded"))
     damaged = len(found.faults) - found.is_torn
     verdict = "whole up to the cut" if found.is_torn else "whole"

@@ -32,7 +32,7 @@ from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
 
 # At high speed, no more intervals a second are reported than a screen can show.
-MIN_TELL_S = 1 / 30
+MIN_REPORT_S = 1 / 30
 MAX_UNIX_S = 1e11
 
 
@@ -73,7 +73,7 @@ class FileFeed(RecordedFeed):
         self.title, self.recording = printable(path), RecordingState()
         self._make_judge, self._loops = played.make_judge, played.mode == "demo"
         self._ends_after_play = played.run_s is not None
-        self._told_at = 0.0
+        self._reported_s = 0.0
         with ExitStack() as stack:
             self._playing = Session(path)
             self._source = stack.enter_context(
@@ -132,7 +132,7 @@ class FileFeed(RecordedFeed):
         return is_growing
 
     def _report(self, report: Callable[[News], None]) -> None:
-        """Play, and report at most 1 / MIN_TELL_S intervals a second."""
+        """Play, and report at most 1 / MIN_REPORT_S intervals a second."""
         start: int | None = self._extent.first
         while start is not None:
             self._play(start, report)
@@ -150,7 +150,7 @@ class FileFeed(RecordedFeed):
         """Report intervals from one on, to the end, or until play_from() or stop()."""
         judge, unjudged = self._make_judge(), None
         begin = self._look_back.begin_for(first, self._extent.first) if judge else first
-        self._told_at = 0.0
+        self._reported_s = 0.0
         for older, newer in consecutive(self._source.play(self._playing, begin - 1, first)):
             tick = newer.tick
             if tick > self._extent.last:
@@ -160,7 +160,7 @@ class FileFeed(RecordedFeed):
                 if judge is not None and looked_back is not None:
                     judge.judge(looked_back)
                 continue
-            if not self._is_to_tell(tick):
+            if not self._is_to_report(tick):
                 continue
             snapshot = self._between(older.sample, newer.sample)
             if snapshot is not None and judge is not None:
@@ -176,12 +176,12 @@ class FileFeed(RecordedFeed):
         found = interval(older, newer)
         return None if found is None else self.chosen(found)
 
-    def _is_to_tell(self, tick: int) -> bool:
+    def _is_to_report(self, tick: int) -> bool:
         """Whether it is time to report an interval; True for the last one."""
         now = time.monotonic()
-        if now - self._told_at < MIN_TELL_S and tick < self._extent.last:
+        if now - self._reported_s < MIN_REPORT_S and tick < self._extent.last:
             return False
-        self._told_at = now
+        self._reported_s = now
         return True
 
     def stop(self) -> None:

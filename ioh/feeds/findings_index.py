@@ -23,7 +23,7 @@ from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 from ioh.rights.process import die_with
 
-TELL_S = 0.25
+REPORT_S = 0.25
 _PIPE_BYTES = 1 << 16
 
 
@@ -136,6 +136,6 @@ class FindingsIndex:
             for snapshot in judged(intervals, judge):
                 found += [finding for finding in snapshot.findings if known.add(finding)]
                 until_unix_s = snapshot.time_unix_s
-                if time.monotonic() - reported_s >= TELL_S:
+                if time.monotonic() - reported_s >= REPORT_S:
                     report()
         report()

@@ -125,11 +125,11 @@ def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
     if not looks:
         return None
     queued, woken = increases(snapshots, "nfs_server", "queued", "woken")
-    is_told = any(
+    is_known = any(
         layer.metrics.get("woken_per_s") is not None
         for _, layer in measured(snapshots, "nfs_server")
     )
-    waiting = max(0.0, 1 - woken / queued) if queued and is_told else None
+    waiting = max(0.0, 1 - woken / queued) if queued and is_known else None
     share = sum(min(1.0, busy / threads) for busy, threads in looks) / len(looks)
     full = sum(busy >= threads for busy, threads in looks) / len(looks)
     return Threads(int(looks[-1][1]), waiting, queued, share, full)

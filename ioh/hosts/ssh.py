@@ -17,7 +17,7 @@ _OPTIONS = (
     *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
 )
 # Answers each line from stdin on stderr; stdin ends with the connection.
-_TELL_CLOCK = (
+_PRINT_CLOCK = (
     "exec 3<&0 </dev/null; "
     f'{{ while read -r n <&3; do echo "{CLOCK} $n $(date +%s.%N)" >&2; done; }} >/dev/null & '
     "exec 3<&-; "
@@ -50,7 +50,7 @@ def ssh_command(host: str, command: str | None, arguments: Sequence[str]) -> lis
     for ioh there, None for _RUN_DEFAULT.
     """
     run = _RUN_DEFAULT if command is None else f'exec {command} "$@"'
-    return ssh_words(host, ["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
+    return ssh_words(host, ["sh", "-c", _PRINT_CLOCK + run, "ioh", *arguments])
 
 
 def ssh_words(host: str, there: Sequence[str]) -> list[str]:

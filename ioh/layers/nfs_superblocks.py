@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from ioh.model.file_systems import NFS
 from ioh.procfs.mountinfo import Mount, MountTable
 from ioh.procfs.mountstats import NfsMount, grown_since, has_fallen
 
@@ -51,7 +52,8 @@ class Superblocks:
         self._where.refresh()  # after the reading: a mount missing here has gone
         places: dict[tuple[str, str], list[Mount]] = defaultdict(list)
         for there in self._where.mounts:
-            places[there.source, there.mount_point].append(there)
+            if there.fstype in NFS:  # a host of containers has thousands of others
+                places[there.source, there.mount_point].append(there)
         by_id: dict[SuperblockId, list[NfsMount]] = {}
         addresses: dict[SuperblockId, str] = {}
         for mount in mounts:

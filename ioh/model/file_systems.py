@@ -1,9 +1,10 @@
-"""Which file systems are on a block device of this host."""
+"""Which file systems are NFS, and which are on a block device of this host."""
 
 from __future__ import annotations
 
+NFS = ("nfs", "nfs4")
 _OFF_DISK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse", "tmpfs", "ramfs"}
+    {*NFS, "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse", "tmpfs", "ramfs"}
 )
 
 

@@ -59,7 +59,7 @@ def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str,
     return (f"{', '.join(ignored)} not applied here: {what} are shown",) if ignored else ()
 
 
-def options_told(notes: Iterable[str]) -> tuple[str, ...]:
+def applied_options(notes: Iterable[str]) -> tuple[str, ...]:
     """The notes of layers about options that they apply, each once: ``only --comm fio``."""
     texts = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
     return tuple(dict.fromkeys(text for text in texts if text.startswith(_ONLY)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ioh.model.file_systems import NFS
 from ioh.model.path_pairs import SAME_CALLS, left_of, shares_by_pairs
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot, rows_of
@@ -23,7 +24,6 @@ TITLES = {
     "block_queue": "block queue",
     "device": "device",
 }
-_NFS = ("nfs", "nfs4")
 _NFS_PORT = "2049"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 50.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
@@ -235,7 +235,7 @@ class _Way:
             sum(
                 row.values.get(f"{kind}_ns_per_s") or 0.0
                 for row in rows_of(self.layers.get("syscall"), "mount")
-                if row.key[-1] in _NFS
+                if row.key[-1] in NFS
             )
             / 1e3
         )

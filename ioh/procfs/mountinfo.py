@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ioh.model.file_systems import NFS
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import parse_dev
 from ioh.procfs.files import ROOT, path_under, read_fd, read_text
 
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
-_NFS = ("nfs", "nfs4")
 _FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then optional fields
 
 
@@ -165,7 +165,7 @@ class MountTable:
         """
         mounts = self._by_dev.get(dev)
         # Every NFS mount has the root "/".
-        is_shared = mounts and len(mounts) > 1 and mounts[0].fstype in _NFS
+        is_shared = mounts and len(mounts) > 1 and mounts[0].fstype in NFS
         if not mounts or is_shared or mounts[0].root != "/":
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)

@@ -10,6 +10,7 @@ from operator import add, sub
 from pathlib import Path
 from typing import NamedTuple
 
+from ioh.model.file_systems import NFS
 from ioh.procfs.files import ROOT, path_under, read_fd, read_int, read_text
 from ioh.procfs.mountinfo import decode_octal
 
@@ -124,7 +125,7 @@ def _parse_device(line: str) -> NfsMount | None:
     words = line.split(" ")
     if len(words) < 8 or words[2:4] != ["mounted", "on"] or words[5:7] != ["with", "fstype"]:
         return None
-    if words[7] not in {"nfs", "nfs4"}:
+    if words[7] not in NFS:
         return None
     return NfsMount(decode_octal(words[1]), decode_octal(words[4]))
 

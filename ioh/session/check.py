@@ -26,7 +26,7 @@ class CheckResult:
 
     ``last_part`` differs from the header's if several files were read as one.  ``faults`` are
     unescaped messages, MAX_FAULTS at most.  ``marks`` and ``gaps`` are MAX_MOMENTS at most
-    together; ``untold`` counts the others.
+    together; ``unlisted`` counts the others.
     """
 
     header: Header | None = None
@@ -38,7 +38,7 @@ class CheckResult:
     layers: dict[str, int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-    untold: int = 0
+    unlisted: int = 0
     is_ended: bool = False
     lost_ticks: int = 0
     left_out: int = 0
@@ -52,7 +52,7 @@ class CheckResult:
         elif isinstance(item, Tick):
             self._take_sample(item.sample)
         elif isinstance(item, Mark | Gap) and len(self.marks) + len(self.gaps) >= MAX_MOMENTS:
-            self.untold += 1
+            self.unlisted += 1
         elif isinstance(item, Mark):
             self.marks.append(item)
         elif isinstance(item, Gap):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ioh.model.feed import Feed, News, TimelineEvent
-from ioh.model.filters import options_told
+from ioh.model.filters import applied_options
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import STARTING
@@ -97,7 +97,7 @@ class View:
         options = [self._options.filters_text] if self._options.filters_text else []
         if self.shown and not options:  # a recording has them only in the layers' notes
             layers = self.shown.measured.values()
-            options = [*options_told(note for layer in layers for note in layer.notes)]
+            options = [*applied_options(note for layer in layers for note in layer.notes)]
         return HeaderView(
             mode=self.feed.mode,
             shown=how if self.travel.is_following else "paused",

@@ -26,7 +26,7 @@ def make(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Makes a feed of SAMPLES that is closed after the test."""
-    monkeypatch.setattr(file_feed, "MIN_TELL_S", 0.0)
+    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 0.0)
     kind, data = request.param, recorded(SAMPLES)
     with ExitStack() as stack:
 

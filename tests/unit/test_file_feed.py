@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed, "MIN_TELL_S", 0.0)
+    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 0.0)
 
 
 def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
@@ -117,7 +117,7 @@ def test_played_intervals_are_judged_and_others_on_demand(path: str) -> None:
 def test_fast_play_shows_few_intervals_but_judges_the_whole_time(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
+    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 60.0)
     seen: list[float] = []
 
     class Watching(Counting):

@@ -19,7 +19,7 @@ import pytest
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Object, Outcome
 from ioh.bpf.host import HostFacts
-from ioh.bpf.loader import last_telling_line, start_loader
+from ioh.bpf.loader import last_informative_line, start_loader
 from ioh.bpf.program import attach_layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -360,10 +360,10 @@ Stack dump:
         (b"y\n" * 100_000 + b"end\n", "end"),
     ],
 )
-def test_the_last_telling_line_is_found(printed: bytes, last: str) -> None:
+def test_the_last_informative_line_is_found(printed: bytes, last: str) -> None:
     file = os.memfd_create("stderr")
     os.write(file, printed)
-    assert last_telling_line(file) == last
+    assert last_informative_line(file) == last
     os.close(file)
 
 

@@ -34,7 +34,7 @@ ROOMY = 30  # lines needed to always show the time line
 _TWO_LINES = 20  # lines needed for two lines of findings: most are longer than 80 columns
 _MIN_PANEL = 5
 _LEGEND = "  .  none    -  not measured, or too few to tell"
-TELL_S = 10.0  # findings are reported at most this long after their evidence
+REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
 _SOURCES = {"bpf": "BPF", "proc": "/proc"}
 
@@ -133,7 +133,7 @@ def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
         return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
         times, now = data.timeline.findings if data.timeline else (), data.snapshot.time_unix_s
-        begun_unix_s = max((at for at in times if now - TELL_S < at <= now), default=None)
+        begun_unix_s = max((at for at in times if now - REPORT_S < at <= now), default=None)
         return render_findings(
             state, data.snapshot, data.found, width, utc=data.header.utc, begun_unix_s=begun_unix_s
         )
