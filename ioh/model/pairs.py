@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import isfinite
 
+from ioh.model.addresses import address_of, host_of
 from ioh.model.calls import CALL_OPS, network_hists
 from ioh.model.path import disk_shares
 from ioh.model.rates import sum_known, weighted_mean
@@ -107,7 +108,7 @@ def _pair(
 ) -> Pair | None:
     ours, theirs = own[client.name], own[server.name]
     layer = client.snapshot.measured.get("nfs_client")
-    servers = [(row, _address(row.key[-1])) for row in rows_of(layer, "server") if row.key]
+    servers = [(row, address_of(row.key[-1])) for row in rows_of(layer, "server") if row.key]
     rows = [row for row, address in servers if address in theirs]
     both = (client.name, server.name)
     if layer is None or not (rows or both in known):
@@ -118,7 +119,7 @@ def _pair(
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
     mounts = [ops for part, ops in layer.parts.items() if part.startswith(begins)]
     there = server.snapshot.measured.get("nfs_server")
-    by_address = [(row, _host(row.key[0])) for row in rows_of(there, "client") if row.key]
+    by_address = [(row, host_of(row.key[0])) for row in rows_of(there, "client") if row.key]
     clients = [row for row, address in by_address if address in ours]
     # Behind NAT, or if the table is full, this client's calls can be in a stranger's row.
     is_whole = all(address in addresses for _, address in by_address)
@@ -128,8 +129,8 @@ def _pair(
         network = network_hists(
             (layer.calls, layer.earlier_calls),
             (there.calls, there.earlier_calls),
-            lambda text: _address(text) in ours,
-            lambda text: _address(text) in theirs,
+            lambda text: address_of(text) in ours,
+            lambda text: address_of(text) in theirs,
         )
         found = {op: replace(stats, network=network[op]) for op, stats in found.items()}
     if not rows:
@@ -139,7 +140,7 @@ def _pair(
     tcp = [
         row
         for row in rows_of(client.snapshot.measured.get("tcp"), "connection")
-        if len(row.key) == 2 and _host(row.key[1]) in theirs and row.key[1].endswith(_NFS_PORT)
+        if len(row.key) == 2 and host_of(row.key[1]) in theirs and row.key[1].endswith(_NFS_PORT)
     ]
     return Pair(
         client.name,
@@ -191,24 +192,9 @@ def _with_disk(op: str, stats: PairOp, there: Snapshot) -> PairOp:
 def _addresses(texts: Iterable[str]) -> Iterator[str]:
     """The addresses by which other hosts can reach this one, normalized."""
     for text in texts:
-        found = _address(text)
+        found = address_of(text)
         if found and not ipaddress.ip_address(found).is_loopback:
             yield found
-
-
-def _address(text: str) -> str:
-    """A normalized address without zone; "" if the text is not an address."""
-    try:
-        found = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return ""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
-
-
-def _host(endpoint: str) -> str:
-    """The address of ``10.0.0.7:713`` or ``[2001:db8::7]:713``."""
-    return _address(endpoint.rpartition(":")[0].strip("[]"))
 
 
 def _count(value: float | None) -> int | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import Stretch, once, rows_of
 from ioh.model.finding import Evidence
+from ioh.model.nfs_wire import NfsWire, nfs_wire
 from ioh.model.rates import weighted_mean
+from ioh.model.snapshot import Snapshot
 
 _SAME_CALLS = 0.2  # allowed difference between two layers' counts of the same calls in 5 s
 _PATH_ADVICE = (
@@ -135,10 +137,15 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
     return served.latency_us if is_same else None
 
 
+@once
+def _wires(recent: Sequence[Snapshot]) -> list[NfsWire]:
+    """The mounts' connections in each interval."""
+    return [nfs_wire(snapshot) for snapshot in recent]
+
+
 def _network_us(recent: Stretch) -> float | None:
     """Mean of TCP's round trip on NFS connections; None if not known."""
-    rows = (row for snapshot in recent for row in rows_of(snapshot, "tcp", "port"))
-    return weighted_mean((1, row.values.get("srtt_us")) for row in rows if row.key[0] == "2049")
+    return weighted_mean((1, wire.round_trip_us) for wire in _wires(recent))
 
 
 def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
