@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
     add("--format", choices=tuple(_EXPORTS), default="csv", help="output format (default: csv)")
     add("-o", dest="output", metavar="FILE", help="write to this new file instead of stdout")
-    add_interval_arguments(parser, top=10, recorded=True)
+    add_interval_arguments(parser, top=10, recorded=True, prints=False)
 
 
 def run(args: argparse.Namespace) -> int:

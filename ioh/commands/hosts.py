@@ -63,16 +63,15 @@ def print_intervals(
     make_hosts_sink: Callable[[], HostsSink],
     *,
     speed: float | None = None,
-    asks: bool = False,
 ) -> int:
     """Print intervals of this machine, of other hosts, or of a recording; return the exit status.
 
-    ``speed`` as for run_replay(), ``asks`` as for run_live().
+    ``speed`` as for run_replay().
     """
     if "hosts" in args and wants_hosts(args):
         return _run_hosts(args, make_hosts_sink())
     if getattr(args, "file", None) is None:
-        return run_live(args, form.make_sink, asks=asks)
+        return run_live(args, form.make_sink)
     from ioh.session.recorded_file import hosts_of
 
     if names := hosts_of(args.file):

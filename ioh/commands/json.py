@@ -27,7 +27,7 @@ An edge of null means "larger". A bucket covers the values from half of its edge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_interval_arguments(parser, top=10, live=True, recorded=True)
+    add_interval_arguments(parser, top=10, live=True, recorded=True, prints=False)
     add_host_arguments(parser)
 
 

@@ -6,7 +6,6 @@ import argparse
 
 from ioh.commands.hosts import add_host_arguments, show_hosts, wants_hosts
 from ioh.commands.options import add_interval_arguments, add_section_arguments
-from ioh.commands.sample import SAMPLE, SampleWantedError
 from ioh.commands.screen import add_screen_arguments, show_live, wants_screen
 from ioh.commands.text import run as print_text
 
@@ -29,15 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the layers, or the bundled recording if the user chooses it; return the status."""
+    """Show the layers; return the exit status."""
     show = show_hosts if wants_hosts(args) else show_live
-    if wants_screen(args):
-        return show(args)
-    try:
-        return print_text(args, asks=True)
-    except SampleWantedError:
-        from ioh.commands import build_parser
-
-        replay = build_parser("replay").parse_args(["replay", SAMPLE, "--no-tui"])
-        code: int = replay.command.run(replay)
-        return code
+    return show(args) if wants_screen(args) else print_text(args)

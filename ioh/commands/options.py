@@ -101,21 +101,25 @@ def add_interval_arguments(
     top: int | None,
     live: bool = False,
     recorded: bool = False,
+    prints: bool = True,
 ) -> None:
     """Declare the options that choose intervals, whose I/O to measure, and what to show.
 
     ``live`` for this machine, ``recorded`` for part of a recording; with both, FILE decides.
     ``top`` is the default of ``--top``; None for a command that shows and judges nothing.
+    ``prints`` is whether it can print text, in which ``--top`` shows the breakdowns.
     """
     if live and recorded:
         what = "read this recording instead of this machine; - is stdin"
         parser.add_argument("file", nargs="?", metavar="FILE", type=recording, help=what)
     add = parser.add_argument_group("when").add_argument
-    what = "run for at least this long; -1 (default): forever, or to the end of the recording"
+    ends = ["forever"] * live + ["to the end of the recording"] * (recorded or not live)
+    what = f"run for at least this long; -1 (default): {', or '.join(ends)}"
     add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
     limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
     kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
-    what = "length of one interval (default: 1, or as recorded; minimum 0.1)"
+    lengths = ["1"] * live + ["as recorded"] * (recorded or not live)
+    what = f"length of one interval (default: {', or '.join(lengths)}; minimum {MIN_CYCLE_S})"
     default = 1.0 if live and not recorded else None
     add("-c", dest="cycle_s", metavar="SECONDS", default=default, type=kind, help=what)
     if recorded:
@@ -125,10 +129,12 @@ def add_interval_arguments(
         add_database_arguments(parser)
     shown = parser.add_argument_group("what")
     shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
-    what = "all layers except these; when measuring, their probes are not attached"
+    what = "all layers except these"
+    if live:
+        what += f"; {'when measuring, ' if recorded else ''}their probes are not attached"
     shown.add_argument("--no-layer", metavar="A,B", action="append", default=[], help=what)
     if top is not None:
-        add_top_argument(shown, top)
+        add_top_argument(shown, top, prints=prints)
         add_findings_arguments(parser)
 
 
@@ -136,7 +142,7 @@ def add_span_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--from`` and ``--to``."""
     add = parser.add_argument_group(
         "which part of a recording",
-        "A and B: seconds from its start, a clock time such as 14:44 or "
+        "A and B: seconds from its start, a clock time such as 14:44 or\n"
         '"2026-11-21 14:44:47", or the text of a mark',
     ).add_argument
     add("--from", dest="begin", metavar="A", type=moment, help="start at A")
@@ -174,10 +180,11 @@ class _Rows(argparse.Action):
         args.top, args.has_top = value, True
 
 
-def add_top_argument(parser: argparse._ActionsContainer, top: int) -> None:
+def add_top_argument(parser: argparse._ActionsContainer, top: int, *, prints: bool = True) -> None:
     """Declare ``--top``: ``args.top``, and ``args.has_top`` where it was given."""
     parser.set_defaults(has_top=False)
-    what = f"rows per breakdown (default {top}), or all; in text output, shows the breakdowns"
+    shows = "; in text output, shows the breakdowns" if prints else ""
+    what = f"rows per breakdown (default {top}), or all{shows}"
     parser.add_argument("--top", metavar="N", type=row_count, action=_Rows, default=top, help=what)
 
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.options import add_interval_arguments, add_section_arguments, add_speed_argument
-from ioh.commands.sample import recording
+from ioh.commands.options import (
+    add_interval_arguments,
+    add_section_arguments,
+    add_speed_argument,
+    moment,
+)
+from ioh.commands.sample import DEMO, bundled_path, recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import run as print_text
+
+# The mark at which the demo's screen starts; the 20 s before it only mount file systems.
+_FIRST_LOAD = "v4.2: random reads, O_DIRECT"
 
 SUMMARY = "replay a recording at its original speed; needs no root"
 EXAMPLES = """\
@@ -24,8 +32,14 @@ If the file is still being recorded, replay follows it. Replay never writes to t
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    what = "a recording, or - for stdin"
+    parser.add_argument("file", metavar="FILE", type=recording, help=what)
+    add_play_arguments(parser)
+
+
+def add_play_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how to play a recording."""
     add = parser.add_argument
-    add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
     add_speed_argument(parser)
     add("--line", type=int, help=argparse.SUPPRESS)  # the pipe on which a bench sends its line
     add("--as-text", action="store_true", help="print text as fast as possible")
@@ -38,5 +52,8 @@ def run(args: argparse.Namespace) -> int:
     """Show the recording."""
     is_text = args.as_text or args.cycle_s is not None  # the screen keeps the recorded intervals
     if not is_text and wants_screen(args, stdin_is_pipe=args.file == "-"):
-        return show_replay(args)
+        is_demo = args.file == str(bundled_path(DEMO)) and args.begin is args.end is None
+        if is_demo:
+            args.begin = moment(_FIRST_LOAD)
+        return show_replay(args, "demo" if is_demo else "replay")
     return print_text(args, speed=None if args.as_text else args.speed)

@@ -17,7 +17,7 @@ from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
-from ioh.commands.sample import SampleWantedError, report_nothing, why_nothing
+from ioh.commands.sample import report_nothing, why_nothing
 from ioh.model.errors import ExitCode, refuse_if
 
 if TYPE_CHECKING:
@@ -119,14 +119,11 @@ def live_source(
     )
 
 
-def run_live(
-    args: argparse.Namespace, make_sink: Callable[[], SnapshotSink], *, asks: bool = False
-) -> int:
+def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) -> int:
     """Measure this machine and print each interval; return the exit status.
 
     ``make_sink`` is called after the privileged loader has been forked, which must happen before
-    large imports.  With ``asks``, and if the first interval shows nothing, the user is asked
-    whether to show the bundled recording instead: then SampleWantedError.
+    large imports.
     IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
     refuse_span(args)
@@ -146,10 +143,7 @@ def run_live(
         source.attach()  # the first interval has every layer
         for number, snapshot in enumerate(shown):
             if not number and (why := why_nothing(snapshot)):
-                ending.stop = None  # a signal must not wait for the answer
-                if report_nothing(why, asks=asks):
-                    raise SampleWantedError
-                ending.stop = source.stop
+                report_nothing(why)
             ending.write(sink.render(snapshot))
             if ending.received is not None:
                 break

@@ -1,13 +1,12 @@
-"""The bundled recordings, and the offer to show one if this machine has nothing to show."""
+"""The bundled recordings, and what to say if this machine has nothing to show."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.commands.output import agrees, say
+from ioh.commands.output import say
 
 if TYPE_CHECKING:
     from ioh.model.snapshot import Snapshot
@@ -16,18 +15,14 @@ SAMPLE, DEMO = "sample", "demo"
 HINT = f"see a real recording with: ioh replay {SAMPLE}"
 
 
-class SampleWantedError(Exception):
-    """The user wants to see the bundled recording instead of this machine."""
-
-
 def bundled_path(name: str) -> Path:
     """Path of a bundled recording, SAMPLE or DEMO."""
     return Path(__file__).resolve().parent.parent / "data" / f"{name}.ioh"
 
 
 def recording(text: str) -> str:
-    """An argparse type: a file; ``sample`` is the bundled recording if no file has that name."""
-    return str(bundled_path(SAMPLE)) if text == SAMPLE and not os.path.lexists(text) else text
+    """An argparse type: a file; SAMPLE and DEMO are bundled if no file has that name."""
+    return str(bundled_path(text)) if text in (SAMPLE, DEMO) and not os.path.lexists(text) else text
 
 
 def why_nothing(snapshot: Snapshot) -> str:
@@ -55,11 +50,6 @@ def why_nothing(snapshot: Snapshot) -> str:
     return reasons[0] if reasons else ""
 
 
-def report_nothing(why: str, *, asks: bool) -> bool:
-    """Print why there is nothing to show; return whether to show the bundled recording instead.
-
-    With ``asks`` and a terminal, the user decides.
-    """
+def report_nothing(why: str) -> None:
+    """Print why there is nothing to show, and which command shows a recording."""
     say(f"nothing to show for this machine ({why}); {HINT}")
-    is_asked = asks and sys.stdin.isatty() and sys.stdout.isatty()
-    return is_asked and agrees("Show this recording now?")

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--web-config", metavar="FILE", help=what)
     what = "show a hardened systemd unit that serves with these options, ask, then install it"
     add("--install-unit", action="store_true", help=what)
-    add_interval_arguments(parser, top=0, live=True)
+    add_interval_arguments(parser, top=0, live=True, prints=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_arguments(parser)
 
 
-def run(args: argparse.Namespace, *, speed: float | None = None, asks: bool = False) -> int:
+def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
     """Print text; arguments, status and errors as for print_intervals()."""
     options = text_options(args)
     from ioh.sinks.hosts import TextHosts
@@ -42,4 +42,4 @@ def run(args: argparse.Namespace, *, speed: float | None = None, asks: bool = Fa
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
     )
-    return print_intervals(args, form, lambda: TextHosts(options), speed=speed, asks=asks)
+    return print_intervals(args, form, lambda: TextHosts(options), speed=speed)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from ioh.commands import demo, main
+from ioh.commands import main, replay
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.feeds.file_feed import FileFeed, Played
 from ioh.model.feed import News
@@ -20,7 +20,7 @@ from tests.sessions import Shown
 
 
 def test_json_shows_only_the_chosen_layers(shown: Shown) -> None:
-    out = shown("demo", "--json", "--speed", "1000", "-t", "3", "--layers", "tcp,block")
+    out = shown("json", "demo", "-t", "3", "--layers", "tcp,block")
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines
     assert all(list(line["layers"]) == ["tcp", "block"] for line in lines)
@@ -42,7 +42,10 @@ def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
         assert ticks[-1] == feed.extent.first
 
 
-def test_the_screen_starts_with_the_first_load(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [["demo"], ["replay", "demo"]])
+def test_the_screen_starts_with_the_first_load(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     spans: list[Span] = []
 
     def show(args: argparse.Namespace, mode: str) -> int:
@@ -50,9 +53,9 @@ def test_the_screen_starts_with_the_first_load(monkeypatch: pytest.MonkeyPatch) 
         spans.append(Span(args.begin, args.end))
         return 0
 
-    monkeypatch.setattr(demo, "wants_screen", lambda _: True)
-    monkeypatch.setattr(demo, "show_replay", show)
-    assert main(["demo"]) == 0
+    monkeypatch.setattr(replay, "wants_screen", lambda _, **__: True)
+    monkeypatch.setattr(replay, "show_replay", show)
+    assert main(words) == 0
     with ReplaySource(str(bundled_path(DEMO)), spans[0], speed=None) as source:
         samples = [item.sample for item in itertools.islice(source, 8) if isinstance(item, Tick)]
     first = list(snapshots(samples))[:2]
@@ -62,7 +65,7 @@ def test_the_screen_starts_with_the_first_load(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("args", "cause"),
     [
-        (["--text", "--json"], "not allowed"),
+        (["--json"], "--json"),
         (["--layers", "nosuch"], "nosuch"),
         (["--pid", "1"], "--pid"),
     ],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
 import pytest
 
-from ioh.commands.sample import SAMPLE, bundled_path, recording, report_nothing, why_nothing
+from ioh.commands.sample import SAMPLE, bundled_path, recording, why_nothing
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
@@ -87,20 +86,6 @@ def test_when_there_is_nothing_to_show() -> None:
     assert empty == "/proc has no numbers for layer platter here"
 
 
-@pytest.mark.parametrize(("answer", "wants"), [("y\n", True), ("\n", False), ("", False)])
-def test_at_a_terminal_it_asks(
-    answer: str, wants: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert report_nothing("why", asks=True) is wants
-    assert "[y/N]" in capfd.readouterr().out
-
-
 NOTHING_TO_SHOW = """\
 import sys
 from tests import fakes
@@ -117,24 +102,9 @@ def talk(*args: str) -> PtyScreen:
     return PtyScreen([sys.executable, "-c", NOTHING_TO_SHOW, *args, "-t", "2"], ROOT)
 
 
-def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
-    with talk("live", "--no-tui") as on:
-        on.wait_for("Show this recording now? [y/N] ")
-        on.press("y\n")
-        on.wait_for("date: ")
-        on.press("\x03")  # it plays at its own pace
-        assert on.wait() == 130
-    with talk("live", "--no-tui") as on:
-        on.wait_for("[y/N] ")
-        on.press("n\n")
+@pytest.mark.parametrize("words", [("text",), ("live", "--no-tui")])
+def test_text_mentions_it_and_goes_on(words: tuple[str, ...]) -> None:
+    with talk(*words) as on:
         assert on.wait() == 0
         assert "not shown: no /proc" in on.text
         assert on.text.count("ioh replay sample") == 1
-
-
-def test_text_mentions_it_and_goes_on_without_asking() -> None:
-    with talk("text") as on:
-        assert on.wait() == 0
-        assert "not shown: no /proc" in on.text
-        assert "ioh replay sample" in on.text
-        assert "[y/N]" not in on.text

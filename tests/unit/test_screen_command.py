@@ -132,7 +132,7 @@ def test_text_never_imports_textual_or_rich(tmp_path: Path) -> None:
     (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(3)))
     commands = [
         "text -t 1 -c 0.1", "json -t 1 -c 0.1", "record -t 1 -c 0.1 -o r.ioh",
-        "demo --text -t 1 --speed 10", "replay run.ioh --as-text",
+        "demo --as-text -t 1", "replay run.ioh --as-text",
     ]  # fmt: skip
     program = (
         "import sys; from tests import fakes; fakes.install(); from ioh.commands import main; "

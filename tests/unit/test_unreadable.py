@@ -82,7 +82,7 @@ def test_a_cycle_longer_than_the_recording_is_refused(tmp_path: Path, refused: S
 @pytest.mark.parametrize(
     ("words", "closed"),
     [
-        *((["demo", "--text", "-t", "1"], fds) for fds in ((1,), (0, 1, 2))),
+        *((["demo", "--as-text", "-t", "1"], fds) for fds in ((1,), (0, 1, 2))),
         (["--help"], (0, 1, 2)),
         (["nonsense"], (0, 1, 2)),
     ],
@@ -91,7 +91,7 @@ def test_closed_descriptors_give_no_traceback(words: list[str], closed: tuple[in
     with_closed = "import os, sys; [os.close(int(fd)) for fd in sys.argv[1].split()]; "
     start = with_closed + "os.execv(sys.executable, [sys.executable, '-m', 'ioh', *sys.argv[2:]])"
     done = subprocess.run(
-        [sys.executable, "-c", start, " ".join(map(str, closed)), *words, *_fast(words)],
+        [sys.executable, "-c", start, " ".join(map(str, closed)), *words],
         check=False,
         cwd=ROOT,
         capture_output=True,
@@ -100,10 +100,6 @@ def test_closed_descriptors_give_no_traceback(words: list[str], closed: tuple[in
     assert done.returncode == (ExitCode.USAGE if words == ["nonsense"] else ExitCode.OK)
     assert b"Traceback" not in done.stderr
     assert bool(done.stdout) == (words != ["nonsense"] and 1 not in closed)
-
-
-def _fast(words: list[str]) -> list[str]:
-    return ["--speed", "1000"] if words[0] == "demo" else []
 
 
 @pytest.mark.parametrize("command", [["text"], ["replay", "--as-text"], ["report"]])
@@ -153,7 +149,6 @@ def test_histograms_have_the_requested_width(
         (["export", "FILE", "--findings-config", "x"], "--findings-config has no effect: csv"),
         (["text", "FILE", "-d", "hist,findings", "--no-findings"], "--no-findings contradict"),
         (["report", "FILE", "-d", "findings", "--no-findings"], "--no-findings contradict"),
-        (["demo", "--json", "-d", "hist"], "-d works only with text: JSON has everything"),
     ],
 )
 def test_options_without_effect_are_refused(
