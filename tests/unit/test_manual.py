@@ -1,13 +1,15 @@
-"""The manual page and the completion are generated from the one definition of options."""
+"""The manual page, the completion and the table of keys are generated from their definitions."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
 
 from ioh.model.errors import ExitCode
 from ioh.sinks.text import _COLUMNS
+from ioh.tui.keys import KEYS
 from tests.make_manual import COMPLETION, MANUAL, files
 
 
@@ -61,3 +63,8 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert completed("bench", "report", "--c") == {"--csv", "--class"}
     assert completed("replay", "r", cwd=tmp_path) == {"run.ioh"}
     assert completed("doctor", "", cwd=tmp_path) == {"--help"}
+
+
+def test_the_keys_of_a_group_are_adjacent() -> None:
+    groups = [group for group, _ in itertools.groupby(key.group for key in KEYS)]
+    assert len(groups) == len(set(groups))
