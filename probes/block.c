@@ -9,7 +9,8 @@
  *         before ioh attached is measured too.
  * Exact   counts and bytes as /proc/diskstats: an operation counts when the
  *         request ends outside its flush sequence, bytes at every completion
- *         (completions can be partial).
+ *         (completions can be partial).  A request that fails, in whole or in part, counts
+ *         as one error and nothing else; diskstats counts it like the others.
  * Kernels raw tracepoints, 5.10 and later.  If a queue does not stamp
  *         io_start_time_ns, user space sets need_issue and attaches block_rq_issue,
  *         which keeps the stamp in a map keyed by the request.  (device, sector) is not
@@ -202,9 +203,9 @@ static inline void judge_position(u32 dev, u64 sector, u32 bytes)
 }
 
 /* io_start_time_ns, else the stamp of on_issue, else 0. */
-static inline u64 issue_time(const char *rq, u64 stamped)
+static inline u64 issue_time(u64 key, u64 stamped)
 {
-	u64 key = (u64)rq, at = stamped, *kept;
+	u64 at = stamped, *kept;
 	u32 zero = 0, *needed = need_issue.lookup(&zero);
 
 	if (!needed || !*needed)
@@ -232,7 +233,7 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 			       u32 follows_flush)
 {
 	u64 now = bpf_ktime_get_ns(), accepted = FOLLOW(u64, rq, request_start_time_ns);
-	u64 at = issue_time(rq, FOLLOW(u64, rq, request_io_start_time_ns));
+	u64 at = issue_time((u64)rq, FOLLOW(u64, rq, request_io_start_time_ns));
 
 	/* With a constant here, the verifier of 5.10 cannot follow the alignment. */
 	asm volatile("" : "+r"(bytes));
@@ -263,11 +264,21 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 	}
 }
 
+#include "block_failed.h"
+
+/* A request that failed has no time, and no bytes except those of its parts that arrived. */
+static inline void count_error(struct op_totals *t, u64 key)
+{
+	ADD(t->errors, 1);
+	issue_time(key, 0);
+	flush_bytes.delete(&key);
+}
+
 /* A request, or a part of it with this many bytes, has ended. */
 static inline void count_completion(const char *rq, u64 error, u64 done)
 {
 	u64 key = (u64)rq, bytes = done, *earlier;
-	u32 bio_flags = 0, dev, op;
+	u32 bio_flags = 0, is_flush_step, dev, op;
 	struct op_totals *t;
 	const char *disk;
 
@@ -285,11 +296,12 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 		count_lost(LOST_MAP_FULL);
 		return;
 	}
-	if (error)
-		ADD(t->errors, 1);
 	if (done < FOLLOW(u32, rq, request___data_len)) {
 		/* Part of a request: count its bytes now, the operation with the last part. */
-		ADD(t->bytes, done);
+		if (error)
+			note_failed_part(key);
+		else
+			ADD(t->bytes, done);
 		return;
 	}
 	if (!done && op != OP_FLUSH && op != OP_OTHER && !FOLLOW(const char *, rq, request_bio)) {
@@ -301,9 +313,18 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 		 */
 		return;
 	}
+	is_flush_step = FOLLOW(u32, rq, request_rq_flags) & RQF_FLUSH_SEQ;
+	if (had_failed_part(key) || error) {
+		/* The data step of a PREFLUSH or FUA write counts as its sequence ends. */
+		if (is_flush_step && op != OP_FLUSH)
+			note_failed_part(key);
+		else
+			count_error(t, key);
+		return;
+	}
 	if (op <= OP_WRITE && done)
 		judge_position(dev, FOLLOW(u64, rq, request___sector), done);
-	if (FOLLOW(u32, rq, request_rq_flags) & RQF_FLUSH_SEQ) {
+	if (is_flush_step) {
 		if (op == OP_FLUSH) {
 			add_request(t, rq, 0, 0, 0);
 			return;

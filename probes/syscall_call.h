@@ -86,6 +86,21 @@ BPF_PERCPU_ARRAY(totals, struct op_totals, OPS);
 BPF_PERCPU_ARRAY(charges, struct charges, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
+/* Failed operations, of which there are few; user space takes them out once a tick. */
+struct failure {
+	u32 tgid;
+	u32 op;
+	u32 dev;
+	u32 error; /* an errno */
+};
+
+struct failed {
+	u64 count;
+	char comm[16];
+};
+
+BPF_HASH(failures, struct failure, struct failed, 1024);
+
 /* The thread's open call; threads with colliding ids share a slot and fall back to a hash. */
 static inline struct call *find_call(u32 tid)
 {
@@ -236,6 +251,21 @@ static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64
 	return is_named;
 }
 
+static inline void note_failure(const struct target *of, u32 tgid, s64 result)
+{
+	struct failure key = {.tgid = tgid, .op = of->op, .dev = of->dev, .error = -result};
+	struct failed fresh = {.count = 1}, *known = failures.lookup(&key);
+	const char *leader;
+
+	if (known) {
+		__sync_fetch_and_add(&known->count, 1);
+		return;
+	}
+	leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
+	READ(fresh.comm, FIELD(leader, task_struct_comm));
+	failures.update(&key, &fresh);
+}
+
 /*
  * ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel repeats the call after a signal.  EAGAIN: the
  * program repeats it when a full socket has room or a worker has read what was not cached.
@@ -263,6 +293,7 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const 
 	}
 	if (result < 0) {
 		t->errors += 1;
+		note_failure(of, tgid, result);
 		return 0;
 	}
 	/* The caller also waits for the probe: look up first, then stop the clock. */

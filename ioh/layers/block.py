@@ -65,6 +65,7 @@ SPEC = LayerSpec(
                 Mean write latency: queue plus service time.
             flushes_total        | f/s     | Flushes completed.
             discards_total       | d/s     | Discards completed.
+            errors_total         | err/s   | Requests that failed, of any kind.
             read_ns_total        |         | Time of all reads.
             write_ns_total       |         | Time of all writes.
             read_merges_total    | rrqm/s  | Reads merged before issue.

@@ -73,6 +73,8 @@ def _values(parts: Parts, name: str) -> dict[str, int]:
             values[count] = totals.count_total or 0
             values[size] = totals.bytes_total or 0
             values[time] = totals.latency_ns_total or 0
+        if totals.errors_total is not None:
+            values["errors_total"] = values.get("errors_total", 0) + totals.errors_total
     return values
 
 

@@ -77,6 +77,7 @@ class UnseenRequests:
 
 
 def _counts(ops: Ops) -> _Counts:
-    count = {name: op.count_total or 0 for name, op in ops.items()}
+    # The kernel counts failed requests like the others.
+    count = {name: (op.count_total or 0) + (op.errors_total or 0) for name, op in ops.items()}
     requests = sum(count.get(name, 0) for name in _COUNTED)
     return _Counts(requests, count.get("flush", 0), count.get("other", 0))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
 from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
+from ioh.layers.failure_table import FailureTable
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.syscall_probe import (
@@ -115,6 +116,8 @@ SPEC = LayerSpec(
             {_FLOW}
         mount | mounts | mount, fstype | {_BY_BYTES}
             {_FLOW}
+        error | failed calls | pid, comm, op, error, mount | errors_per_s
+            errors_total | err/s | Calls that failed with this errno.
         """
     ),
     lost=("map_full", "aio_unseen", "uring_unseen"),
@@ -180,6 +183,7 @@ class Syscall(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, has_others=True)
+        self._failures = FailureTable(SPEC.ops)
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
         self._read_calls: dict[str, int] = {}
@@ -223,7 +227,10 @@ class Syscall(Layer):
             source="bpf",
             ops=ops,
             metrics=metrics,
-            tables=self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
+            tables={
+                **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
+                "error": self._failures.read(maps["failures"], self._flows.mounts),
+            },
             lost=dict(self._lost),
             notes=self._notes,
         )

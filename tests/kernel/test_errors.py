@@ -1,0 +1,102 @@
+"""Failed requests and calls: counted apart, in no rate and no mean, and named with their cause."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import MIB, Ioh, Loop, aligned, opened, recording, run
+from tests.kernel.witness import DiskStats
+
+GOOD = 16 * MIB  # of the loop device's file; what lies behind it cannot be read
+
+
+@pytest.fixture
+def sick(loop: Loop) -> Loop:
+    """A disk whose end is gone."""
+    run("truncate", "--size", str(GOOD), loop.image)
+    return loop
+
+
+def fails(fd: int, buffer: memoryview, at: int, code: int = errno.EIO) -> None:
+    with pytest.raises(OSError) as failed:  # noqa: PT011
+        os.preadv(fd, [buffer], at)
+    assert failed.value.errno == code
+
+
+def assert_adds_up(ioh: Ioh, disk: DiskStats, op: str, count: int, errors: int) -> None:
+    """diskstats counts failed requests like the others."""
+    assert disk.hidden == 0  # else: run again
+    assert ioh.total("block", op) == count
+    assert ioh.errors("block", op) == errors
+    assert (disk.reads if op == "read" else disk.writes) == count + errors
+    assert ioh.lost("block") == {}
+
+
+def test_failed_reads_are_in_no_count_no_bytes_and_no_time(sick: Loop) -> None:
+    with (
+        recording("--device", sick.path) as ioh,
+        opened(sick.path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(8192) as whole,
+    ):
+        before, buffer = sick.stats(), memoryview(whole)
+        for n in range(13):
+            assert os.preadv(fd, [buffer[:4096]], n * 4096) == 4096
+        for n in range(29):
+            fails(fd, buffer[:4096], GOOD + n * 4096)
+        fails(fd, buffer, GOOD - 4096)  # the first half arrives, in a completion of its own
+        disk = sick.stats() - before
+        buffer.release()
+    assert_adds_up(ioh, disk, "read", 13, 30)
+    assert ioh.total("block", "read", "bytes") == 14 * 4096
+    assert disk.read_bytes == 13 * 4096 + 29 * 4096 + 8192
+    hists = [numbers["hist"] for numbers in ioh.ops("block", "read") if "hist" in numbers]
+    assert sum(sum(map(sum, hist["counts"])) for hist in hists) == 13
+    row = ioh.table("block", "device", "device")[sick.name,]
+    assert (row["reads"], row["errors"]) == (13, 30)
+    process = str(os.getpid())
+    told = ioh.table("syscall", "error", "pid", "op", "error", "mount")
+    assert {key: row["errors"] for key, row in told.items()} == {
+        (process, "read_direct", "EIO", "/dev"): 30
+    }
+    assert ioh.total("syscall", "read_direct") == 13
+    assert ioh.errors("syscall", "read_direct") == 30
+
+
+@contextlib.contextmanager
+def full(folder: Path) -> Iterator[Path]:
+    """A file system of 2 MB that has no room left."""
+    folder.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=2m", "none", folder)
+    try:
+        (folder / "sparse").touch()
+        os.truncate(folder / "sparse", 4 * MIB)
+        (folder / "rest").write_bytes(bytes(2 * MIB))
+        yield folder
+    finally:
+        run("umount", folder)
+
+
+def test_a_synchronous_write_that_fails_is_one_error(tmp_path: Path) -> None:
+    """With its flushes it completes twice, and fails twice."""
+    with full(tmp_path / "full") as folder:
+        device = run("losetup", "--find", "--show", folder / "sparse").strip()
+        try:
+            with (
+                recording("--device", device) as ioh,
+                opened(device, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC) as fd,
+                aligned(4096) as buffer,
+            ):
+                for n in range(7):
+                    with pytest.raises(OSError, match=r"error|space"):
+                        os.pwritev(fd, [buffer], (n + 2) * 65536)
+        finally:
+            run("losetup", "--detach", device)
+    assert ioh.total("block", "write") == 0
+    assert ioh.errors("block", "write") + ioh.unseen == 7
+    assert ioh.errors("syscall", "write_sync") == 7
