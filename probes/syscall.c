@@ -243,9 +243,10 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (op == CALL_SUBMIT) {
 		if (!c->target.file)
-			mark_fetched(c);
+			mark_fetched(c, task);
 		else {
 			note_taken(c, result);
+			add_handed_on(c, task, c->batch[0], &c->lower[0]);
 			/* A direct read is never cached. */
 			if (c->target.ino > c->target.file ||
 			    (c->batch[0] > c->direct && c->lower[0].bios))
@@ -254,10 +255,13 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 		settle(c, task, op, result);
 	} else if (is_idle_msync(c))
 		withdraw(op);
-	else if (result < 0)
+	else if (result < 0) {
+		if (op == OP_READ)
+			c->target.op = OP_READ_MISSED;
 		finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result);
-	else {
-		settle(c, task, op, result);
+	} else {
+		if (settle(c, task, op, result) && op == OP_READ)
+			c->target.op = OP_READ_MISSED;
 		if (finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result))
 			note_path(&c->target);
 	}

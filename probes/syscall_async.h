@@ -16,7 +16,7 @@
 #define AIO_STEP 16
 
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
-#define IOCB_OPS 0x20fff5520ULL
+#define IOCB_OPS 0x30fff6630ULL
 
 /* The part of struct iocb that is needed: after aio_data. */
 #define IOCB_BASE 8
@@ -198,10 +198,11 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		found = asyncs.lookup(&key);
 		if (!found || !found->start_ns)
 			continue;
+		note_result(&found->target, found->rw_flags, event.result);
 		/* In place: no other thread gets this event, so none ends it now. */
+		found->target.op = kind_of_read(&found->target, found->rw_flags, event.result);
 		if (finish(&found->target, found->tgid, found->start_ns, &now, event.result))
 			unnamed = found->target;
-		note_failed(&found->target, found->rw_flags, event.result);
 		if (!slept && event.result >= 0)
 			note_late(found->target.op);
 		end_async(&key, found);
@@ -245,7 +246,7 @@ static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const st
 	if (!c || c->target.op != CALL_SUBMIT)
 		return 0;
 	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED)) | of->is_opaque;
-	mark_fetched(c);
+	mark_fetched(c, task);
 	settle(c, task, CALL_SUBMIT, 0);
 	forget_lower(c, task);
 	c->linked = flags & REQ_F_LINKED;
@@ -346,15 +347,18 @@ int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* A request that fails while its thread submits it is not counted yet. */
-static inline int take_back(u64 request, int result)
+/* The flags of a request that ends while its thread submits it; a failed one is not counted yet. */
+static inline u32 flags_at_once(u64 request, u32 flags, int result)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
 
-	if (result == -EIO || !c || c->request != request || c->target.op != CALL_SUBMIT)
-		return 0;
-	c->batch[0] = c->batch[1] = c->direct = 0;
-	return 1;
+	if (!c || c->request != request || c->target.op != CALL_SUBMIT)
+		return flags;
+	if (result < 0 && result != -EIO) {
+		c->batch[0] = c->batch[1] = c->direct = 0;
+		return flags & ~WATCHED;
+	}
+	return has_fetched(c, CURRENT) ? flags | FETCHED : flags;
 }
 
 /*
@@ -385,8 +389,9 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 		note_started(a.target.op);
 	}
 	result = COMPLETION_RESULT;
-	if (result < 0 && !take_back(key.request, result))
-		note_failed(&a.target, a.rw_flags, result);
+	a.rw_flags = flags_at_once(key.request, a.rw_flags, result);
+	note_result(&a.target, a.rw_flags, result);
+	a.target.op = kind_of_read(&a.target, a.rw_flags, result);
 	if (finish(&a.target, a.tgid, a.start_ns, NULL, result))
 		note_path(&a.target);
 	return 0;

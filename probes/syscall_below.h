@@ -36,6 +36,12 @@ static inline void charge_writes(struct charges *sum, u64 calls_made, const stru
 #else
 #define READ_ACCOUNT(task) 0
 #endif
+#ifdef OFF_task_struct_sched_info_run_delay
+#define CPU_WAIT_NS(task) FOLLOW(u64, task, task_struct_sched_info_run_delay)
+#else
+#define CPU_WAIT_NS(task) 0
+#endif
+#define SLEEPS(task) ((u32)FOLLOW(u64, task, task_struct_nvcsw))
 
 /*
  * If another task passes on a read's bios (a control group's limit delays them, dm-crypt's workers
@@ -90,8 +96,11 @@ static inline int is_of_writes(const struct call *c, u32 op)
 	return op >= OP_WRITE && op < OP_FSYNC && !c->target.is_opaque;
 }
 
-/* Count a call's operations below at its end; for a batch, each direction separately. */
-static inline void settle(const struct call *c, const char *task, u32 op, s64 result)
+/*
+ * Count a call's operations below at its end; for a batch, each direction separately.  Returns 1 if
+ * there were any.  On an opaque file system they are invisible: there a call that slept had some.
+ */
+static inline int settle(const struct call *c, const char *task, u32 op, s64 result)
 {
 	struct lower both = {};
 	struct charges *sum;
@@ -99,12 +108,16 @@ static inline void settle(const struct call *c, const char *task, u32 op, s64 re
 
 	sum = charges.lookup(&zero);
 	if (!sum)
-		return;
+		return 0;
+	if (op < OPS)
+		sum->cpu_wait_ns[op] += CPU_WAIT_NS(task) - c->cpu_wait_ns;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
-			return; /* all its requests go to devices that are filtered out */
+			return 0; /* all its requests go to devices that are filtered out */
 		settle_batch(sum, c, task);
-	} else if (!c->target.is_opaque) {
+	} else if (c->target.is_opaque) {
+		both.bios = c->target.is_at_end != SLEEPS(task);
+	} else {
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
@@ -114,15 +127,17 @@ static inline void settle(const struct call *c, const char *task, u32 op, s64 re
 			look_for_holes(sum, c, result, both.bios);
 		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
-		else if (result || both.bios)
+		else if (result || both.bios) {
 			charge_reads(sum, 1, op == OP_READ_DIRECT && result, &both);
-		else /* The end of the file: no cache has data for it. */
+			sum->read_followed_bytes += result;
+		} else /* The end of the file: no cache has data for it. */
 			sum->read_at_end += 1;
 	}
 	if (is_of_writes(c, op))
 		sum->write_reads += parts(&c->lower[0]);
 	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
 	sum->lower_splits += c->splits;
+	return both.bios != 0;
 }
 
 static inline void forget_lower(struct call *c, const char *task)
@@ -131,6 +146,7 @@ static inline void forget_lower(struct call *c, const char *task)
 	c->batch[0] = c->batch[1] = c->direct = c->at_end = 0;
 	c->linked = c->splits = c->largest = c->request = 0;
 	c->read_account = READ_ACCOUNT(task);
+	c->cpu_wait_ns = CPU_WAIT_NS(task);
 }
 
 /* now: when the call entered, to include the probe's own time until here. */
@@ -142,6 +158,8 @@ static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 
 	if (!c)
 		return;
 	c->target = *to;
+	if (to->is_opaque)
+		c->target.is_at_end = SLEEPS(task);
 	forget_lower(c, task);
 	if (to->op < OPS)
 		note_started(to->op);
@@ -185,20 +203,39 @@ static inline void note_late(u32 op)
 #define STAYS 0 /* saves a branch in a loop for verifiers that follow each path to its end */
 #endif
 
-/* A read that was counted when submitted, but got data neither from cache nor from disk. */
-static inline void note_failed(const struct target *of, u32 flags, s64 result)
+/*
+ * An asynchronous read has ended: its kind.  It was in memory if it was followed and nothing was
+ * submitted for it.
+ */
+static inline u32 kind_of_read(const struct target *of, u32 flags, s64 result)
+{
+	if (of->op != OP_READ)
+		return of->op;
+	if (result >= 0 && !of->is_opaque &&
+	    (of->is_at_end || (flags & (WATCHED | FETCHED)) == WATCHED))
+		return OP_READ_CACHED;
+	return OP_READ_MISSED;
+}
+
+/*
+ * The bytes of a followed asynchronous read.  If it has failed, it was counted when submitted, but
+ * got data neither from cache nor from disk.
+ */
+static inline void note_result(const struct target *of, u32 flags, s64 result)
 {
 	u32 zero = 0;
 	struct charges *sum;
 
-	if (result >= 0 || result == -EIO || !(flags & WATCHED) || of->is_opaque || of->is_at_end)
+	if (!(flags & WATCHED) || of->is_opaque || of->is_at_end || result == -EIO)
 		return;
 	sum = charges.lookup(&zero);
-	if (!sum)
+	if (!sum || of->op > OP_READ_DIRECT)
 		return;
-	if (of->op == OP_READ && !(flags & FETCHED))
+	if (result >= 0)
+		sum->read_followed_bytes += result;
+	else if (of->op == OP_READ && !(flags & FETCHED))
 		sum->failed_cached += 1;
-	else if (of->op <= OP_READ_DIRECT)
+	else
 		sum->failed_fetched += 1;
 }
 
@@ -278,14 +315,19 @@ static inline void note_destroyed(u64 context, u64 pid_tgid)
 		count_lost(LOST_MAP_FULL);
 }
 
+static inline int has_fetched(const struct call *c, const char *task)
+{
+	return c->lower[0].bios || READ_ACCOUNT(task) != c->read_account;
+}
+
 /* The watched request has submitted its immediate operations: was it in memory? */
-static inline void mark_fetched(const struct call *c)
+static inline void mark_fetched(const struct call *c, const char *task)
 {
 	struct async_key key = {.request = c->request};
 	struct async *found;
 
 	/* A direct one is never cached. */
-	if (!c->request || c->direct || !c->lower[0].bios)
+	if (!c->request || c->direct || !has_fetched(c, task))
 		return;
 	found = asyncs.lookup(&key);
 	if (found)

@@ -26,8 +26,10 @@ struct charges {
 	u64 fault_requests;
 	u64 read_packed_bytes;
 	u64 read_unpacked_bytes;
+	u64 read_followed_bytes;
 	/* Operations counted as started that never were, or whose end will not be seen. */
 	u64 withdrawn[OPS];
+	u64 cpu_wait_ns[OPS]; /* the threads of calls could have run, but had no CPU */
 	u64 looked_ns; /* when holes were last looked for */
 	/* Failed asynchronous reads in read_calls: those that used no lower layer, and others. */
 	u64 failed_cached;
@@ -62,6 +64,7 @@ struct call {
 	u32 largest; /* most bytes, in whole pages, of a libaio read */
 	u64 read_account; /* the kernel's account of the thread when the call began */
 	u64 request; /* io_uring's watched request, or libaio's context */
+	u64 cpu_wait_ns; /* the thread's, when the call began */
 };
 
 struct flow_key {

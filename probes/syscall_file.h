@@ -14,7 +14,8 @@ enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
 
 /* Op numbers of ioh/layers/syscall.py. */
 enum {
-	OP_READ,
+	OP_READ_CACHED,
+	OP_READ_MISSED,
 	OP_READ_DIRECT,
 	OP_WRITE,
 	OP_WRITE_DIRECT,
@@ -24,6 +25,8 @@ enum {
 	OP_FAULT_READ,
 };
 
+#define OP_READ OP_READ_CACHED /* a buffered read before its end, when its kind is known */
+
 /* The file of an operation; on btrfs, ino includes the subvolume. */
 struct target {
 	u64 file;
@@ -32,7 +35,7 @@ struct target {
 	u16 op;
 	u16 is_opaque; /* a read whose operations below are invisible */
 	u32 name; /* hash of its name in its folder; if it differs, so does the file or its name */
-	u32 is_at_end; /* a read that begins at or after the end of its file */
+	u32 is_at_end; /* a read beginning at or after the end; if opaque, the thread's sleeps */
 };
 
 static inline const char *file_of(const char *task, u32 fd)

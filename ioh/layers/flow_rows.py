@@ -10,9 +10,10 @@ from typing import Generic, TypeVar
 
 from ioh.model.sample import Table, others_key
 
-# Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10.
-READ, WRITE, SYNC, FAULT = 0, 3, 6, 8
-COLUMNS, COLUMNS_WITH_FAULTS = 8, 11
+# Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10,
+# and once more those that waited: reads 11-13, writes 14-16.
+READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED = 0, 3, 6, 8, 11, 14
+COLUMNS, ALL_COLUMNS = 8, 17
 
 # More than the tallest terminal shows, and few enough for a host that opens thousands of files a
 # second.
@@ -53,7 +54,7 @@ class FlowRows(Generic[Id]):
         self._others_key, self._others = others_key(parts), (0,) * columns
 
     def add(self, what: Id, column: int, sums: tuple[int, int, int]) -> None:
-        """Add a flow's count, bytes and time at READ, WRITE, FAULT or SYNC, which has no bytes."""
+        """Add a flow's count, bytes and time at one of the above; SYNC has no bytes."""
         row = self._pending.get(what)
         if row is None:
             row = self._pending[what] = [0] * self._columns
@@ -148,7 +149,7 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
 
     def time(what: Id) -> int:
         row = pending[what]
-        return row[2] + row[5] + row[7] + sum(row[10:])
+        return row[2] + row[5] + row[7] + sum(row[10:11])
 
     chosen = dict.fromkeys(nlargest(count - count // 4, among, key=size))
     for what in nlargest(count, among, key=time):

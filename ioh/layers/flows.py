@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.flow_rows import (
+    ALL_COLUMNS,
     COLUMNS,
-    COLUMNS_WITH_FAULTS,
     FAULT,
     READ,
+    READ_WAITED,
     SYNC,
     WRITE,
+    WRITE_WAITED,
     FlowRows,
     RoundRobin,
 )
@@ -53,7 +55,9 @@ _PROCESSES_LOOKED_AT = 16
 # With inode 0, by the key's name: msync has no file, swap has SWAP_NAME of probes/syscall_fault.h.
 _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
 
-_COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
+_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
+# A read that missed or was direct, a write that was direct or synchronous.
+_WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
 FileId = bytes  # a _FILE_KEY: ino, dev, hash of the name or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
@@ -80,6 +84,7 @@ class FlowTables:
         has_others: bool = False,
     ) -> None:
         self._column_of_op, self._has_others = column_of_op, has_others
+        self._waited_of_op = _WAITED_OF_OP if FAULT in column_of_op else {}
         self._root = root
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self.mounts = MountTable(root)
@@ -99,7 +104,7 @@ class FlowTables:
         self._file_turns = RoundRobin[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
         self._asked_for: list[FileId] = []
         self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
-        columns = COLUMNS_WITH_FAULTS if FAULT in column_of_op else COLUMNS
+        columns = ALL_COLUMNS if FAULT in column_of_op else COLUMNS
         self._processes = FlowRows(2, self._name_process, columns=columns)
         self._by_file = FlowRows(1, self._name_file, columns=columns)
         self._by_mount = FlowRows[tuple[str, str]](2, lambda mount: mount, columns=columns)
@@ -165,16 +170,17 @@ class FlowTables:
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to all its rows; return its file."""
         ino, _, tgid, op, _ = _FLOW_KEY.unpack(key)
-        file, column = file_of(key), self._column_of_op[op]
+        file = file_of(key)
         self._flow_of[tgid] = key
         if key not in self._seen:
             self._newly_at_work.add(tgid)
-        self._processes.add(tgid, column, sums)
-        if ino == OTHER_FILES:
-            self._by_file.add_to_others(column, sums)
-        else:
-            self._by_file.add(file, column, sums)
-        self._by_mount.add(self._mount_of(file), column, sums)
+        for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
+            self._processes.add(tgid, column, sums)
+            if ino == OTHER_FILES:
+                self._by_file.add_to_others(column, sums)
+            else:
+                self._by_file.add(file, column, sums)
+            self._by_mount.add(self._mount_of(file), column, sums)
         return file
 
     def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> FileId:

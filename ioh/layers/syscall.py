@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -25,7 +25,7 @@ from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.devices import numbers_on
-from ioh.procfs.processes import are_pids_the_kernels
+from ioh.procfs.processes import are_cpu_waits_timed, are_pids_the_kernels
 from ioh.procfs.syscall_fallback import SyscallFallback
 
 if TYPE_CHECKING:
@@ -51,15 +51,76 @@ fault_bytes_total | mB/s | Bytes of those reads.
 fault_ns_total    |      | Time of those reads.
 fault_latency_us = 1e-3 * fault_ns_total / faults_total | m µs |
     Mean time of such a read.
+reads_waited_total | | Of the read calls, direct ones, and buffered ones that were not served from
+    memory.
+read_waited_bytes_total | | Bytes of those reads.
+read_waited_ns_total | | Time of those reads.
+writes_waited_total | | Of the write calls, direct and synchronous ones.
+write_waited_bytes_total | | Bytes of those writes.
+write_waited_ns_total | | Time of those writes.
 """
 _BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s"
+
+# The members of struct charges in probes/syscall_call.h, in their order.
+COUNTED = numbers(
+    """
+    read_calls_total | | Read calls followed to the layers below; not those on FUSE, CIFS or
+        ZFS.
+    read_calls_cached_total   | | Of these, calls that touched no lower layer.
+    read_calls_at_end_total | | Read calls at end of file; not included in the read calls
+        followed.
+    cached_calls_pct = 100 * read_calls_cached_total / read_calls_total | calls% |
+        Share of read calls served from cache: they submitted nothing below.
+    read_lower_ops_total      | | Bios that read calls submitted themselves.
+    read_lower_bytes_total    | | Bytes of those bios.
+    write_calls_total         | | Write and fsync calls followed to the layers below.
+    write_lower_ops_total     | | Bios that write and fsync calls submitted themselves.
+    write_lower_bytes_total   | | Bytes of those bios.
+    write_reads_total | | Bios that write calls submitted to read: partly written pages,
+        metadata.
+    lower_splits_total        | | Bios of such calls that were split because of a limit.
+    lower_requests_total      | | Requests made from the bios of such calls.
+    read_lower_ops_per_op = read_lower_ops_total / read_calls_total | bios/r |
+        Bios per read call.
+    write_lower_ops_per_op = write_lower_ops_total / write_calls_total | bios/w |
+        Bios per write or fsync call, submitted by the caller itself.
+    read_reaped_late_total | | libaio reads that completed before io_getevents was called for
+        them.
+    write_reaped_late_total | | libaio writes that completed before io_getevents was called for
+        them.
+    unlisted_total | | Operations that are in the totals but not in the tables (full).
+    read_looked_bytes_total | | Bytes of the buffered reads whose file was checked for holes:
+        one read per millisecond and CPU.
+    read_hole_bytes_total | | Of these, bytes read from holes: most pages in memory of the file
+        have no block.
+    fault_requests_total      | | Requests made from fault_read operations.
+    read_packed_bytes_total   | | Compressed bytes that buffered reads fetched.
+    read_unpacked_bytes_total | | Their size in the page cache, uncompressed.
+    read_followed_bytes_total | | Bytes of the read calls followed.
+    """
+)
+_COMPUTED = numbers(
+    """
+    read_cached_bytes_total | | Of the bytes of the read calls followed, those that were not fetched
+        for them.
+    cached_pct = 100 * read_cached_bytes_total / read_followed_bytes_total | cached% |
+        Share of the bytes that read calls got from memory.
+    read_cpu_wait_ns_total | | Time that threads in read calls waited for a CPU: they could have
+        run. Without io_uring and libaio.
+    read_waited_cpu_wait_ns_total | | Of this, in read_missed and read_direct.
+    write_cpu_wait_ns_total | | The same, in write calls and copies.
+    write_waited_cpu_wait_ns_total | | Of this, in write_direct and write_sync.
+    sync_cpu_wait_ns_total | | The same, in fsync-family calls.
+    """
+)
 
 SPEC = LayerSpec(
     name="syscall",
     title="app",
     rank=10,
     ops=(
-        "read_buffered",
+        "read_cached",
+        "read_missed",
         "read_direct",
         "write_buffered",
         "write_direct",
@@ -69,45 +130,11 @@ SPEC = LayerSpec(
         "fault_read",
     ),
     groups={
-        "read": ("read_buffered", "read_direct"),
+        "read_buffered": ("read_cached", "read_missed"),
+        "read": ("read_cached", "read_missed", "read_direct"),
         "write": ("write_buffered", "write_direct", "write_sync"),
     },
-    metrics=numbers(
-        """
-        read_calls_total | | Read calls followed to the layers below; not those on FUSE, CIFS or
-            ZFS.
-        read_calls_cached_total   | | Of these, calls that touched no lower layer.
-        read_calls_at_end_total | | Read calls at end of file; not included in the read calls
-            followed.
-        cached_pct = 100 * read_calls_cached_total / read_calls_total | cached% |
-            Share of read calls served from cache: they submitted nothing below.
-        read_lower_ops_total      | | Bios that read calls submitted themselves.
-        read_lower_bytes_total    | | Bytes of those bios.
-        write_calls_total         | | Write and fsync calls followed to the layers below.
-        write_lower_ops_total     | | Bios that write and fsync calls submitted themselves.
-        write_lower_bytes_total   | | Bytes of those bios.
-        write_reads_total | | Bios that write calls submitted to read: partly written pages,
-            metadata.
-        lower_splits_total        | | Bios of such calls that were split because of a limit.
-        lower_requests_total      | | Requests made from the bios of such calls.
-        read_lower_ops_per_op = read_lower_ops_total / read_calls_total | bios/r |
-            Bios per read call.
-        write_lower_ops_per_op = write_lower_ops_total / write_calls_total | bios/w |
-            Bios per write or fsync call, submitted by the caller itself.
-        read_reaped_late_total | | libaio reads that completed before io_getevents was called for
-            them.
-        write_reaped_late_total | | libaio writes that completed before io_getevents was called for
-            them.
-        unlisted_total | | Operations that are in the totals but not in the tables (full).
-        read_looked_bytes_total | | Bytes of the buffered reads whose file was checked for holes:
-            one read per millisecond and CPU.
-        read_hole_bytes_total | | Of these, bytes read from holes: most pages in memory of the file
-            have no block.
-        fault_requests_total      | | Requests made from fault_read operations.
-        read_packed_bytes_total   | | Compressed bytes that buffered reads fetched.
-        read_unpacked_bytes_total | | Their size in the page cache, uncompressed.
-        """
-    ),
+    metrics=(*COUNTED, *_COMPUTED),
     tables=tables(
         f"""
         process | processes | pid, comm | {_BY_BYTES}
@@ -127,6 +154,15 @@ SPEC = LayerSpec(
 _NO_MSYNC = "--device: msync is not counted, because its file is not known (it takes an address)."
 _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are not counted."
 _OTHER_PIDS = "ioh runs in a separate PID namespace: the process ids shown are the host's."
+
+_BUFFERED = "read_buffered"
+_CPU_WAITS = {
+    "read": SPEC.groups["read"],
+    "read_waited": ("read_missed", "read_direct"),
+    "write": (*SPEC.groups["write"], "copy"),
+    "write_waited": ("write_direct", "write_sync"),
+    "sync": ("fsync",),
+}
 
 
 class Syscall(Layer):
@@ -183,10 +219,13 @@ class Syscall(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, has_others=True)
-        self._failures = FailureTable(SPEC.ops)
+        kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED)
+        self._failures = FailureTable(tuple(kinds.get(op, op) for op in SPEC.ops))
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
         self._read_calls: dict[str, int] = {}
+        self._cached = _CachedBytes()
+        self._are_cpu_waits_timed = are_cpu_waits_timed(root)
         self._lost: dict[str, int] = {}
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
@@ -201,11 +240,12 @@ class Syscall(Layer):
         """Read totals, the bios and requests of calls, and the tables."""
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
-        counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
+        counters = [m.name for m in COUNTED if m.kind == "counter"]
         charges = maps["charges"].sum_cpus(maps["charges"].at(0))
         withdrawn = charges[len(counters) :]  # by op
         metrics = dict(zip(counters, charges, strict=False))
         self._take_back_failed(metrics, *charges[-2:])
+        metrics["read_cached_bytes_total"] = self._cached.total(metrics)
         # Nothing slow until these are read: an operation that ends now has its maximum next time.
         ops = {
             name: decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
@@ -217,16 +257,13 @@ class Syscall(Layer):
             # An iocb reused in between is in neither count until the next reading.
             found = count + self._abandoned[reason]
             self._lost[reason] = max(found, self._lost.get(reason, 0))
-        for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False):
-            ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
-            under_way = (op.started_total or 0) - taken_back - ended_total
-            ops[name] = replace(op, inflight=max(0, under_way))
+        ops = self._with_inflight(ops, withdrawn)
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
         return LayerSample(
             source="bpf",
             ops=ops,
-            metrics=metrics,
+            metrics={**metrics, **self._cpu_waits(withdrawn[len(SPEC.ops) :])},
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
                 "error": self._failures.read(maps["failures"], self._flows.mounts),
@@ -234,6 +271,36 @@ class Syscall(Layer):
             lost=dict(self._lost),
             notes=self._notes,
         )
+
+    def _with_inflight(
+        self, ops: Mapping[str, OpTotals], withdrawn: Sequence[int]
+    ) -> dict[str, OpTotals]:
+        """Add the numbers in flight; of buffered reads as a group: their kind is not known yet."""
+        under_way = {
+            name: (op.started_total or 0) - taken_back - (op.count_total or 0)
+            - (op.errors_total or 0) - self._abandoned[name]
+            for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False)
+        }  # fmt: skip
+        kinds = SPEC.groups[_BUFFERED]
+        found = {
+            name: replace(op, inflight=None if name in kinds else max(0, under_way[name]))
+            for name, op in ops.items()
+        }
+        found[_BUFFERED] = OpTotals(
+            started_total=sum(ops[kind].started_total or 0 for kind in kinds),
+            inflight=max(0, sum(under_way[kind] for kind in kinds)),
+        )
+        return found
+
+    def _cpu_waits(self, by_op: Sequence[int]) -> dict[str, int | None]:
+        """Sum up the waits for a CPU; None if the kernel does not measure them."""
+        waits = dict(zip(SPEC.ops, by_op, strict=False))
+        return {
+            f"{name}_cpu_wait_ns_total": sum(waits[op] for op in ops)
+            if self._are_cpu_waits_timed
+            else None
+            for name, ops in _CPU_WAITS.items()
+        }
 
     def _take_back_failed(self, metrics: dict[str, int], cached: int, fetched: int) -> None:
         """Take back asynchronous reads that failed: they were counted when submitted."""
@@ -259,6 +326,29 @@ class Syscall(Layer):
     def read_proc(self) -> LayerSample | Unavailable:
         """Read each process' /proc/PID/io."""
         return self._fallback.sample()
+
+
+class _CachedBytes:
+    """The bytes that reads got from memory: all that were not fetched for them, now or before.
+
+    Read-ahead fetches bytes before a read asks for them.  What nobody has asked for is halved with
+    each reading: else it would hide as many later bytes from memory.
+    """
+
+    def __init__(self) -> None:
+        self._read = self._fetched = self._ahead = self._cached = 0
+
+    def total(self, metrics: Mapping[str, int]) -> int:
+        """The running total, from one reading of the probe's counters."""
+        read = metrics["read_followed_bytes_total"]
+        fetched = metrics["read_lower_bytes_total"] - metrics["read_packed_bytes_total"]
+        fetched += metrics["read_unpacked_bytes_total"]
+        grown = fetched - self._fetched
+        ahead = self._ahead + grown - (read - self._read)
+        self._read, self._fetched = read, fetched
+        self._cached += max(0, -ahead)
+        self._ahead = max(0, min(ahead, grown + self._ahead // 2))
+        return self._cached
 
 
 def _is_at_a_halt(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> bool:

@@ -13,7 +13,7 @@ from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
 from ioh.procfs.files import PAGE_BYTES
-from ioh.procfs.processes import are_pids_the_kernels
+from ioh.procfs.processes import are_cpu_waits_timed, are_pids_the_kernels
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
@@ -73,6 +73,7 @@ _OPTIONAL = (
     ("inode i_mapping i_blocks", "address_space i_pages.xa_flags nrpages"),
     ("xfs_inode i_vnode i_nblocks", "super_block s_blocksize_bits"),
 )
+_CPU_WAIT = ("task_struct sched_info.run_delay",)  # CONFIG_SCHED_INFO
 _FAULT_MEMBERS = (
     "task_struct flags bio_list",
     "bio bi_io_vec bi_next bi_status",
@@ -172,7 +173,7 @@ def syscall_defines(
         "O_DSYNC": os.O_DSYNC,
         "PAGE_BYTES": PAGE_BYTES,
         **_tracepoint_arguments(host.btf),
-        **_optional(host.btf, _OPTIONAL),
+        **_optional(host.btf, (*_OPTIONAL, *([_CPU_WAIT] if are_cpu_waits_timed() else []))),
         **_fault_defines(host.btf),
         **mount_root_defines(host.btf),
     }

@@ -127,6 +127,12 @@ def _derive_ops(
     }
     for group, members in spec.groups.items():
         present = [name for name in members if name in ops]
+        if present:  # a source can know of a group what it does not know of its members
+            present += [
+                name
+                for name, own in spec.groups.items()
+                if name in newer and name in older and set(own) <= set(members)
+            ]
         if len(present) == 1:
             ops[group] = ops[present[0]]
         elif present:

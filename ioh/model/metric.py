@@ -109,10 +109,11 @@ class LayerSpec:
     Shape:
         ``ops``: the leaves that the probe counts, in the order of the probe's indices.
         ``groups``: sums of leaves (``{"read": ("read_buffered", "read_direct")}``); a group's
-        histogram is the sum of its members', never a mean of means.  ``part``: what the layer also
-        keeps full statistics of (``"device"``), or ``""``.  ``gauge_hists``: distributions at the
-        sample instant (round-trip time over connections), unlike those of operations, which every
-        op has.  ``lost``: the reasons why its probe can lose an event.
+        histogram is the sum of its members', never a mean of means.  A group can be part of another
+        one.  ``part``: what the layer also keeps full statistics of (``"device"``), or ``""``.
+        ``gauge_hists``: distributions at the sample instant (round-trip time over connections),
+        unlike those of operations, which every op has.  ``lost``: the reasons why its probe can
+        lose an event.
     """
 
     name: str

@@ -60,9 +60,10 @@ class LayerSample:
     """One layer's totals at one instant.
 
     Shape:
-        ``ops``: by the layer's op names.  ``parts[part]``: the same for each device, mount … (a
-        part can lie on another one, so parts need not add up to ``ops``).  ``metrics``: by
-        MetricSpec names, without ratios.  ``tables[table][key]``: in the order of
+        ``ops``: by the layer's op names; by a group's, what is known of the whole group only (how
+        many are in flight, if not the kind of each).  ``parts[part]``: the same for each device,
+        mount … (a part can lie on another one, so parts need not add up to ``ops``).  ``metrics``:
+        by MetricSpec names, without ratios.  ``tables[table][key]``: in the order of
         TableSpec.raw_columns; a row OTHERS gets the totals of dropped rows, so that all rows add
         up.  ``lost``: events that a probe saw but could not count, by reason.  ``source``: ``bpf``
         or ``proc``.  ``gauge_hists[name]``: counts of things, not operations, by their latency

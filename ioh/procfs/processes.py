@@ -45,6 +45,12 @@ def are_pids_the_kernels(root: Path = ROOT) -> bool:
     return found == _INITIAL_PID_NAMESPACE
 
 
+def are_cpu_waits_timed(root: Path = ROOT) -> bool:
+    """Whether the kernel measures how long threads wait for a CPU: it counts their turns, too."""
+    counts = (read_text(path_under(root, "proc/self/schedstat")) or "").split()
+    return len(counts) == 3 and counts[2] != "0"
+
+
 def list_pids(root: Path = ROOT) -> list[int]:
     """Processes in /proc (with hidepid only the user's); empty if /proc cannot be listed."""
     try:

@@ -100,13 +100,14 @@ class Ioh(Running):
         return sum(numbers[field] or 0 for numbers in self.ops(layer, op))
 
     def counts(self, layer: str) -> dict[str, int]:
-        """Each op's count that is not 0, without the groups read and write, which are sums."""
+        """Each op's count that is not 0, without the sums read and write, and kinds of buffered."""
         sums: dict[str, int] = defaultdict(int)
         for interval in self.intervals:
             for op, numbers in interval["layers"].get(layer, {}).get("ops", {}).items():
                 sums[op] += numbers["count"] or 0
-        for group in ("read", "write") if layer == "syscall" else ():
-            sums.pop(group, None)
+        others = ("read", "write", "read_cached", "read_missed") if layer == "syscall" else ()
+        for op in others:
+            sums.pop(op, None)
         return {op: count for op, count in sums.items() if count}
 
     def errors(self, layer: str, op: str) -> int:

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
-from ioh.layers.flow_rows import COLUMNS_WITH_FAULTS, FAULT, READ, SYNC, WRITE, FlowRows, RoundRobin
+from ioh.layers.flow_rows import (
+    ALL_COLUMNS,
+    FAULT,
+    READ,
+    READ_WAITED,
+    SYNC,
+    WRITE,
+    FlowRows,
+    RoundRobin,
+)
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
@@ -29,7 +38,7 @@ class Named:
 
     def __init__(self, most: int, newcomers: int) -> None:
         self.asked: Counter[int] = Counter()
-        self.rows = FlowRows(1, self._name, most, newcomers, COLUMNS_WITH_FAULTS)
+        self.rows = FlowRows(1, self._name, most, newcomers, ALL_COLUMNS)
         self.tick = 0
 
     def _name(self, what: int) -> tuple[str]:
@@ -129,9 +138,10 @@ def test_what_is_not_told_apart_is_in_the_row_of_others() -> None:
     named.rows.add_to_others(WRITE, (5, 11, 13))
     named.rows.add_to_others(SYNC, (2, 0, 17))
     named.rows.add_to_others(FAULT, (6, 24, 31))
+    named.rows.add_to_others(READ_WAITED, (1, 60, 8))
     table = named.read((1, 10))
-    others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31)
-    assert table == {("/1",): (1, 10, 100, *[0] * 8), (OTHERS,): others}
+    others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0)
+    assert table == {("/1",): (1, 10, 100, *[0] * 14), (OTHERS,): others}
     assert shown(table, named.read((1, 10))) == {"/1": 1.0}
 
 

@@ -22,8 +22,16 @@ from tests.unit.fake_kernel import CPUS, install
 from tests.unit.probe_text import ProbeText
 
 SDA1 = 8 << 20 | 1
-OPS = ("read_buffered", "read_direct", "write_sync", "fsync", "fault_read")
-READ, DIRECT_READ, WRITE, FSYNC, FAULT = map(SPEC.ops.index, OPS)
+OPS = (
+    "read_cached",
+    "read_missed",
+    "read_direct",
+    "write_buffered",
+    "write_sync",
+    "fsync",
+    "fault_read",
+)
+READ, MISSED, DIRECT_READ, BUFFERED_WRITE, WRITE, FSYNC, FAULT = map(SPEC.ops.index, OPS)
 COLUMNS = [c.name for c in SPEC.tables[0].raw_columns]
 FLOWS, PATHS = MapSpec("flows", 5, 24, 40, 4096), MapSpec("paths", 1, 16, 8 + 1280, 4096)
 
@@ -81,12 +89,14 @@ class Probe:
         new = (old[0] + count, old[1] + 10 * count, old[2] + 100 * count)
         struct.pack_into("=QQQ16s", value, 40 * cpu, *new, comm)
         self.held[key] = bytes(value)
-        kinds = {FSYNC: "syncs", FAULT: "faults"} | dict.fromkeys((READ, DIRECT_READ), "reads")
-        kind = kinds.get(op, "writes")
-        self.added[f"{kind}_total"] += count
-        self.added[f"{kind[:-1]}_ns_total"] += 100 * count
-        if kind != "syncs":
-            self.added[f"{kind[:-1]}_bytes_total"] += 10 * count
+        reads = dict.fromkeys((READ, MISSED, DIRECT_READ), "read")
+        kind = ({FSYNC: "sync", FAULT: "fault"} | reads).get(op, "write")
+        waited = "_waited" if op in {MISSED, DIRECT_READ, WRITE} else ""
+        for which in {"", waited}:
+            self.added[f"{kind}s{which}_total"] += count
+            self.added[f"{kind}{which}_ns_total"] += 100 * count
+            if kind != "sync":
+                self.added[f"{kind}{which}_bytes_total"] += 10 * count
 
     def _note_path(self, ino: int, dev: int) -> None:
         if ino in self.names:
@@ -234,7 +244,7 @@ ACTIONS = st.lists(
     st.tuples(
         st.sampled_from([5, 6]),
         st.sampled_from([0, 1, 2, 3]),
-        st.sampled_from([READ, DIRECT_READ, WRITE, FSYNC, FAULT]),
+        st.sampled_from(list(map(SPEC.ops.index, OPS))),
         st.integers(1, 9),
     )
     | st.sampled_from([1, 2, 29, 31, 32, 95])

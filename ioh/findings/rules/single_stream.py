@@ -104,7 +104,11 @@ def _is_alone(recent: Stretch, op: str) -> bool:
     A mean of one could also be an average over many and none.
     """
     looks = [
-        {name: layer.ops[name].inflight or 0 for name in layer.spec.ops if name in layer.ops}
+        {
+            name: layer.ops[name].inflight or 0
+            for name in {*layer.spec.ops, "read_buffered"}  # its kinds are not known in flight
+            if name in layer.ops
+        }
         for _, layer in measured(recent, "syscall")
     ]
     own = [look.get(op, 0) for look in looks]
