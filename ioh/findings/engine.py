@@ -82,13 +82,19 @@ class Engine:
                 if verdicts:
                     said[rule.name] = verdicts
         findings: list[Finding] = []
-        for rule in self._rules:
+        for rule in sorted(self._rules, key=lambda rule: bool(rule.yields_to)):
             is_outdone = any(other in said for other in rule.yields_to)
             verdicts = () if is_outdone else said.get(rule.name, ())
+            if is_outdone and any(map(self._is_on, rule.yields_to)):
+                self._states[rule.name] = {}  # do not stand beside it for release_s
             if verdicts or self._states[rule.name]:
                 findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
+
+    def _is_on(self, name: str) -> bool:
+        """Whether a rule has a finding."""
+        return any(state.is_on for state in self._states.get(name, {}).values())
 
     def _update(
         self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot

@@ -92,10 +92,16 @@ SPEC = LayerSpec(
                 Share of the busy time limited by the peer's receive window.
             sndbuf_limited_pct = 100 * sndbuf_limited_us_total / busy_us_total | sbuf% |
                 Share of the busy time limited by our send buffer.
+            needless_segs_total  | | Segments retransmitted that the peer already had (DSACK).
+            reordered_segs_total | ooo/s | Segments received out of order: one before them was lost
+                or is late.
+            since_loss_s | | Seconds since a reading at which a segment had been lost or reordered.
         port | services | port, service | {_BY_BYTES}
             {_FLOW}
             connections         | conns    | Connections that moved payload.
             srtt_us             | rtt µs   | Smoothed round-trip time, weighted by bytes.
+            unread_bytes        | unread   | Bytes that have arrived at the service here and that it
+                has not read yet.
         interface | interfaces | interface | in_bytes_per_s, out_bytes_per_s
             in_bytes_total           | in B/s  | Bytes received, including headers.
             out_bytes_total          | out B/s | Bytes sent, including headers.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 import socket
 import struct
+import time
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any
 
 from ioh.layers.tcp_ledger import Moved
@@ -16,7 +18,7 @@ from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.sample import Row, Table
 from ioh.procfs.network import LinkTable
-from ioh.procfs.sock_diag import NO_DETAILS, Details, decode_details
+from ioh.procfs.sock_diag import NO_DETAILS, Details, decode_details, unread_bytes
 
 # Busiest connections added per tick, and most rows including earlier ones.
 CONNECTIONS_PER_TICK = 40
@@ -50,6 +52,7 @@ _SERVICES = {
 
 
 _PORTS = struct.Struct("!HH")
+_TO_NFS = struct.pack("!H", 2049)
 
 
 @cache
@@ -65,12 +68,14 @@ def service_name(port: int) -> str:
 
 
 def service_port(local_port: int, remote_port: int, listening: AbstractSet[int]) -> int:
-    """The server side's port: the one that listens here, else the lower one."""
+    """The server side's port: the one that listens here, else a known one, else the lower one."""
     if local_port in listening:
         return local_port
     if remote_port in listening:  # the client end of a connection within this host
         return remote_port
-    return min(local_port, remote_port)
+    # An NFS client's own port is below 1024, and may be another service's: 860.
+    known = [port for port in (local_port, remote_port) if port in _SERVICES]
+    return max(known) if known else min(local_port, remote_port)
 
 
 @dataclass(slots=True)
@@ -101,9 +106,10 @@ class _Connection(_Flow):
     srtt_us: int | None = None
     min_rtt_us: int | None = None
     details: Details = NO_DETAILS
-    limited_us: tuple[int, ...] | None = None
+    totals: tuple[int, ...] | None = None
+    lost_at_s: float | None = None
 
-    def update(self, moved: Moved) -> None:
+    def update(self, moved: Moved, now_s: float) -> None:
         self.add(moved)
         self.srtt_us = moved.srtt_us or None
         self.ended = not moved.message
@@ -112,20 +118,25 @@ class _Connection(_Flow):
             self.cookie = moved.cookie
             self.details = decode_details(moved.message)
             self.min_rtt_us = moved.min_rtt_us or None
-            self._add_limited(before)
+            needless, reordered = self._add_totals(before)
+            if moved.retrans_segs > needless or reordered:
+                self.lost_at_s = now_s
 
-    def _add_limited(self, before: Details | None) -> None:
+    def _add_totals(self, before: Details | None) -> tuple[int, int]:
+        """Return what the last two have grown by."""
         if before is None or self.details.sndbuf_limited_us is None:
             # Newly listed: this tick's part of the kernel's total is unknown.
-            self.limited_us = None
-            return
-        total = self.limited_us or (0, 0, 0)
-        pairs = zip(total, before[4:], self.details[4:], strict=True)
-        self.limited_us = tuple(t + max(0, (new or 0) - (old or 0)) for t, old, new in pairs)
+            self.totals = None
+            return 0, 0
+        total = self.totals or (0,) * len(self.details[4:])
+        pairs = zip(before[4:], self.details[4:], strict=True)
+        grown = [max(0, (new or 0) - (old or 0)) for old, new in pairs]
+        self.totals = tuple(map(add, total, grown))
+        return grown[-2], grown[-1]
 
-    def row(self) -> Row:
-        # At the end, the probe does not read these times.
-        limited_us = None if self.ended else self.limited_us
+    def row(self, now_s: float) -> Row:
+        # At the end, the probe does not read them.
+        totals = None if self.ended else self.totals
         return (
             self.in_bytes,
             self.out_bytes,
@@ -134,32 +145,39 @@ class _Connection(_Flow):
             self.srtt_us,
             self.min_rtt_us,
             *self.details[:4],
-            *(limited_us or (None, None, None)),
+            *(totals or (None,) * len(NO_DETAILS[4:])),
+            None if self.lost_at_s is None else now_s - self.lost_at_s,
         )
 
 
 class ConnectionTable:
-    """The busiest connections; a listed one stays until it has been idle for a while."""
+    """The busiest connections, and those to NFS servers.
 
-    def __init__(self) -> None:
+    A listed one stays until it has been idle for a while.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._rows: dict[tuple[str, str], _Connection] = {}
         self._keys: dict[int, tuple[str, str]] = {}
 
     def update(self, moved: list[Moved]) -> Table:
         """Add one tick; return rows by (local, remote): the busiest of the last few ticks."""
+        now_s = self._clock()
         for connection in self._rows.values():
             connection.idle_ticks += 1
         busiest = heapq.nlargest(CONNECTIONS_PER_TICK, moved, key=attrgetter("all_bytes"))
         chosen = {id(m): m for m in busiest}
-        if self._keys:
-            chosen.update((id(m), m) for m in moved if m.cookie in self._keys)
+        if len(moved) > len(busiest):
+            keys = self._keys
+            chosen.update((id(m), m) for m in moved if m.cookie in keys or m.pair[2:4] == _TO_NFS)
         for item in chosen.values():
             key = self._keys.get(item.cookie) or item.ends
-            self._rows.setdefault(key, _Connection()).update(item)
+            self._rows.setdefault(key, _Connection()).update(item, now_s)
             if item.message:
                 self._keys[item.cookie] = key
         self._drop_idle()
-        return {key: connection.row() for key, connection in self._rows.items()}
+        return {key: connection.row(now_s) for key, connection in self._rows.items()}
 
     def _drop_idle(self) -> None:
         by_age = sorted(self._rows.items(), key=lambda item: item[1].idle_ticks)
@@ -178,6 +196,7 @@ class ConnectionTable:
 @dataclass(slots=True)
 class _Port(_Flow):
     connections: int = 0
+    unread_bytes: int | None = None
     weighted_us: int = 0
     weight: int = 0
 
@@ -189,6 +208,7 @@ class _Port(_Flow):
             self.retrans_segs,
             self.connections,
             self.weighted_us / self.weight if self.weight else None,
+            self.unread_bytes,
         )
 
 
@@ -206,12 +226,15 @@ class PortTable:
         for row in self._rows.values():
             row.idle_ticks += 1
             row.connections = row.weighted_us = row.weight = 0
+            row.unread_bytes = None
         for item in moved:
             local_port, remote_port = _PORTS.unpack_from(item.pair)
             port = service_port(local_port, remote_port, listening)
             row = self._rows.get(port) or self._rows.setdefault(port, _Port())
             row.add(item)
             row.connections += 1
+            if item.message and port == local_port:
+                row.unread_bytes = (row.unread_bytes or 0) + unread_bytes(item.message)
             if item.srtt_us:
                 row.weighted_us += item.srtt_us * item.all_bytes
                 row.weight += item.all_bytes

@@ -40,7 +40,8 @@ _ENDPOINTS = slice(20, 56)  # of a message: source port, destination port, sourc
 # and a plain socket: pyroute2 takes 0.53 s for 8,000 sockets, and 8 MB because of asyncio.
 _INFO_BYTES = 216
 _INFO_FIELDS = "B67xI28xI24xQ12xIII40xQQ"
-_DETAILS = struct.Struct("=24xI52xI60xI12xQQQQ")
+_DETAILS = struct.Struct("=24xI52xI60xI12xQQQQ24xI4xI")  # up to tcpi_rcv_ooopack (Linux 5.4)
+_UNREAD = struct.Struct("=72xI")  # idiag_rqueue in a message
 # The kernel returns at most 32 KiB per read, if the buffer is large enough.
 _BUFFER_BYTES = 1 << 16
 _TIMEOUT_S = 2
@@ -79,8 +80,9 @@ class Change(NamedTuple):
 class Details(NamedTuple):
     """Other values of a connection; None if it has ended.
 
-    ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs: time with data
-    to send, and of it the time limited by the receiver's window and by our send buffer.
+    ``cwnd`` and ``unacked`` in segments.  The last five are running totals.  In µs: time with data
+    to send, and of it the time limited by the receiver's window and by our send buffer.  Segments
+    retransmitted that the peer already had; those received out of order.
     """
 
     cwnd: int | None = None
@@ -90,6 +92,8 @@ class Details(NamedTuple):
     busy_us: int | None = None
     rwnd_limited_us: int | None = None
     sndbuf_limited_us: int | None = None
+    needless_segs: int | None = None
+    reordered_segs: int | None = None
 
 
 NO_DETAILS = Details()
@@ -250,10 +254,16 @@ def format_endpoints(pair: bytes, family: int) -> tuple[str, str]:
     )
 
 
+def unread_bytes(message: bytes) -> int:
+    """Bytes of a connection that have arrived and that its program has not read."""
+    unread: int = _UNREAD.unpack_from(message)[0]
+    return unread
+
+
 def decode_details(message: bytes) -> Details:
     """Decode the rest of tcp_info, for the few connections that are shown."""
     found = find_info(message)
-    if found is None or found[1] - found[0] < _INFO_BYTES:
+    if found is None or found[1] - found[0] < _DETAILS.size:
         return NO_DETAILS
     unacked, cwnd, *rest = _DETAILS.unpack_from(message, found[0])
     return Details(cwnd, unacked, *rest)

@@ -71,6 +71,14 @@ def shown(engine: Engine, given: Iterable[Snapshot]) -> list[int]:
     return [round(s.time_unix_s - 1e9) for s in map(engine.judge, given) if s.findings]
 
 
+def test_a_finding_ends_when_a_stronger_one_begins() -> None:
+    weaker = rule(says(range(1, 9)), hold_s=0.0, release_s=5.0, yields_to=("stronger",))
+    stronger = rule(says([4, 5, 6]), name="stronger", hold_s=2.0, release_s=1.0)
+    engine = Engine([weaker, stronger])
+    names = [{f.rule for f in engine.judge(each).findings} for each in ticks(9)]
+    assert names == [*[{"made_up"}] * 4, *[{"stronger"}] * 2, *[{"made_up"}] * 3]
+
+
 def test_a_verdict_must_last_before_it_is_a_finding() -> None:
     engine = Engine([rule(says([2, 3, 4, 5]), hold_s=3.0, release_s=2.0)])
     assert shown(engine, ticks(9)) == [4, 5, 6]

@@ -132,6 +132,73 @@ def test_the_slow_part_of_an_nfs_call_is_named(layers: Layers, says: str) -> Non
     assert finding is None or says in finding.cause
 
 
+HERE, THERE = "10.0.0.7:831", "10.0.0.9:2049"
+
+
+def linked(srtt_us: float, *, is_local: bool = False, **more: float) -> LayerSnapshot:
+    """The mount's connection, and its other end if the server is this machine."""
+    values: dict[str, Value] = {"srtt_us": srtt_us, "in_bytes_per_s": 4e6, **more}
+    rows: list[tuple[tuple[str, ...], dict[str, Value]]] = [((HERE, THERE), values)]
+    if is_local:
+        rows.append(((THERE, HERE), {}))
+    unread: dict[str, Value] = {"unread_bytes": 1.2e6, "in_bytes_per_s": 60e6}
+    tables: Any = {"connection": rows, "port": [(("2049", "nfs"), unread if is_local else {})]}
+    return layer("tcp", tables=tables)
+
+
+def named(**tables: Any) -> Layers:
+    """READs of 40 ms, 39 of them beyond this client."""
+    client = rpc(20, 39_000, 40_000)
+    row: dict[str, Value] = {"reads_per_s": 500.0}
+    mounts: Any = {"server": [(("nas", "10.0.0.9"), row)]}
+    own = layer("nfs_client", client.ops, metrics=client.metrics, tables=mounts)
+    return {"nfs_client": own, **tables}
+
+
+@pytest.mark.parametrize(
+    ("layers", "subject", "says"),
+    [
+        (named(tcp=linked(35_000)), "read network", "The network takes 35 ms"),
+        (named(tcp=linked(300)), "read server", "The server takes 38.7 ms"),
+        (
+            named(tcp=linked(300, reordered_segs_per_s=90.0)),
+            "read loss",
+            "Packets are lost between this client and its NFS server: 39 ms of each READ's",
+        ),
+        # The round trip alone is most of it: however many are lost, it is the network.
+        (named(tcp=linked(35_000, reordered_segs_per_s=90.0)), "read network", "takes 35 ms"),
+        (named(tcp=linked(300, reordered_segs_per_s=4.0)), "read server", "takes 38.7 ms"),
+        # Whose time nfsd measures is known by the connection, not by the number of calls.
+        (
+            named(tcp=linked(300, is_local=True), nfs_server=server(900, 900)),
+            "read network",
+            "The network takes 38.1 ms of each READ's 40 ms; the server takes only 900 us",
+        ),
+        (named(tcp=linked(300), nfs_server=server(900, 500)), "read server", "takes 38.7 ms"),
+        (
+            named(
+                tcp=linked(300, is_local=True),
+                nfs_server=server(900, 900, threads=1, busy_threads=1),
+            ),
+            "read threads",
+            "READs wait 20 ms of their 40 ms for one of the server's 1 threads",
+        ),
+    ],
+)
+def test_the_mounts_connection_tells_network_and_server_apart(
+    layers: Layers, subject: str, says: str
+) -> None:
+    finding = found(layers)["nfs_latency"]
+    assert finding.subject == subject
+    assert says in finding.cause
+
+
+def test_a_healthy_disk_behind_a_network_that_reorders_is_no_loss() -> None:
+    own = layer("nfs_client", metrics=rpc(20, 9_000, 9_100).metrics)
+    layers = {"nfs_client": own, "tcp": linked(300, reordered_segs_per_s=90.0)}
+    assert "nfs_latency" not in found(layers)
+
+
 @pytest.mark.parametrize(("cpu_pct", "rtt_us", "fires"), [
     (40.0, 15_000, True), (85.0, 15_000, False), (85.0, 90_000, True),
 ])  # fmt: skip

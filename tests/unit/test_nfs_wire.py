@@ -7,23 +7,35 @@ from typing import Any
 import pytest
 
 from ioh.model.nfs_wire import NfsWire, nfs_wire
-from tests.unit.snapshot_maker import layer, ticks
+from tests.unit.snapshot_maker import layer, op, ticks
 
 Rows = list[tuple[tuple[str, ...], dict[str, Any]]]
 OURS = ("10.0.0.7:831", "10.0.0.9:2049")  # a client's port is reserved: below 1024
 THEIRS = ("10.0.0.9:2049", "10.0.0.7:831")
 
 
-def wire(connections: Rows, *, clients: Rows | None = None, server: str = "10.0.0.9") -> NfsWire:
+def wire(
+    connections: Rows,
+    *,
+    clients: Rows | None = None,
+    server: str = "10.0.0.9",
+    reads: float = 100.0,
+    read_us: float = 1000.0,
+    port: dict[str, Any] | None = None,
+) -> NfsWire:
+    servers: Rows = [(("nas", server), {"reads_per_s": reads})]
+    ports: Rows = [(("2049", "nfs"), port or {})]
     layers = {
-        "nfs_client": layer("nfs_client", tables={"server": [(("nas", server), {})]}),
-        "tcp": layer("tcp", tables={"connection": connections, "port": [(("2049", "nfs"), {})]}),
+        "nfs_client": layer(
+            "nfs_client", {"read": op(reads, 8192, read_us)}, tables={"server": servers}
+        ),
+        "tcp": layer("tcp", tables={"connection": connections, "port": ports}),
         "nfs_server": layer("nfs_server", tables={"client": clients or []}),
     }
     return nfs_wire(ticks(1, layers)[0])
 
 
-def row(srtt_us: float, size: float = 1.0, **more: float) -> dict[str, Any]:
+def row(srtt_us: float, size: float = 1.0, **more: float | None) -> dict[str, Any]:
     return {"srtt_us": srtt_us, "in_bytes_per_s": size, "out_bytes_per_s": 0.0, **more}
 
 
@@ -58,10 +70,65 @@ def test_a_server_on_this_machine_is_known_by_the_other_end() -> None:
     assert not wire([(OURS, row(40))], clients=[(("10.0.0.7:832",), {})]).is_server_local
 
 
-def test_a_loss_is_one_of_the_mounts_connections() -> None:
-    lost = {"retrans_segs_per_s": 2.0}
-    assert wire([(OURS, row(40, **lost))]).is_lossy
-    assert not wire([(OURS, row(40)), (("10.0.0.7:99", "10.0.0.8:22"), row(40, **lost))]).is_lossy
+def test_a_server_is_weighted_by_its_calls() -> None:
+    there, far = (("10.0.0.7:831", f"10.0.0.{n}:2049") for n in (8, 9))
+    servers: Rows = [
+        (("near", "10.0.0.8"), {"reads_per_s": 80.0, "writes_per_s": 10.0}),
+        (("far", "10.0.0.9"), {"reads_per_s": 10.0, "writes_per_s": None}),
+    ]
+    layers = {
+        "nfs_client": layer("nfs_client", tables={"server": servers}),
+        "tcp": layer("tcp", tables={"connection": [(there, row(1_000)), (far, row(31_000, 9e9))]}),
+    }
+    assert nfs_wire(ticks(1, layers)[0]).round_trip_us == pytest.approx(4_000)
+
+
+def lost(again: float = 0.0, needless: float | None = 0.0, reordered: float | None = 0.0) -> Any:
+    return {
+        "retrans_segs_per_s": again,
+        "needless_segs_per_s": needless,
+        "reordered_segs_per_s": reordered,
+    }
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_lossy"),
+    [
+        (lost(), False),
+        (lost(again=2.0), True),  # requests
+        (lost(reordered=2.0), True),  # replies: the server sends them again
+        (lost(again=2.0, needless=2.0), False),  # the peer had them, its acknowledgement was late
+        (lost(again=0.9, needless=None, reordered=None), False),  # of 100 calls
+        (lost(again=2.0, needless=None, reordered=None), True),  # an old recording
+    ],
+)
+def test_a_loss_counts_if_it_delays_the_mean_call(counts: Any, is_lossy: bool) -> None:
+    assert wire([(OURS, row(40, **counts))]).is_lossy is is_lossy
+    ssh = ("10.0.0.7:99", "10.0.0.8:22")
+    assert not wire([(OURS, row(40)), (ssh, row(40, **counts))]).is_lossy
+
+
+@pytest.mark.parametrize(
+    ("read_us", "ago_s", "is_lossy"),
+    [
+        (9e6, 4.0, True),  # the calls were under way when the segments were lost
+        (9e6, 10.0, False),  # a slow server: the loss was before
+        (9e6, None, False),
+        (1000, 0.5, False),  # quick calls
+    ],
+)
+def test_calls_that_outlived_an_outage_are_lossy(
+    read_us: float, ago_s: float | None, is_lossy: bool
+) -> None:
+    found = wire([(OURS, row(600_000, since_loss_s=ago_s))], read_us=read_us)
+    assert found.is_lossy is is_lossy
+
+
+def test_unread_calls_wait_for_a_thread_of_the_local_server() -> None:
+    port = {"unread_bytes": 2400.0, "in_bytes_per_s": 48_000.0}
+    assert wire([(OURS, row(40)), (THEIRS, row(40))], port=port).unread_us == 50_000
+    assert wire([(OURS, row(40)), (THEIRS, row(40))]).unread_us is None
+    assert wire([(OURS, row(40))], port=port).unread_us is None, "other clients' calls"
 
 
 def test_without_the_connections_nothing_but_the_ports_round_trip_is_known() -> None:

@@ -221,29 +221,35 @@ TABLES = {table.name: table for table in SPEC.tables}
 
 
 def info(busy_us: int = 0, rwnd_us: int = 0) -> bytes:
-    return struct.pack("=80xI84xQQQ24x", 10, busy_us, rwnd_us, 0)
+    return struct.pack("=80xI84xQQQ40x", 10, busy_us, rwnd_us, 0)
 
 
 def moved(
     number: int,
     in_bytes: int,
-    tcp_info: bytes = bytes(216),
+    tcp_info: bytes = bytes(232),
     *,
     ended: bool = False,
     srtt_us: int = 200,
     min_rtt_us: int = 100,
+    retrans_segs: int = 0,
+    remote_port: int = 5432,
+    unread: int = 0,
 ) -> Moved:
-    """A connection from local port 40000 + number to 10.0.0.5:2049."""
+    """A connection from local port 40000 + number to 10.0.0.5."""
     hosts = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 5])
-    pair = struct.pack("!HH16s16s", 40000 + number, 2049, *hosts)
-    head = bytes(16) + bytes([2, 1, 0, 0]) + pair + struct.pack("=IQ", 0, number) + bytes(20)
+    pair = struct.pack("!HH16s16s", 40000 + number, remote_port, *hosts)
+    head = bytes(16) + bytes([2, 1, 0, 0]) + pair + struct.pack("=IQ", 0, number)
+    head += struct.pack("=II12x", 0, unread)
     attribute = struct.pack("=HH", 4 + len(tcp_info), 2) + tcp_info
     ends = pair, b"" if ended else head + attribute
-    return Moved(number, in_bytes, 0, 0, 0, 1, 1, in_bytes, srtt_us, min_rtt_us, 2, *ends)
+    return Moved(
+        number, in_bytes, 0, 0, retrans_segs, 1, 1, in_bytes, srtt_us, min_rtt_us, 2, *ends
+    )
 
 
 def key(number: int) -> tuple[str, str]:
-    return f"10.0.0.1:{40000 + number}", "10.0.0.5:2049"
+    return f"10.0.0.1:{40000 + number}", "10.0.0.5:5432"
 
 
 def test_shares_of_the_busy_time_are_unknown_until_two_readings_are_known() -> None:
@@ -259,7 +265,36 @@ def test_shares_of_the_busy_time_are_unknown_until_two_readings_are_known() -> N
     assert [s["rwnd_limited_pct"] for s in shares] == [None, None, 25.0]
     assert [s["busy_pct"] for s in shares] == [None, None, 40.0]
     ended = table.update([moved(1, 1, ended=True)])
-    assert ended[key(1)][10:] == (None, None, None)
+    assert ended[key(1)][10:] == (None,) * 6
+
+
+def test_connections_to_nfs_servers_are_always_listed() -> None:
+    crowd = [moved(n, n) for n in range(1, 1001)]
+    rows = ConnectionTable().update([*crowd, moved(7000, 0, remote_port=2049)])
+    assert ("10.0.0.1:47000", "10.0.0.5:2049") in rows
+    assert len(rows) == 41
+
+
+def losses(needless: int, reordered: int) -> bytes:
+    """tcp_info of 5.4; both are running totals."""
+    return struct.pack("=216xI4xI4x", needless, reordered)
+
+
+def test_segments_sent_again_without_need_are_no_loss() -> None:
+    now_s = [0.0]
+    table = ConnectionTable(lambda: now_s[0])
+    ticks: list[tuple[int, tuple[int, int], tuple[object, ...]]] = [
+        (0, (5, 7), (None, None, None)),  # of earlier: not known when
+        (1, (6, 7), (1, 0, None)),  # the peer had it
+        (1, (6, 7), (1, 0, 0.0)),
+        (0, (6, 7), (1, 0, 1.0)),
+        (0, (6, 9), (1, 2, 0.0)),
+        (0, (6, 9), (1, 2, 1.0)),
+    ]
+    for again, counts, seen in ticks:
+        rows = table.update([moved(1, 1, losses(*counts), retrans_segs=again)])
+        assert rows[key(1)][-3:] == seen
+        now_s[0] += 1.0
 
 
 def test_an_ended_connection_is_shown_once() -> None:
@@ -291,6 +326,11 @@ def test_only_the_busiest_are_listed_and_those_stay_for_a_while() -> None:
         (40000, 50000, {50000}, 50000),
         (50000, 40000, {50000}, 50000),
         (60000, 50000, set(), 50000),
+        (831, 2049, set(), 2049),  # an NFS client's reserved port
+        (860, 2049, set(), 2049),  # the same; iSCSI has it, too
+        (2049, 860, set(), 2049),
+        (860, 50000, set(), 860),
+        (831, 50000, set(), 831),
     ],
 )
 def test_the_service_is_the_side_that_listens(
@@ -309,14 +349,27 @@ def test_ports_are_bounded_and_the_latest_stay() -> None:
     assert (str(port), service_name(port)) in rows
 
 
+def _to(port: int, pair: bytes) -> bytes:
+    return pair[:2] + struct.pack("!H", port) + pair[4:]
+
+
 def test_a_ports_row_is_the_sum_over_its_connections() -> None:
     table = PortTable()
-    rows = table.update([moved(1, 10), moved(2, 30, srtt_us=400, ended=True)], {2049})
+    items = [moved(1, 10), moved(2, 30, srtt_us=400, ended=True)]
+    rows = table.update([each._replace(pair=_to(2049, each.pair)) for each in items], {2049})
     assert rows["2049", "nfs"][:5] == (40, 0, 0, 0, 2)
     assert rows["2049", "nfs"][5] == pytest.approx(350)
     for _ in range(50):
         rows = table.update([], set())
-    assert rows["2049", "nfs"] == (40, 0, 0, 0, 0, None), "a total does not begin anew"
+    assert rows["2049", "nfs"] == (40, 0, 0, 0, 0, None, None), "a total does not begin anew"
+
+
+def test_unread_bytes_are_those_of_the_service_here() -> None:
+    table = PortTable()
+    items = [moved(n, 10, unread=n) for n in (1, 2, 3)]
+    ours = [each._replace(pair=each.pair[2:4] + each.pair[:2] + each.pair[4:]) for each in items]
+    assert table.update(items, set())["5432", "postgresql"][6] is None, "it is elsewhere"
+    assert table.update(ours, {5432})["5432", "postgresql"][6] == 6
 
 
 def test_round_trips_are_weighted_with_bytes_and_counted_by_connection() -> None:

@@ -20,6 +20,11 @@ _PATH_ADVICE = (
     "calls in flight, hide the latency."
 )
 
+_LOSS_ADVICE = (
+    "Check the interfaces at both ends and the switch for drops and errors: cable, duplex, MTU, a "
+    "full queue. A lost packet delays every call behind it on its connection."
+)
+
 
 @Rule(
     title="NFS latency",
@@ -27,12 +32,13 @@ _PATH_ADVICE = (
     watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
-    "trip on port 2049; the server's own time and busy threads if it is this machine.",
+    "trip and lost segments of the mounts' connections; the server's own time, busy threads and "
+    "unread calls if it is this machine.",
     blind="Where another host's server spends its time, unless that host is measured too (see "
-    "network_adds).",
+    "network_adds). Lost replies of a single segment: only the server knows of them.",
     false_alarm="TCP's round trip includes delayed acknowledgements of the peer, at most 40 ms, "
-    "when little is sent. If client and server are one busy machine, waiting for a CPU looks like "
-    "the network.",
+    "when little is sent. Reordered packets look like lost ones. If client and server are one busy "
+    "machine, waiting for a CPU looks like the network.",
     wrong_if="another part of avg RTT and avg exe is the larger one",
     check="nfsiostat 1 5",
     thresholds={
@@ -48,6 +54,7 @@ _PATH_ADVICE = (
     },
     needs=("nfs_client",),
     hold_s=4.0,
+    yields_to=("nfs_no_answer",),
 )
 def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """Check READ and WRITE separately."""
@@ -83,7 +90,6 @@ def _is_most(part: float, whole: float, limits: Limits) -> bool:
 
 def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
     """Verdicts about the time after sending: network or server."""
-    wire = _network_us(recent)
     served = _served_here_us(recent, op)
     each = f"each {op.upper()}'s {duration(whole)}"
     if served is not None:
@@ -96,10 +102,20 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
         if threads is not None and threads.are_all_busy(
             limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
         ):
-            yield _queue_for_threads(op, threads, gap, whole)
+            unread = weighted_mean((1, found.unread_us) for found in _wires(recent))
+            yield _queue_for_threads(op, threads, gap, unread, whole)
         else:
             yield _between(recent, op, rtt, each, limits)
-    elif wire is not None and _is_most(wire, rtt, limits):
+    else:
+        yield from _there(recent, op, rtt, each, limits)
+
+
+def _there(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdicts:
+    """Verdicts about a server on another machine."""
+    wire = _network_us(recent)
+    if wire is None:
+        return
+    if _is_most(wire, rtt, limits):
         text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}"
         yield Verdict(
             subject=f"{op} network",
@@ -108,7 +124,20 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
             advice=_PATH_ADVICE,
             command="ss -ti dport = :2049",
         )
-    elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
+    elif rtt < limits["server_min_ms"] * 1e3:
+        return
+    elif any(found.is_lossy for found in _wires(recent)):
+        text = f"{duration(rtt)} from sending to the reply; TCP's round trip, which leaves out "
+        text += f"what is sent again, is {duration(wire)}"
+        yield Verdict(
+            subject=f"{op} loss",
+            cause=f"Packets are lost between this client and its NFS server: {duration(rtt)} of "
+            f"{each} are the network and the server, which cannot be told apart meanwhile.",
+            evidence=(Evidence(text, f"rpc_{op}_rtt_us", rtt, None, "TCP_INFO"),),
+            advice=_LOSS_ADVICE,
+            command="ss -ti dport = :2049; ip -s link; nstat -az | grep -i -E 'retrans|ofo'",
+        )
+    else:
         there = rtt - wire
         text = f"{duration(there)} from sending to the reply, minus TCP's round trip"
         yield Verdict(
@@ -130,11 +159,14 @@ def _cpu_pct(recent: Stretch) -> float:
 def _served_here_us(recent: Stretch, op: str) -> float | None:
     """The server's own time if it is this machine, else None.
 
-    The machine may serve one host and be a client of another: then the counts differ.
+    The machine may serve one host and be a client of another.  If the connections do not tell, the
+    counts of calls do.
     """
     sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
     is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
-    return served.latency_us if is_same else None
+    known = {wire.is_server_local for wire in _wires(recent)} - {None}
+    is_here = known.pop() if len(known) == 1 else is_same
+    return served.latency_us if is_here else None
 
 
 @once
@@ -191,14 +223,22 @@ def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) ->
     )
 
 
-def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
+def _queue_for_threads(
+    op: str, threads: Threads, gap: float, unread: float | None, whole: float
+) -> Verdict:
     """The server is this machine, and calls wait for its threads."""
     source = "/proc/fs/nfsd/pool_stats; the probe of nfsd"
+    waiting = f"spend {duration(gap)} of their {duration(whole)} on the network and waiting"
+    evidence = [Evidence(threads.said, "at_once_pct", None, None, source)]
+    if unread is not None:
+        waiting = f"wait {duration(min(unread, gap))} of their {duration(whole)}"
+        text = f"calls are unread for {duration(unread)} in the server's sockets"
+        evidence.append(Evidence(text, "unread_bytes", unread, None, "sock_diag"))
     return Verdict(
         subject=f"{op} threads",
-        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the network and "
-        f"waiting for one of the server's {threads.count} threads, which are all busy.",
-        evidence=(Evidence(threads.said, "at_once_pct", None, None, source),),
+        cause=f"{op.upper()}s {waiting} for one of the server's {threads.count} threads, which are "
+        "all busy.",
+        evidence=tuple(evidence),
         advice="Give nfsd more threads, unless the threads wait for its disks.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
