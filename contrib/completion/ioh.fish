@@ -97,7 +97,7 @@ complete -c ioh -n '__fish_seen_subcommand_from json; and not __fish_seen_subcom
 complete -c ioh -n '__fish_seen_subcommand_from json; and not __fish_seen_subcommand_from bench' -l remote-command -x -d 'command that runs ioh there'
 complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -l listen -x -d 'address to listen on'
 complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -l web-config -r -F -d 'TLS and users, in the web configuration format of Prometheus exporters'
-complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -l install-unit -d 'show a hardened systemd unit that serves with these options, ask, then install it'
+complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -l install-unit -d 'show a hardened systemd unit that serves with these options'
 complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -s t -x -d 'run for at least this long'
 complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -s c -x -d 'length of one interval'
 complete -c ioh -n '__fish_seen_subcommand_from serve; and not __fish_seen_subcommand_from bench' -l pid -x -d 'only this process'

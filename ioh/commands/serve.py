@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from ioh.commands.options import (
     filters_from,
     layers_from,
 )
-from ioh.commands.output import agrees, say
+from ioh.commands.output import agrees, say, write_stdout
 from ioh.commands.run import Ending, live_source
 from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, refuse_if
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, help=what)
     what = "TLS and users, in the web configuration format of Prometheus exporters"
     add("--web-config", metavar="FILE", help=what)
-    what = "show a hardened systemd unit that serves with these options, ask, then install it"
+    what = "show a hardened systemd unit that serves with these options; root may install it"
     add("--install-unit", action="store_true", help=what)
     add_interval_arguments(parser, top=0, live=True, prints=False)
 
@@ -84,9 +85,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _install_unit(args: argparse.Namespace) -> int:
     from ioh.pg.login import hide_passwords
-    from ioh.rights.user import own_rights
     from ioh.serve.listening import parse_address
-    from ioh.serve.unit import UNIT_DIR, install_unit, unit_text
+    from ioh.serve.unit import NAME, UNIT_DIR, install_unit, refuse_another, unit_text
 
     parse_address(args.listen)
     filters_from(args)
@@ -103,11 +103,16 @@ def _install_unit(args: argparse.Namespace) -> int:
     cause = "--pg may contain a password, and every user can read a unit"
     refuse_if(is_secret, cause, "Put it into a service file: --pg service=NAME")
     text = unit_text([word for word in args.words if word != "--install-unit"])
+    if os.geteuid():  # a rule that allows ioh does not allow a change of root's services
+        write_stdout(text)
+        command = shlex.join(("sudo", "ioh", "serve", *args.words))
+        say(f"not installed, only root itself can. Run: {command} | sudo tee {UNIT_DIR / NAME}")
+        return ExitCode.OK
+    refuse_another(text)
     if not agrees(f"{text}\nInstall this in {UNIT_DIR}?"):
         say("not installed")
         return ExitCode.OK
-    with own_rights():
-        path = install_unit(text)
+    path = install_unit(text)
     say(f"installed {path}. Start it: systemctl enable --now ioh. Change it: systemctl edit ioh")
     return ExitCode.OK
 

@@ -58,8 +58,16 @@ def _quoted(word: str) -> str:
     return f'"{word}"' if not word or set(word) & set(" ;'\"\\$") else word
 
 
+def refuse_another(text: str, directory: Path = UNIT_DIR) -> None:
+    """IohError: another unit of this name is installed, which ioh does not replace."""
+    path = directory / NAME
+    cause = f"{printable(os.fspath(path))} exists and differs"
+    differs = os.path.lexists(path) and path.read_bytes() != text.encode()
+    refuse_if(differs, cause, f"Change it: systemctl edit {NAME}; or remove it first")
+
+
 def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
-    """Write the unit and reload systemd; needs root's rights.
+    """Write the unit and reload systemd; call refuse_another() before.
 
     IohError: it cannot be written, or systemd cannot be reloaded.
     """
@@ -73,7 +81,7 @@ def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
         with contextlib.suppress(OSError):
             new.unlink()
         cause = f"cannot write {printable(os.fspath(path))}: {error.strerror}"
-        raise IohError(cause, "Try: sudo ioh serve --install-unit") from error
+        raise IohError(cause, "It must be writable for root") from error
     if Path("/run/systemd/system").is_dir():
         done = subprocess.run(
             ["/usr/bin/systemctl", "daemon-reload"], capture_output=True, text=True, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -24,7 +25,9 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine whose ioh belongs to root and is in nobody's home."""
     monkeypatch.setattr(unit, "_HIDDEN", ())
     monkeypatch.setattr(unit, "UNIT_DIR", tmp_path)
-    monkeypatch.setattr(unit.install_unit, "__defaults__", (tmp_path,))
+    for each in (unit.install_unit, unit.refuse_another):
+        monkeypatch.setattr(each, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(unit, "_refuse_others_than_root", lambda _: None)
     return tmp_path
 
@@ -48,6 +51,33 @@ def test_it_is_shown_and_installed_with_the_other_options(
     assert start == f"ExecStart={sys.executable} {options}"
     assert (place / "ioh.service").stat().st_mode & 0o777 == 0o644
     assert [path.name for path in place.iterdir()] == ["ioh.service"]
+
+
+def test_a_caller_gets_the_unit_and_the_command(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A sudo rule for ioh alone does not allow changing root's services."""
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    answer(monkeypatch, "y\n")
+    assert main(["serve", "--install-unit", "--listen", ":9999", "--comm", "a b"]) == ExitCode.OK
+    out, err = capfd.readouterr()
+    assert out == unit.unit_text(["--listen", ":9999", "--comm", "a b"])
+    command = "sudo ioh serve --install-unit --listen :9999 --comm 'a b'"
+    assert f"Run: {command} | sudo tee {place}/ioh.service\n" in err
+    assert not list(place.iterdir())
+
+
+def test_a_unit_that_differs_is_not_replaced(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "y\ny\ny\n")
+    for _ in range(2):  # the same one again
+        assert main(["serve", "--install-unit"]) == ExitCode.OK
+    text = (place / "ioh.service").read_text()
+    capfd.readouterr()
+    assert main(["serve", "--install-unit", "--listen", ":9999"]) == ExitCode.USAGE
+    assert "ioh.service exists and differs" in capfd.readouterr().err
+    assert (place / "ioh.service").read_text() == text
 
 
 @pytest.mark.parametrize("said", ["n\n", ""])
@@ -130,7 +160,7 @@ def test_the_interpreter_behind_a_link_is_checked(
 def test_an_unwritable_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(IohError, match="cannot write") as told:
         unit.install_unit("", tmp_path / "none")
-    assert "sudo" in told.value.hint
+    assert "root" in told.value.hint
 
 
 def test_the_shipped_unit_is_for_the_installed_copy() -> None:
