@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Sequence
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Any
 
 from ioh.model.closing import Closing
@@ -29,6 +32,9 @@ _PARAMETERS = {
     "tcp_user_timeout": 5000,  # ms: for a host that has disappeared
 }
 _MAX_CAUSE = 200
+# Of one answer; a hostile server sends rows or notices for ever.
+_MAX_ANSWER_S, _MAX_BYTES, _MAX_ROWS = 3.0, 32 << 20, 100_000
+_TOO_MUCH = "the server's answer does not end"
 _INSTALL = (
     "Install it: apt-get install python3-psycopg (Debian, Ubuntu),"
     " dnf install python3-psycopg3 (Fedora), or psycopg and libpq for ioh's Python"
@@ -40,6 +46,7 @@ _HINTS = {
     "57": "The server is starting, stopping or was restarted; ioh tries again",
     "42": "ioh supports PostgreSQL 12 to 18; see docs/postgresql.md",
 }
+_STRANGE = "Check that it is a PostgreSQL, and host and port in --pg; ioh tries again"
 _UNREACHED = "Check that it is running, and host and port in --pg; ioh tries again"
 
 Rows = Sequence[tuple[Any, ...]]
@@ -71,14 +78,19 @@ class Connection(Closing):
     def query(self, sql: str) -> Rows:
         """Return the rows of one statement; texts are bytes.
 
-        PgError: it failed, or took longer than a second.
+        PgError: it failed, took longer than a second, or was too much.
         """
         import psycopg  # noqa: PLC0415 (only with --pg)
 
         try:
-            rows: Rows = self._driver.execute(sql).fetchall()
+            rows: Rows = self._driver.execute(sql).fetchmany(_MAX_ROWS)
         except psycopg.Error as error:
             raise _pg_error(error, is_lost=bool(self._driver.closed)) from None
+        except _TooMuchError:
+            self.close()
+            raise PgError(_TOO_MUCH, _STRANGE) from None
+        if len(rows) == _MAX_ROWS:
+            raise PgError(_TOO_MUCH, _STRANGE)
         return rows
 
     def close(self) -> None:
@@ -127,11 +139,49 @@ def connect(login: Login) -> Connection:
         settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
         options = f"{given.pop('options', None) or ''} {settings}".strip()
         named: dict[str, Any] = {**given, **_PARAMETERS, "options": options}
-        made = psycopg.connect(autocommit=True, **named)
+        made = _limited_driver().connect(autocommit=True, **named)
     except psycopg.Error as error:
         raise _pg_error(error, is_lost=True) from None
+    except _TooMuchError:
+        raise PgError(_TOO_MUCH, _STRANGE) from None
     made.prepare_threshold = None
     return Connection(made)
+
+
+class _TooMuchError(Exception):
+    """A server's answer is longer than any that ioh asks for."""
+
+
+def _limited_driver() -> Any:  # noqa: ANN401
+    """psycopg's connection, with limits for each answer: libpq and psycopg have none."""
+    import psycopg  # noqa: PLC0415
+
+    class Limited(psycopg.Connection[Any]):
+        def wait(self, gen: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+            return super().wait(_limited(gen, self.pgconn.socket), *args, **more)
+
+        @classmethod
+        def _connect_gen(cls, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+            return _limited(super()._connect_gen(*args, **more))
+
+    return Limited
+
+
+def _limited(steps: Any, socket: int | None = None) -> Generator[Any, Any, Any]:  # noqa: ANN401
+    """psycopg's generator, which takes a step each time that there is something to read."""
+    until_s, received = time.monotonic() + _MAX_ANSWER_S, 0
+    try:
+        waits_for = next(steps)
+        while True:
+            ready = yield waits_for
+            if socket is not None:
+                received += int.from_bytes(ioctl(socket, FIONREAD, b"\0" * 4), sys.byteorder)
+            if received > _MAX_BYTES or time.monotonic() > until_s:
+                steps.close()  # and with it a connection that is still being made
+                raise _TooMuchError
+            waits_for = steps.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 def _pg_error(error: Any, *, is_lost: bool) -> PgError:  # noqa: ANN401

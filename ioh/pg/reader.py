@@ -42,7 +42,7 @@ class Reader(Closing):
         self._views = Views(with_parameters=login.with_parameters, clock=clock)
         self._state: Reading | Unavailable = CONNECTING
         self._refusal: Unavailable | None = None  # of a view, while the connection lasts
-        self._asked_s = clock()
+        self._asked_s = self._began_s = clock()
         self._period_s = MAX_PERIOD_S
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="postgresql", daemon=True)
@@ -66,7 +66,8 @@ class Reader(Closing):
             self._period_s = passed_s / math.ceil(passed_s / MAX_PERIOD_S - 0.05)
         self._asked_s = now
         state = self._state
-        if isinstance(state, Reading) and now - state.began_s > SILENT_S:
+        began_s = state.began_s if isinstance(state, Reading) else self._began_s
+        if (isinstance(state, Reading) or state is CONNECTING) and now - began_s > SILENT_S:
             return self._refusal or SILENT
         return state
 

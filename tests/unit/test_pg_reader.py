@@ -127,6 +127,15 @@ def test_a_silent_server_is_reported() -> None:
     assert quiet.latest() is quiet._refusal
 
 
+def test_a_server_that_never_answered_is_reported() -> None:
+    now_s = [100.0]
+    quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
+    now_s[0] = 102.9
+    assert quiet.latest() is reader.CONNECTING
+    now_s[0] = 103.1
+    assert quiet.latest() is SILENT
+
+
 def test_the_reader_reconnects_after_a_refusal(layer: Postgres, server: FakeServer) -> None:
     next_reading(layer)
     server.fails = {"connect": PgError("no pg_hba.conf entry", "Ask"), "pg_stat": PgError("gone")}
