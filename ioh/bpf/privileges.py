@@ -32,18 +32,29 @@ _KEPT_BITS = {
 
 def is_privileged() -> bool:
     """Whether this process can load BPF programs: CAP_SYS_ADMIN or CAP_BPF is permitted."""
+    return bool(_permitted() & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF))
+
+
+def has_rights() -> bool:
+    """Whether there is anything to drop: it is root, or has any capability, as in a container."""
+    return os.getuid() == 0 or _permitted() != 0
+
+
+def _permitted() -> int:
+    """The capabilities of this process, as bits; 0 if /proc does not tell."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             permitted = next(line.split()[1] for line in status if line.startswith("CapPrm:"))
     except (OSError, StopIteration):
-        return False
-    return bool(int(permitted, 16) & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF))
+        return 0
+    return int(permitted, 16)
 
 
 def needed(kernel: str, *, use_bpf: bool) -> Kept:
-    """The capabilities needed to read maps, or only /proc, on this host."""
+    """The capabilities needed to read maps, or only /proc, on this host, if they are permitted."""
     if not use_bpf:
-        return Kept.PROC
+        bits = _KEPT_BITS[Kept.PROC]
+        return Kept.PROC if _permitted() & bits == bits else Kept.NOTHING
     try:
         with open("/proc/sys/kernel/unprivileged_bpf_disabled", encoding="ascii") as file:
             disabled = file.read().strip()

@@ -177,7 +177,7 @@ class LiveSource(Closing):
             self._preload()
 
     def _drop(self) -> None:
-        if privileges.is_privileged():
+        if privileges.has_rights():
             # In a PID namespace the probes cannot filter by process id: --pid uses /proc.
             by_bpf = self._filters.pid is None or are_pids_the_kernels()
             use_bpf = by_bpf and not self._why_no_bpf()

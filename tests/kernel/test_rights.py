@@ -151,6 +151,36 @@ def test_ioh_is_no_longer_root_while_it_measures(who: dict[str, str], source: st
     assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
 
 
+# The capabilities that Docker gives a container, without those for BPF, tracing and reading all.
+CONTAINER = (
+    "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,net_raw,"
+    "sys_chroot,mknod,audit_write,setfcap"
+)
+
+
+def contained(*arguments: str) -> list[str]:
+    only = "-all," + ",".join(f"+{name}" for name in CONTAINER.split(","))
+    return ["setpriv", f"--bounding-set={only}", f"--inh-caps={only}", *IOH, *arguments]
+
+
+@pytest.mark.parametrize("command", ["serve --listen 127.0.0.1:0", "json"])
+def test_root_in_a_container_without_bpf_gives_root_up(command: str) -> None:
+    with Running(contained(*command.split(), "-c", "0.2"), env=CLEAN) as ioh:
+        (ioh.output if command == "json" else ioh.messages).wait_for(1, START_S)
+        found = status_of(ioh.process.pid)
+    assert found["Uid"].split() == [str(service_user().uid)] * 4
+    assert int(found["CapPrm"], 16) == 0
+    assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
+
+
+def test_doctor_in_a_container_does_not_contradict_itself() -> None:
+    done = ended(*contained("doctor"), env=CLEAN)
+    assert "root without CAP_SYS_ADMIN or CAP_BPF: a container?" in done.stdout
+    assert "ok    ioh keeps    no capability\n" in done.stdout
+    assert f"ok    ioh runs as  user {service_user().name} (" in done.stdout
+    assert "no capability, no_new_privs, seccomp filter" in done.stdout
+
+
 def test_each_part_of_roots_recording_belongs_to_root(folder: Path) -> None:
     """The recorder runs as the service user in a directory of root's: only parts may be removed."""
     folder.chmod(0o700)

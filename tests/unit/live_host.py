@@ -56,7 +56,8 @@ class Host:
         self.patch = patch
         self.dropped: list[Kept] = []
         self.hidden: list[int] = []  # per hide_process(): privilege dropped so far
-        self.is_privileged = False
+        self.is_privileged = self.has_rights = False
+        self.permitted = (1 << 41) - 1
         ours, self.end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Our own pid is not our child, so there is no process to wait for.
         self.loader = Loader(ours, os.getpid())
@@ -64,6 +65,8 @@ class Host:
         patch.setattr(attaching, "start_loader", self.start_loader)
         patch.setattr(live, "hide_process", lambda: self.hidden.append(len(self.dropped)))
         patch.setattr(privileges, "is_privileged", lambda: self.is_privileged)
+        patch.setattr(privileges, "has_rights", lambda: self.is_privileged or self.has_rights)
+        patch.setattr(privileges, "_permitted", lambda: self.permitted)
         patch.setattr(privileges, "drop_privileges", lambda kept, **_: self.dropped.append(kept))
         patch.setattr(attaching, "ATTACH_TIMEOUT_S", 0.1)
         patch.setattr(attaching, "STATS_TIMEOUT_S", 0.1)

@@ -96,6 +96,16 @@ def test_without_bpf_no_loader_is_started(
     assert notes(sample, "a") == (f"from /proc: {why}",)
 
 
+@pytest.mark.parametrize(
+    ("permitted", "kept"), [(0xA80425FB, Kept.NOTHING), (0xA80C25FF, Kept.PROC)]
+)
+def test_root_without_bpf_gives_root_up_too(host: Host, permitted: int, kept: Kept) -> None:
+    """As in a container: it keeps CAP_SYS_PTRACE to read /proc only if the container has it."""
+    host.has_rights, host.permitted = True, permitted
+    with source() as running:
+        assert (host.requests(), host.dropped, running.kept) == ([], [kept], kept)
+
+
 @pytest.mark.parametrize("privileged", [True, False])
 def test_an_unknown_layer_is_refused(host: Host, privileged: bool) -> None:
     host.is_privileged = privileged
