@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ioh.model.addresses import address_of, host_of
+from ioh.model.connections import address_of, host_of, round_trip_us
 from ioh.model.rates import quotient, sum_known, weighted_mean
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow, rows_of
 
@@ -57,7 +57,7 @@ def nfs_wire(snapshot: Snapshot) -> NfsWire:
     is_local = are_local.pop() if len(are_local) == 1 else None
     return NfsWire(
         weighted_mean(
-            (calls.get(at) or 1.0, _round_trip_us(rows)) for at, rows in by_server.items()
+            (calls.get(at) or 1.0, round_trip_us(rows)) for at, rows in by_server.items()
         ),
         sum(map(_lost_per_s, ours)) > _LOST_PER_CALL * sum(calls.values())
         or any(_outlived_a_loss(row, layers["nfs_client"]) for row in ours if calls),
@@ -79,15 +79,6 @@ def _calls_of_servers(client: LayerSnapshot | None) -> dict[str, float]:
 def _is_to(remote: str, servers: Collection[str]) -> bool:
     """Whether a connection leads to one of these NFS servers, or to any if none is known."""
     return remote.endswith(f":{_PORT}") and (not servers or host_of(remote) in servers)
-
-
-def _round_trip_us(connections: Collection[TableRow]) -> float | None:
-    """Weighted by bytes."""
-    return weighted_mean(
-        (sum_known(row.values.get(f"{way}_bytes_per_s") for way in ("in", "out")),
-         row.values.get("srtt_us"))
-        for row in connections
-    )  # fmt: skip
 
 
 def _lost_per_s(row: TableRow) -> float:

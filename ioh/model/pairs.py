@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import isfinite
 
-from ioh.model.addresses import address_of, host_of
 from ioh.model.calls import CALL_OPS, network_hists
+from ioh.model.connections import address_of, host_of
 from ioh.model.path import disk_shares
 from ioh.model.rates import sum_known, weighted_mean
 from ioh.model.sample import Sample

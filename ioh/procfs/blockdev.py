@@ -13,6 +13,7 @@ from ioh.model.printable import printable
 from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import Mount, MountTable, mount_of_path, read_mounts
+from ioh.procfs.remote_end import remote_end
 
 # Virtual disks.  Their drivers report them as rotating by default.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
@@ -31,7 +32,8 @@ class BlockDevice:
 
     Shape:
         Every string is printable.  ``stack`` shows the devices below: ``vda``, ``file /x on vda``,
-        ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``.  ``disk_name`` and ``disk_dev``: the whole
+        ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``; of a disk on the network its other end:
+        ``sdc on iscsi 10.0.0.9:3260``.  ``disk_name`` and ``disk_dev``: the whole
         disk of a partition, otherwise the device itself.  ``is_stacked``: its I/O appears again on
         another block device of this host (dm, md, loop over a file on a disk), so sums leave it
         out.  ``has_requests``: it has a request queue; without one (dm, md, zram) no request has
@@ -183,7 +185,7 @@ def _describe_stack(
     own = read_line(f"{folder}/dm/name") or read_line(f"{folder}/md/level")
     own_name = printable(own) if own else name
     if not slaves:
-        return own_name, False
+        return f"{own_name} on {end}" if (end := remote_end(folder)) else own_name, False
     if depth >= _MAX_DEPTH:
         return f"{own_name} on …", True
     parts = []

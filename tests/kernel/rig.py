@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,15 @@ def ioh_environment() -> dict[str, str]:
 
 
 class Ioh(Running):
-    """A running `ioh json`: every interval since its start, and sums over them."""
+    """A running `ioh json`: every interval since its start, and sums over them.
 
-    def __init__(self, *arguments: str, cycle_s: float = CYCLE_S) -> None:
-        command = ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)
+    ``within``: the words of a program that starts it, such as nsenter.
+    """
+
+    def __init__(
+        self, *arguments: str, cycle_s: float = CYCLE_S, within: Sequence[str] = ()
+    ) -> None:
+        command = [*within, *ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)]
         super().__init__(command, env=ioh_environment(), cwd="/")
         self.cycle_s = cycle_s
         self._parsed: list[dict[str, Any]] = []

@@ -66,6 +66,44 @@ def test_loop_over(root: Path, file: str, stack: str, is_stacked: bool) -> None:
     assert (loop.stack, loop.is_stacked) == (stack, is_stacked)
 
 
+@pytest.mark.parametrize(
+    ("transport", "address", "stack"),
+    [
+        ("pcie", "0000:01:00.0", "nvme0n1"),
+        ("tcp", "traddr=10.99.2.2,trsvcid=4420", "nvme0n1 on nvme/tcp 10.99.2.2:4420"),
+        (
+            "tcp", "traddr=fd00::2,trsvcid=4421,src_addr=fd00::1",
+            "nvme0n1 on nvme/tcp [fd00::2]:4421",
+        ),
+        ("rdma", "traddr=10.99.2.2,trsvcid=4420", "nvme0n1 on nvme/rdma 10.99.2.2:4420"),
+        ("fc", "traddr=nn-0x1:pn-0x2", "nvme0n1 on nvme/fc nn-0x1:pn-0x2"),
+        ("tcp", "traddr=\x1b[31m,trsvcid=1", "nvme0n1 on nvme/tcp \\x1b[31m:1"),
+        ("tcp", "", "nvme0n1 on nvme/tcp"),
+    ],
+)  # fmt: skip
+def test_an_nvme_disk_on_the_network(root: Path, transport: str, address: str, stack: str) -> None:
+    controller = root / "sys/devices/virtual/nvme-fabrics/ctl/nvme0"
+    (controller / "nvme0n1").mkdir(parents=True)
+    (controller / "transport").write_text(f"{transport}\n")
+    (controller / "address").write_text(f"{address}\n")
+    (root / "sys/dev/block/259:7").symlink_to(controller / "nvme0n1")
+    found = device("259:7", root)
+    assert (found.stack, found.is_stacked) == (stack, False)
+
+
+def test_an_iscsi_disk(root: Path) -> None:
+    session = "platform/host3/session1"
+    at = root / "sys/devices" / session / "connection1:0/iscsi_connection/connection1:0"
+    at.mkdir(parents=True)
+    disk = root / "sys/devices" / session / "target3:0:0/3:0:0:1/block/sdz"
+    disk.mkdir(parents=True)
+    (root / "sys/dev/block/259:7").symlink_to(disk)
+    assert device("259:7", root).stack == "sdz on iscsi"
+    (at / "address").write_text("10.99.3.2\n")
+    (at / "port").write_text("3260\n")
+    assert device("259:7", root).stack == "sdz on iscsi 10.99.3.2:3260"
+
+
 def test_limits() -> None:
     sda = device("8:0")
     assert (sda.max_request_bytes, sda.max_hw_request_bytes) == (1280 * 1024, 32767 * 1024)

@@ -29,9 +29,11 @@ def shell(command: str) -> str:
 
 
 @contextlib.contextmanager
-def watching(*layers: str, cycle_s: float = 0.5, options: Sequence[str] = ()) -> Iterator[Ioh]:
+def watching(
+    *layers: str, cycle_s: float = 0.5, options: Sequence[str] = (), within: Sequence[str] = ()
+) -> Iterator[Ioh]:
     """Run `ioh json` from the first interval that the probes measured; needs mount and server."""
-    with Ioh("--layers", ",".join(layers), *options, cycle_s=cycle_s) as ioh:
+    with Ioh("--layers", ",".join(layers), *options, cycle_s=cycle_s, within=within) as ioh:
         wait_for_source(ioh, "bpf", *layers)
         yield ioh
 
@@ -105,6 +107,18 @@ class Server:
     @staticmethod
     def start() -> None:
         run("rpc.nfsd", "--lease-time", str(LEASE_S), "--grace-time", str(LEASE_S), "8")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def threads(count: int) -> Iterator[None]:
+        """Serve by so many threads."""
+        setting = Path("/proc/fs/nfsd/threads")
+        before = setting.read_text()
+        setting.write_text(str(count))
+        try:
+            yield
+        finally:
+            setting.write_text(before)
 
     @staticmethod
     def stop() -> None:

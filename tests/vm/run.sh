@@ -3,12 +3,14 @@
 
 # One run of pytest for each: calls and TCP must not be mixed with NFS's own, the modules' tests
 # need a machine without an NFS mount, the played anomalies have an ioh of their own, and the others
-# share one, since starting it takes half a minute.  test_nfs_findings.py and test_nfs_hosts.py run
-# only by name.
+# share one, since starting it takes half a minute.  test_nfs_findings.py, test_nfs_hosts.py and
+# most of test_nvme_ways.py run only by name.
 vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_requests.py"
 vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
 vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py tests/vm/test_nfs_bench.py"
+vm_client_tests="tests/vm/test_nfs_client.py"
+vm_remote_disk_tests="tests/vm/test_nvme_ways.py -k network"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
 # Layer db, which needs Linux 5.15.
 vm_function_tests="tests/kernel/test_functions.py"
@@ -72,7 +74,7 @@ tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's argu
     *:short) set -- "$vm_layer_tests" "$vm_function_tests" "$vm_short_tests" ;;
     *:all)
         set -- "$vm_layer_tests" "$vm_function_tests" "$vm_module_tests" "$vm_nfs_tests"
-        set -- "$@" "$vm_findings_tests"
+        set -- "$@" "$vm_client_tests" "$vm_remote_disk_tests" "$vm_findings_tests"
         ;;
     *)
         say "VM_TESTS: all, short or kernel, not $tests"

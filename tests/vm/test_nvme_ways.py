@@ -1,4 +1,4 @@
-"""An NVMe disk with two paths: each path is a device, and no request is without a name."""
+"""An NVMe disk with two paths, over TCP: each is a device and has a name and its other end."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ PORTS = (4421, 4422)
 FILE = Path("/tmp/nvme-ways")
 KIB = 1024
 READS, WRITES = 46, 14
+DELAY_MS = 20  # of each packet
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,27 @@ def test_the_disk_is_the_sum_of_its_paths(disk: str) -> None:
     assert part.lost("block") == {}
     processes = part.table("block", "process", "pid")
     assert processes[str(os.getpid()),]["reads"] == READS
+
+
+def test_a_long_way_to_the_disk_is_the_networks_time(disk: str) -> None:
+    run("modprobe", "sch_netem")
+    run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", f"{DELAY_MS}ms")
+    try:
+        with watching("block", "tcp", cycle_s=1.0) as ioh, part_of(ioh) as part:
+            until = time.monotonic() + 15
+            while time.monotonic() < until:
+                load(disk)
+    finally:
+        run("tc", "qdisc", "del", "dev", "lo", "root")
+    found = [each for interval in part.intervals for each in interval["findings"]]
+    slow = {each["subject"]: each for each in found if each["rule"] == "slow_disk"}
+    print(*slow.items(), sep="\n")
+    assert slow
+    for each in slow.values():
+        assert "it is a remote disk (nvme/tcp 127.0.0.1:442" in each["cause"]
+        assert ", and the network's round trip is " in each["cause"]
+        assert each["command"].startswith("ss -tin dst 127.0.0.1:442")
+    devices = part.table("block", "device", "device", "on")
+    assert {on.partition(" on ")[2] for name, on in devices if name in ways()} == {
+        f"nvme/tcp 127.0.0.1:{port}" for port in PORTS
+    }

@@ -12,6 +12,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
+from ioh.model.remote_disks import RemoteDisk, remote_disks
 from ioh.model.snapshot import TableRow
 
 _REAL_DISK = re.compile(r"sd|hd|nvme")  # these may have a SMART log
@@ -87,8 +88,10 @@ def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Ver
     layer="block",
     watches="Service time (issue to completion) of each device while few requests are in flight, "
     "minus the transfer time.",
-    sources="The block probe's queue and service time; without BPF, the mean of /proc/diskstats.",
-    blind="Whether the disk, the array or the hypervisor is slow.",
+    sources="The block probe's queue and service time; without BPF, the mean of /proc/diskstats. "
+    "Of a disk behind NVMe/TCP, iSCSI or NBD, TCP's smoothed round trip to its target.",
+    blind="Whether the disk, the array or the hypervisor is slow. The way to disks on any other "
+    "network, such as Fibre Channel, RDMA or Ceph.",
     false_alarm="A rotating disk needs 5 to 9 ms for a random read, and about 15 ms when it also "
     "writes; a sleeping disk needs seconds, once.",
     wrong_if="r_await and w_await are low while aqu-sz is below 1",
@@ -114,27 +117,54 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
             transfer_us = total.avg_bytes / max(1.0, limits["transfer_bytes_per_s"]) * 1e6
             if total.latency_us is None or total.service_us - transfer_us < least_us:
                 continue
-            took = duration(total.service_us)
-            text = f"{took} from issue to completion, {duration(total.queue_us or 0)} in the queue "
-            node = shlex.quote(device.node)
-            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # the devices below it"
-            if _REAL_DISK.match(device.name):
-                command = f"smartctl -a {node}"
-            source = "probe of the block layer"
-            yield Verdict(
-                subject=f"{op}s {device.name}",
-                confidence="high" if total.queue_us is not None else "medium",
-                cause=f"{device.name} takes {took} for a {op} of {size(total.avg_bytes)} with "
-                f"{times(total.depth)} in flight: the disk itself is slow "
-                "(an SSD needs 0.1 to 1 ms, a rotating disk 5 to 15).",
-                evidence=(
-                    Evidence(f"{text}before", "service_us", total.service_us, least_us, source),
-                    Evidence(f"{per_s(total.ops_per_s)} {op}s a second", "ops_per_s"),
-                ),
-                advice="Neither the application nor the file system adds this time: check the "
-                "disk, the array behind it, or the hypervisor's storage.",
-                command=command,
-            )
+            yield _slow(op, device, remote_disks(recent[-1]).get(device.name), least_us)
+
+
+def _slow(op: str, device: Device, remote: RemoteDisk | None, least_us: float) -> Verdict:
+    total = device.sum
+    took = duration(total.service_us)
+    text = f"{took} from issue to completion, {duration(total.queue_us or 0)} in the queue before"
+    evidence = [
+        Evidence(text, "service_us", total.service_us, least_us, "probe of the block layer"),
+        Evidence(f"{per_s(total.ops_per_s)} {op}s a second", "ops_per_s"),
+    ]
+    why = "the disk itself is slow (an SSD needs 0.1 to 1 ms, a rotating disk 5 to 15)"
+    advice = "Neither the application nor the file system adds this time: check the "
+    advice += "disk, the array behind it, or the hypervisor's storage."
+    node = shlex.quote(device.node)
+    command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # the devices below it"
+    if remote is not None:
+        why, advice, command = _far(total.service_us, remote, command)
+        if remote.round_trip_us is not None:
+            text = f"TCP's smoothed round trip is {duration(remote.round_trip_us)}"
+            evidence.append(Evidence(text, "srtt_us", remote.round_trip_us, None, "TCP_INFO"))
+    elif _REAL_DISK.match(device.name):
+        command = f"smartctl -a {node}"
+    return Verdict(
+        subject=f"{op}s {device.name}",
+        confidence="high" if total.queue_us is not None else "medium",
+        cause=f"{device.name} takes {took} for a {op} of {size(total.avg_bytes)} with "
+        f"{times(total.depth)} in flight: {why}.",
+        evidence=tuple(evidence),
+        advice=advice,
+        command=command,
+    )
+
+
+def _far(service_us: float, remote: RemoteDisk, command: str) -> tuple[str, str, str]:
+    """Cause, advice and command for a disk on the network."""
+    there = f"it is a remote disk ({remote.end})"
+    if remote.round_trip_us is None:
+        advice = "Check the way to its target, then the target's own disks."
+        return f"{there}, and the network or its target is slow", advice, command
+    command = f"ss -tin dst {shlex.quote(remote.end.partition(' ')[2])}"
+    part = f"{duration(min(remote.round_trip_us, service_us))} of {duration(service_us)}"
+    if remote.round_trip_us >= service_us / 2:
+        advice = "Check the path to the target for distance, a full link and retransmits. Larger "
+        advice += "requests, and more in flight, hide the latency."
+        return f"{there}, and the network's round trip is {part}", advice, command
+    advice = "Run ioh on the target: its block rows show whether its disks take this time."
+    return f"{there}, and its target is slow: the network's round trip is {part}", advice, command
 
 
 @Rule(
