@@ -28,7 +28,7 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
-from ioh.recorder.marks import RunningRecording, running_recordings, send_mark
+from ioh.recorder.marks import PRIVATE, RunningRecording, running_recordings, send_mark
 from ioh.rights.files import create
 from ioh.rights.user import own_rights
 from ioh.session.reader import Session
@@ -57,6 +57,7 @@ class BenchRecorder:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
                 cwd="/",
+                env={**os.environ, PRIVATE: "1"},
             )
         self._pump = threading.Thread(target=self._copy, name="ioh bench recording", daemon=True)
         self._pump.start()

@@ -54,14 +54,16 @@ def _mark(args: argparse.Namespace) -> None:
         which = f" to {printable(args.file)}" if args.file else ""
         cause = f"no recording{which} is running, or none that you may mark"
         raise IohError(cause, "Start one with: sudo ioh record; use sudo to mark root's recording")
-    names = ", ".join(printable(x.file) or f"the recording of process {x.pid}" for x in running)
+    names = ", ".join(map(_name_of, running))
     refuse_if(len(running) > 1, f"several recordings are running: {names}", "Choose with --file")
     (meant,) = running
     hint = waits = ""
     if not meant.answers:
         why, hint = "it does not answer", "Check its process: it may be stopped"
     elif not meant.has_begun:
-        why, hint = "it has not started yet", "Try again: its probes are still being compiled"
+        why = f"nothing is recorded yet: {meant.paused_why}" if meant.paused_why else ""
+        hint = "" if why else "Try again: its probes are still being compiled"
+        why = why or "it has not started yet"
     else:
         why, waits = send_mark(meant, args.text, began + LIMIT_S)
     if why:
@@ -69,6 +71,13 @@ def _mark(args: argparse.Namespace) -> None:
         raise IohError(cause, hint)
     later = f", as soon as it resumes: {printable(waits)}" if waits else ""
     write_stdout(f"marked in {names}{later}\n")
+
+
+def _name_of(recording: RunningRecording) -> str:
+    if recording.file:
+        return printable(recording.file)
+    which = "a pipe (process {})" if recording.answers else "the recording of process {}"
+    return which.format(recording.pid)
 
 
 def _running(file: str | None, began: float) -> list[RunningRecording]:
@@ -87,7 +96,7 @@ def _matching(file: str | None, deadline: float) -> list[RunningRecording]:
     from ioh.recorder.marks import running_recordings
     from ioh.session.output import part_of_name
 
-    running = running_recordings(deadline)
+    running = [each for each in running_recordings(deadline) if not each.is_private]
     silent = [recording for recording in running if not recording.answers]
     if file is None:
         return [recording for recording in running if recording.answers] or silent

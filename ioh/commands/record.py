@@ -170,7 +170,7 @@ def _marks(source: LiveSource, recorder: Recorder) -> contextlib.AbstractContext
     from ioh.recorder.marks import MarkServer
 
     made = MarkServer(
-        lambda: os.path.abspath(recorder.name),  # noqa: PTH100
+        lambda: "" if recorder.name == "-" else os.path.abspath(recorder.name),  # noqa: PTH100
         lambda text: recorder.mark_at_sample(text, source.sample_soon),
         lambda: bool(recorder.size_bytes),
         lambda: recorder.paused_why,

@@ -26,7 +26,8 @@ _NAME = re.compile(rf"@({_PREFIX}(\d{{1,10}})-[0-9a-f]{{16}})$")
 _MAX_MESSAGE_BYTES = 8192
 _TIMEOUT_S = 2.0
 _CREDENTIALS = struct.Struct("3i")
-_TIMEVAL = struct.Struct("@ll")
+_QUEUE_S = 0.01  # until a full queue is tried again
+PRIVATE = "IOH_BENCH"  # a bench sets it for its own recording
 
 
 def _peer_uid(connection: socket.socket) -> int:
@@ -94,6 +95,7 @@ class MarkServer:
     def _answer(self, connection: socket.socket) -> None:
         request = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
         answer = {"file": self._name(), "ok": True, "begun": self._has_begun()}
+        answer |= {"paused": self._paused_why(), "private": PRIVATE in os.environ}
         text = request.get("mark") if isinstance(request, dict) else None
         if isinstance(text, str) and (why := why_not(text) or _too_late(request)):
             answer.update(ok=False, why=why)
@@ -126,7 +128,8 @@ class RunningRecording:
     """A running recording on this machine that this user may mark.
 
     ``has_begun``: it has a sample; before that there is nothing to mark.  A stopped process does
-    not answer, and its ``file`` is "".
+    not answer.  ``file`` is "" then, or if it records into a pipe.  ``paused_why``: why it writes
+    nothing at present.  ``is_private``: it is a bench's, which marks its own tests.
     """
 
     address: str
@@ -134,6 +137,8 @@ class RunningRecording:
     file: str
     has_begun: bool
     answers: bool = True
+    paused_why: str = ""
+    is_private: bool = False
 
 
 def _ask(
@@ -141,24 +146,18 @@ def _ask(
 ) -> dict[str, dict[str, object] | None]:
     """Send a request to all addresses at the same time, and collect the answers by ``deadline``.
 
-    None means no answer in time; recordings that have ended are left out.
+    None means no answer in time; recordings that have ended are left out, and, while another one
+    can be asked, those whose queue is full.
     """
     answers: dict[str, dict[str, object] | None] = {}
     asked: dict[str, socket.socket] = {}
-    with contextlib.ExitStack() as stack:
-        for address in addresses:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            stack.enter_context(connection)
-            # How long connect() waits in the queue, which Python's timeouts do not limit.
-            wait_us = max(1, int((deadline - time.monotonic()) * 1e6))
-            wait = _TIMEVAL.pack(*divmod(wait_us, 1_000_000))
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
-            with contextlib.suppress(OSError):
-                connection.connect("\0" + address)
-                if _peer_uid(connection) in recording_uids():
-                    connection.send(json.dumps(request).encode())
-                    asked[address] = connection
-        for address, connection in asked.items():
+    waiting, data, trusted = list(addresses), json.dumps(request).encode(), recording_uids()
+    while waiting and not asked and time.monotonic() < deadline:
+        full = [address for address in waiting if not _send(address, data, trusted, asked)]
+        time.sleep(_QUEUE_S if full and not asked else 0)
+        waiting = full
+    for address, connection in asked.items():
+        with connection:
             connection.settimeout(max(0.0, deadline - time.monotonic()))
             try:
                 answer = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
@@ -172,15 +171,49 @@ def _ask(
     return answers
 
 
+def _send(
+    address: str, data: bytes, trusted: frozenset[int], asked: dict[str, socket.socket]
+) -> bool:
+    """Send a request without waiting; False if the queue is full.  Adds who will answer."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setblocking(False)  # noqa: FBT003 (positional in socket)
+    is_full = False
+    try:
+        connection.connect("\0" + address)
+        if _peer_uid(connection) in trusted:
+            connection.send(data)
+            asked[address] = connection
+    except BlockingIOError:
+        is_full = True
+    except OSError:  # it has ended
+        pass
+    if address not in asked:
+        connection.close()
+    return not is_full
+
+
+def _user_of(pid: int) -> int | None:
+    """The user of a process; /proc/PID itself belongs to root if the process hides its memory."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123
+        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), None)
+    return None
+
+
 def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
     """Find the recordings that this user may mark; ``deadline`` is by the monotonic clock."""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         pids = {match[1]: int(match[2]) for line in file if (match := _NAME.search(line.strip()))}
+    # Anybody can take such an address: ask only those that may be the recording of a trusted user.
+    trusted = recording_uids()
+    own = {pid for pid in set(pids.values()) if _user_of(pid) in trusted}
+    asked = sorted(address for address, pid in pids.items() if pid in own)
     found = []
-    for address, answer in _ask(sorted(pids), {}, deadline or _soon()).items():
-        name = "" if answer is None else str(answer.get("file", ""))
-        has_begun = answer is not None and answer.get("begun") is True
-        found.append(RunningRecording(address, pids[address], name, has_begun, answer is not None))
+    for address, answer in _ask(asked, {}, deadline or _soon()).items():
+        told = answer or {}
+        name, paused_why = str(told.get("file", "")), str(told.get("paused", ""))
+        has_begun, is_private = told.get("begun") is True, told.get("private") is True
+        of = address, pids[address], name, has_begun, answer is not None, paused_why, is_private
+        found.append(RunningRecording(*of))
     return found
 
 

@@ -23,6 +23,7 @@ from tests.kernel.talker import Running, wait_until
 from tests.kernel.test_screen import PROGRAMS, attached
 from tests.pty_screen import ESC, LEFT, PtyScreen
 from tests.sessions import recorded
+from tests.unit.test_mark import blocked
 
 IOH = [sys.executable, "-I", "-m", "ioh"]
 CALLER = 12345  # any user but root; needs no entry in /etc/passwd
@@ -218,6 +219,18 @@ def test_roots_recording_takes_marks_from_root_only(
         recording_of(ioh.process.pid)
         marked = run("mark", "now", "--file", path, env=who, user=uid)
     assert (marked.returncode == 0) == is_heard, marked.stderr
+
+
+def test_another_users_sockets_do_not_stop_a_mark(folder: Path) -> None:
+    """They have the names of recordings, and nobody takes what waits in their queues."""
+    path = str(folder / "a.ioh")
+    with (
+        Running([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh,
+        blocked(450, ioh.process.pid, user=CALLER, cwd="/"),
+    ):
+        recording_of(ioh.process.pid)
+        marked = run("mark", "now", env={})
+    assert marked.returncode == 0, marked.stderr
 
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])

@@ -173,6 +173,75 @@ def test_a_mark_on_a_full_disk_says_that_it_waits(capfd: pytest.CaptureFixture[s
     )
 
 
+def test_a_recording_paused_before_its_first_sample_says_why(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mark, "BEGIN_S", 0.1)
+    with serving(lambda _: True, has_begun=lambda: False, paused_why=lambda: "No space left\x1b"):
+        assert main(["mark", "x"]) == ExitCode.FAILED
+    assert said(capfd) == (
+        "ioh: the mark was not added to /tmp/a.ioh: nothing is recorded yet: No space left\\x1b\n"
+    )
+
+
+def test_a_bench_marks_its_own_recording_and_nobody_else_does(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mark, "APPEAR_S", 0.1)
+    monkeypatch.setenv(marks.PRIVATE, "1")
+    taken: list[str] = []
+    with serving(keep_in(taken), ""):
+        assert main(["mark", "x"]) == ExitCode.FAILED
+        assert "no recording is running" in said(capfd)
+        (of_bench,) = marks.running_recordings()
+        assert marks.send_mark(of_bench, "test 1") == ("", "")
+    assert taken == ["test 1"]
+
+
+def test_a_recording_into_a_pipe_is_named_by_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(lambda _: True, ""):
+        assert main(["mark", "x"]) == ExitCode.OK
+    assert capfd.readouterr().out == f"marked in a pipe (process {os.getpid()})\n"
+
+
+# Sockets with such names, whose queues are full.
+BLOCKER = """\
+import socket, sys
+made = []
+for number in range(int(sys.argv[1])):
+    name = "\\0ioh-record-%s-%016x" % (sys.argv[2], number)
+    listening, waiting = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in "ab")
+    listening.bind(name)
+    listening.listen(0)
+    waiting.connect(name)
+    made += [listening, waiting]
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def blocked(count: int, pid: int, **options: Any) -> Iterator[None]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", BLOCKER, str(count), str(pid)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, **options) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+        process.communicate("")
+
+
+@pytest.mark.parametrize("pid", [0, 1])  # no process; root's
+def test_full_sockets_with_the_names_of_recordings_do_not_delay_a_mark(pid: int) -> None:
+    taken: list[str] = []
+    with blocked(200, pid), serving(keep_in(taken)):
+        began = time.monotonic()
+        (running,) = marks.running_recordings(began + 20)
+        assert marks.send_mark(running, "x", began + 20) == ("", "")
+        assert time.monotonic() - began < 10
+    assert taken == ["x"]
+
+
 @pytest.fixture
 def session_file(tmp_path: Path) -> str:
     path = tmp_path / "s.ioh"
