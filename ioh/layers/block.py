@@ -43,6 +43,8 @@ SPEC = LayerSpec(
         discard_merges_total | dmerge/s  | Discards merged before issue.
         splits_total         | split/s   | Bios split because of a limit.
         requeues_total       | requeue/s | Requests the driver returned to the queue.
+        errors_total | err/s | Requests that failed on any device, also on those that no op's
+            numbers include.
         sequential_total     |           | Requests that started where a recent one ended.
         positioned_total     |           | Reads and writes whose position was checked.
         swap_in_bytes_total  |           | Bytes swapped in, on the whole host.
@@ -202,6 +204,9 @@ class Block(Layer):
                 **known.metrics,
                 "splits_total": splits,
                 "requeues_total": requeues,
+                "errors_total": sum(
+                    op.errors_total or 0 for ops in named.values() for op in ops.values()
+                ),
                 "sequential_total": sequential,
                 "positioned_total": judged,
             },

@@ -21,6 +21,7 @@ from ioh.layers.syscall_probe import (
     sees_faults,
     syscall_defines,
 )
+from ioh.model.failures import FAILED_CALLS
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
@@ -266,7 +267,7 @@ class Syscall(Layer):
             metrics={**metrics, **self._cpu_waits(withdrawn[len(SPEC.ops) :])},
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
-                "error": self._failures.read(maps["failures"], self._flows.mounts),
+                FAILED_CALLS: self._failures.read(maps["failures"], self._flows.mounts),
             },
             lost=dict(self._lost),
             notes=self._notes,

@@ -22,7 +22,9 @@ _NUMBERS = (
     ("p99.9_ms", "p999_us", 1e-3, 4),
     ("max_ms", "max_us", 1e-3, 4),
     ("in-fl avg", "avg_inflight", 1.0, 2),
+    ("err/s", "errors_per_s", 1.0, 1),
 )
+_ERRORS = "errors_per_s"  # most ops have none: no line then
 _WIDTH = 10
 _NOTE = 200  # columns of a layer's note
 
@@ -67,12 +69,12 @@ def _layer(older: object, newer: object, style: HistStyle, *, every_op: bool) ->
         label, _ = first.get(op) or second[op]
         a = first[op][1] if op in first else OpStats()
         b = second[op][1] if op in second else OpStats()
-        if not any(x.count or x.bytes for x in (a, b)):
+        if not any(x.count or x.bytes or x.errors_per_s for x in (a, b)):
             continue
         yield f"{pad_right(label, 16)}{'A':>{_WIDTH}}{'B':>{_WIDTH}}{'B - A':>{_WIDTH}}{'%':>9}"
         for title, field, scale, decimals in _NUMBERS:
             old, new = getattr(a, field), getattr(b, field)
-            if old is None and new is None:
+            if (old is None and new is None) or (field == _ERRORS and not (old or new)):
                 continue
             yield _number(title, scaled(old, scale), scaled(new, scale), decimals)
         yield from _histogram(a, b, style)

@@ -120,7 +120,7 @@ def op_rows(
         stats = ops.get(name)
         if stats is None:
             continue
-        if layout.main and not (stats.count or stats.inflight or stats.bytes):
+        if layout.main and not (stats.count or stats.inflight or stats.bytes or stats.errors_per_s):
             continue
         if stats.count is None and stats.bytes is None:
             continue

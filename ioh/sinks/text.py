@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ioh.model.failures import Failure, failures
 from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -41,6 +42,7 @@ LEGEND_HIST = """\
 # has times up to its heading and above the one before: u .001 ms, m ms, s 1 s.
 """
 _MIN_LABEL = 8
+_MOST_FAILED = 4
 _DIRECTIONS = ("R", "W", "")
 
 
@@ -119,6 +121,8 @@ class TextSink:
             if isinstance(layer, LayerSnapshot):
                 if sum(layer.lost.values()):
                     yield render_lost(title, layer)
+                if failed := failures(layer):
+                    yield _render_failures(title, failed)
                 for note in layer.notes:
                     yield from self._once(f"# {title}: {safe_name(note)}")
                 sources.setdefault(layer.source, []).append(title)
@@ -220,6 +224,13 @@ def render_lost(title: str, layer: LayerSnapshot) -> str:
     share = "" if layer.lost_pct is None else f" ({_pct(layer.lost_pct)})"
     count = sum(layer.lost.values())
     return f"! {title}: {count} event{'s' * (count != 1)} not measured{share}: {reasons}"
+
+
+def _render_failures(title: str, failed: list[Failure]) -> str:
+    """What failed most."""
+    more = f", and {len(failed) - _MOST_FAILED} more" if len(failed) > _MOST_FAILED else ""
+    listed = ", ".join(safe_name(str(each)) for each in failed[:_MOST_FAILED])
+    return f"! {title}: {listed}{more}"
 
 
 _COLUMNS = (

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kernel.rig import MIB, Ioh, Loop, aligned, opened, recording, run
+from tests.kernel.talker import Talker
 from tests.kernel.witness import DiskStats
 
 GOOD = 16 * MIB  # of the loop device's file; what lies behind it cannot be read
@@ -100,3 +103,57 @@ def test_a_synchronous_write_that_fails_is_one_error(tmp_path: Path) -> None:
     assert ioh.total("block", "write") == 0
     assert ioh.errors("block", "write") + ioh.unseen == 7
     assert ioh.errors("syscall", "write_sync") == 7
+
+
+NAME = Path(sys.executable).name
+PROGRAM = """
+import contextlib, mmap, os, sys, time
+device, full = sys.argv[1:]
+direct, plain = (os.open(device, os.O_RDONLY | flag) for flag in (os.O_DIRECT, 0))
+big, buffer = os.open(full, os.O_WRONLY), memoryview(mmap.mmap(-1, 8192))
+tries = {
+    "bad": lambda: os.preadv(direct, [buffer[:4096]], 40 << 20),
+    "misaligned": lambda: os.preadv(direct, [buffer[:4096]], 100),
+    "full": lambda: os.pwrite(big, bytes(65536), 3 << 20),
+    "expected": lambda: os.write(plain, b"x"),
+}
+for line in sys.stdin:
+    for _ in range(20):
+        with contextlib.suppress(OSError):
+            tries[line.strip()]()
+    print("done", flush=True)
+"""
+
+
+def said(ioh: Ioh, sick: Loop) -> dict[str, dict[str, Any]]:
+    """The findings about errors by subject, without those of other disks."""
+    return {
+        finding["subject"]: finding
+        for interval in ioh.intervals
+        for finding in interval["findings"]
+        if finding["rule"] == "io_errors"
+        if finding["layer"] == "syscall" or finding["subject"] == sick.name
+    }
+
+
+def test_each_kind_of_failure_is_found_and_what_is_expected_is_not(
+    sick: Loop, tmp_path: Path
+) -> None:
+    with (
+        full(tmp_path / "full") as folder,
+        Talker(sys.executable, "-c", PROGRAM, sick.path, folder / "sparse") as program,
+        recording("--pid", str(program.pid), "--layers", "syscall,block", cycle_s=0.5) as ioh,
+    ):
+        found: dict[str, set[str]] = {
+            "expected": set(),
+            "misaligned": {f"EINVAL {NAME} /dev"},
+            "full": {f"ENOSPC {NAME} {folder}"},
+            "bad": {sick.name, f"EIO {NAME} /dev"},
+        }
+        for kind, findings in found.items():
+            before = said(ioh, sick).keys()
+            assert program.ask(kind) == "done"
+            ioh.settle()
+            assert said(ioh, sick).keys() - before == findings, kind
+    assert said(ioh, sick)[sick.name]["severity"] == "critical"
+    assert f"{NAME}[{program.pid}]" in said(ioh, sick)[f"EIO {NAME} /dev"]["cause"]

@@ -1,0 +1,146 @@
+"""Devices that return errors, and programs whose calls fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from ioh.findings.format_sentence import per_s, percent
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import measured, sum_op
+from ioh.findings.window import Stretch, rows_of
+from ioh.model.failures import Failure, failures
+from ioh.model.finding import Evidence
+
+_MAY_HAVE_SMART = re.compile(r"sd|hd|nvme")
+# The kernel tries these, and does without them if a device refuses.
+_ON_TRIAL = frozenset({"discard", "write_zeroes", "other"})
+_LOG = "dmesg -T | tail -30"
+# What helps against these errnos, and the command; {} is the mount.
+_CASES = (
+    ("EIO EREMOTEIO ENODATA EILSEQ ENOLINK ENODEV ENXIO EHOSTDOWN", _LOG,
+     "The kernel's messages name the device or the server that failed."),
+    ("EUCLEAN EBADMSG", _LOG, "The file system is damaged: unmount it and run its fsck."),
+    ("ENOSPC", "df -h {0}; df -i {0}", "Free space or inodes, or make the file system larger."),
+    ("EDQUOT", "repquota -s {}", "Free space of this user or project, or raise the quota."),
+    ("EROFS", f"findmnt {{}}; {_LOG}",
+     "If nobody mounted it read-only, the kernel did so after an error: find that one."),
+    ("ESTALE", "findmnt {}",
+     "The server no longer has the file, or its export has changed: open it, or mount it, again."),
+    ("ETIMEDOUT", f"findmnt {{}}; {_LOG}",
+     "The device or the server did not answer in time. Only soft NFS mounts return this."),
+    ("ENOTCONN", "findmnt {}", "The program that serves this file system (FUSE) has ended."),
+    ("EINVAL", "lsblk -o NAME,LOG-SEC,PHY-SEC,MOUNTPOINT",
+     "With O_DIRECT, position, size and memory must be multiples of the logical block size."),
+)  # fmt: skip
+_HELP = {name: (advice, how) for names, how, advice in _CASES for name in names.split()}
+_REPEATED = frozenset({"EINVAL", "ESTALE"})
+_MAY_BE_DIRECT = frozenset({"read_direct", "write_direct", "write_sync"})
+
+
+@Rule(
+    title="I/O errors",
+    layer="block",
+    watches="Requests that a device failed; calls that failed, by errno, program and mount.",
+    sources="The probes of the block layer and of system calls.",
+    blind="Without BPF, everything: /proc counts no errors. Devices without requests (dm, md, "
+    "zram): look at the devices below and at the calls. Requests that a driver repeated with "
+    "success. Failing calls by page faults.",
+    false_alarm="A program that fills a disk or a quota on purpose. One of several paths to a disk "
+    "failed, and another one has done the request.",
+    wrong_if="the kernel has logged no error, and the program got none",
+    check="dmesg -T | tail -30",
+    thresholds={
+        "device_errors_min": (1, "in 5 s; a healthy device has none"),
+        "calls_min": (1, "in 5 s; most programs end at the first one"),
+        "repeated_min": (10, "EINVAL, ESTALE: programs try out sizes, files are replaced"),
+    },
+    hold_s=0.0,
+    may_be_short=True,
+)
+def io_errors(recent: Stretch, limits: Limits) -> Verdicts:
+    """Check each device, then each program and errno."""
+    devices = _sums(recent, "block", lambda x: (x.where,))
+    for (device,), found in devices.items():
+        if device and _number(found) >= limits["device_errors_min"] * 0.99:
+            yield _of_device(recent, device, found)
+    calls = _sums(recent, "syscall", lambda x: (x.error, x.comm, x.where))
+    for (error, comm, mount), found in calls.items():
+        least = limits["repeated_min" if error in _REPEATED else "calls_min"]
+        if error in _HELP and _number(found) >= least * 0.99:
+            yield _of_calls(recent, f"{error} {comm} {mount}", found)
+
+
+def _sums(
+    recent: Stretch, layer: str, by: Callable[[Failure], tuple[str, ...]]
+) -> dict[tuple[str, ...], list[Failure]]:
+    """What failed and counts, by key; each with one entry per op and process."""
+    sums: dict[tuple[str, ...], dict[Failure, float]] = defaultdict(lambda: defaultdict(float))
+    for each in chain.from_iterable(failures(found) for _, found in measured(recent, layer)):
+        if each.op not in _ON_TRIAL and (each.error != "EINVAL" or each.op in _MAY_BE_DIRECT):
+            sums[by(each)][each._replace(number=0.0)] += each.number
+    return {
+        key: [each._replace(number=number) for each, number in found.items()]
+        for key, found in sums.items()
+    }
+
+
+def _number(found: Sequence[Failure]) -> float:
+    return sum(each.number for each in found)
+
+
+def _said(recent: Stretch, found: Sequence[Failure]) -> str:
+    """``149 reads and 1 write``, each per second."""
+    rates: dict[tuple[str, str], float] = defaultdict(float)
+    for each in found:
+        rates[each.word, each.words] += each.number / recent.seconds
+    texts = ((per_s(rate), words) for words, rate in rates.items())
+    return " and ".join(f"{text} {words[text != '1']}" for text, words in texts)
+
+
+def _of_device(recent: Stretch, device: str, found: Sequence[Failure]) -> Verdict:
+    done = sum(sum_op(recent, "block", each.op, device).count for each in found)
+    share = percent(_number(found) / (_number(found) + done))
+    on = next((row.key[1] for row in rows_of(recent[-1], "block", "device")
+               if row.key[0] == device and row.key[1] != device), "")  # fmt: skip
+    below = f" It consists of: {on}." if on else ""
+    node = shlex.quote(f"/dev/{device}")
+    smart = f"; smartctl -a {node}" if _MAY_HAVE_SMART.match(device) else ""
+    text = f"{_said(recent, found)} a second fail on {device}, {share} of these requests"
+    return Verdict(
+        subject=device,
+        severity="critical",
+        confidence="high",
+        cause=f"{device} returns errors: {_said(recent, found)} a second fail ({share} of them)."
+        f"{below}",
+        evidence=(
+            Evidence(text, "errors_per_s", _number(found) / recent.seconds, 0.0, "block probe"),
+        ),
+        advice="The kernel's messages name the sectors and the reason. Save the data first: what "
+        "cannot be read now will not come back.",
+        command=f"dmesg -T | grep -w {shlex.quote(device)} | tail{smart}",
+    )
+
+
+def _of_calls(recent: Stretch, subject: str, found: Sequence[Failure]) -> Verdict:
+    first = found[0]
+    advice, command = _HELP[first.error]
+    meaning = os.strerror(getattr(errno, first.error))
+    text = f"{_said(recent, found)} of {first.comm} on {first.where} fail with {first.error}"
+    source = "probe of system calls"
+    return Verdict(
+        subject=subject,
+        layer="syscall",
+        title="Failing calls",
+        confidence="high",
+        cause=f"{_said(recent, found)} a second by {first.program} on {first.where} fail with "
+        f"{first.error} ({meaning}).",
+        evidence=(Evidence(text, "errors_per_s", _number(found) / recent.seconds, 0.0, source),),
+        advice=advice,
+        command=command.format(shlex.quote(first.where)),
+    )

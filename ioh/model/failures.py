@@ -1,0 +1,104 @@
+"""What failed in an interval: operations by device or mount, calls by program and errno."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ioh.model.sample import OTHERS
+from ioh.model.snapshot import LayerSnapshot, OpStats, rows_of
+
+FAILED_CALLS = "error"  # a layer's table, by pid, comm, op, error, mount
+# Errnos of programs that poll, or that try out what a file system can do.
+_EXPECTED = re.compile(
+    "EAGAIN|EINTR|ENOENT|EBADF|EFAULT|EPIPE|ECONNRESET|ENOSYS|EOPNOTSUPP|EXDEV|EISDIR|ESPIPE"
+)
+_WORDS = {
+    "write_zeroes": "write zeroes",
+    "zone_append": "zone append",
+    "fault_read": "page fault",
+    "other": "command",
+}
+_PLURALS = {"copy": "copies", "flush": "flushes"}
+
+
+class Failure(NamedTuple):
+    """Operations of one kind that failed.
+
+    Shape:
+        ``where``: the device or mount, "" if not known.  ``error`` is the errno of the calls of a
+        process; all three "" for operations that are not calls.
+
+    Units:
+        ``number``: in the interval, computed from a rate.
+    """
+
+    op: str
+    where: str
+    number: float
+    error: str = ""
+    pid: str = ""
+    comm: str = ""
+
+    @property
+    def word(self) -> str:
+        """What failed: ``read``, ``zone append``."""
+        return _WORDS.get(self.op) or self.op.partition("_")[0]
+
+    @property
+    def words(self) -> str:
+        """The same in the plural."""
+        return _PLURALS.get(self.word, f"{self.word}s")
+
+    @property
+    def program(self) -> str:
+        """The process: ``fio[7]``."""
+        return f"{self.comm}[{self.pid}]"
+
+    def __str__(self) -> str:
+        number = f"{max(1.0, self.number):,.0f}"
+        ending = f" on {self.where}" if self.where else ""
+        if self.error:
+            return f"{number} {self.error} in {self.words} by {self.program}{ending}"
+        return f"{number} {self.word} error{'s' * (number != '1')}{ending}"
+
+
+def failures(layer: LayerSnapshot) -> list[Failure]:
+    """What failed and was not expected to, most first."""
+    if not _has_failures(layer):
+        return []
+    found = list(_calls(layer))
+    if FAILED_CALLS not in layer.tables:
+        for part, ops in layer.parts.items():
+            found += _operations(layer, ops, part)
+        found = found or list(_operations(layer, layer.ops, ""))
+    return sorted(found, key=lambda failure: -failure.number)
+
+
+def _has_failures(layer: LayerSnapshot) -> bool:
+    """Whether to look at each part: a layer's own number also has the parts not in its ops."""
+    of_ops = (stats.errors_per_s for stats in layer.ops.values())
+    return bool(layer.metrics.get("errors_per_s")) or any(of_ops)
+
+
+def _operations(layer: LayerSnapshot, ops: Mapping[str, OpStats], part: str) -> Iterator[Failure]:
+    groups = layer.spec.groups
+    for op, stats in ops.items():
+        if stats.errors_per_s and not any(member in ops for member in groups.get(op, ())):
+            yield Failure(op, part, stats.errors_per_s * layer.interval_s)
+
+
+def _calls(layer: LayerSnapshot) -> Iterator[Failure]:
+    """The rows of failed calls, and what has no row, such as page faults."""
+    listed: dict[str, float] = defaultdict(float)
+    for row in rows_of(layer, FAILED_CALLS):
+        pid, comm, op, error, mount = row.key
+        count = (row.values.get("errors_per_s") or 0.0) * layer.interval_s
+        listed[op] += count
+        if not _EXPECTED.fullmatch(error) and count and pid != OTHERS:
+            yield Failure(op, mount, count, error, pid, comm)
+    for failure in _operations(layer, layer.ops, "") if FAILED_CALLS in layer.tables else ():
+        if (rest := failure.number - listed[failure.op]) > 0.5:
+            yield failure._replace(number=rest)
