@@ -1,12 +1,15 @@
-"""The known servers, and which of their functions and probe points form each operation."""
+"""The known servers, which of their functions and probe points form each operation, and files."""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal, NamedTuple
 
 import msgspec
 
@@ -21,6 +24,7 @@ else:
 
 _BUILT_IN = Path(__file__).resolve().parent.parent / "data" / "servers"
 _MOST_FILE_BYTES = 1 << 20
+_LIBRARY_DIRS = "usr/lib/*-linux-gnu"
 _HINT = "docs/layers/db.md describes the file format"
 
 Op = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,23}$")]
@@ -110,6 +114,59 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(msg)
 
 
+class UsersServer(Server, frozen=True, forbid_unknown_fields=True):
+    """One that the user named: only programs that the user can read are measured."""
+
+
+class NamedFile(NamedTuple):
+    """A file that a server names by path; while ``file`` is open, no other can get its ``id``."""
+
+    path: str
+    id: tuple[int, int]
+    server: Server
+    file: BinaryIO
+
+
+def open_named(server: Server) -> list[NamedFile]:
+    """Open the programs and libraries that exist, with the present rights; OSError otherwise."""
+    paths = {Path(name).resolve() for name in server.binaries if name.startswith("/")}
+    for library in server.libraries:
+        paths |= {path.resolve() for path in Path("/").glob(f"{_LIBRARY_DIRS}/{library}")}
+        paths |= {path.resolve() for path in Path("/usr").glob(f"lib*/{library}")}
+    opened = []
+    for path in map(str, sorted(paths)):
+        with suppress(FileNotFoundError):
+            file = open_regular(path)
+            opened.append(NamedFile(path, file_id(file.fileno()), server, file))
+    return opened
+
+
+def file_id(fd: int) -> tuple[int, int]:
+    """Device and inode of an open file."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def open_regular(path: str, only: tuple[int, int] | None = None) -> BinaryIO:
+    """Open a regular file to read, ``only`` this one; nothing else is opened, not even briefly.
+
+    OSError: it is another file, or cannot be opened.
+    """
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(0, "it is not a regular file", path)
+        if only not in {None, file_id(fd)}:
+            raise OSError(0, "it was replaced", path)
+        try:
+            return open(f"/proc/self/fd/{fd}", "rb")
+        except OSError as error:
+            error.filename = path
+            raise
+    finally:
+        os.close(fd)
+
+
 def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Server, ...]:
     """The built-in servers, then those of the user's files.
 
@@ -125,7 +182,7 @@ def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Serv
     with own_rights():  # only root may be able to read a checkout; user files are read as the user
         known = {path.stem: read_server(path) for path in sorted(_BUILT_IN.glob("*.toml"))}
     found = [server for name, server in known.items() if name in paths or not server.libraries]
-    found += [read_server(Path(path)) for path in paths if path not in known]
+    found += [read_server(Path(path), UsersServer) for path in paths if path not in known]
     return tuple(
         msgspec.structs.replace(server, probes=probes)
         for server in found
@@ -133,13 +190,13 @@ def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Serv
     )
 
 
-def read_server(path: Path) -> Server:
+def read_server(path: Path, kind: type[Server] = Server) -> Server:
     """Read one file; IohError if it cannot be read or is invalid."""
     name = printable(str(path))
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_FILE_BYTES)
-        return msgspec.convert(tomllib.loads(text.decode()), Server)
+        return msgspec.convert(tomllib.loads(text.decode()), kind)
     except OSError as error:
         cause = f"{name}: {error.strerror}"
     except (ValueError, RecursionError) as error:  # of TOML, UTF-8 and msgspec
@@ -158,7 +215,7 @@ def parse_function(text: str) -> Server:
     program = Path(path)
     table = {"title": program.name, "binaries": [str(program.resolve())], "probe": [probe]}
     try:
-        return msgspec.convert(table, Server)
+        return msgspec.convert(table, UsersServer)
     except ValueError as error:
         cause = f"--function {printable(text)!r}: {printable(str(error))}"
         raise IohError(cause, _HINT, ExitCode.USAGE) from error

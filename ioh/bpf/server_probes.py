@@ -1,15 +1,15 @@
 """Attaches a layer's program to the probe points of a server's file; runs in the loader.
 
-The file is the program of a process, or was named on the command line; ioh only names the process.
-Its content is untrusted: sites.py limits and checks it.  The same descriptor is read and attached
-to, so it does not matter if the path changes.
+The file is the program of a process, or was named on the command line and opened with the caller's
+rights; ioh only names the process.  Its content is untrusted: sites.py limits and checks it.  The
+same descriptor is read and attached to, so it does not matter if the path changes.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object, set_element
+from ioh.bpf.server_files import UsersServer, file_id, open_regular
 from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
 from ioh.bpf.uprobes import Place, attach_uprobes
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
+from ioh.rights.user import User, caller, rights_of
 
 if TYPE_CHECKING:
     from ioh.bpf.server_files import Server
@@ -31,7 +33,6 @@ SITE = struct.Struct("=IIIIIIIIqQ6I")  # struct site of probes/db.c
 _ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
-_LIBRARY_DIRS = "usr/lib/*-linux-gnu"
 
 
 @dataclass(slots=True)
@@ -69,10 +70,9 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
     try:
         sites, program = (open_object(made) for made in objects)
         work = _Work(iter(asked.free_sites), program, sites, layer.spec.ops)
-        for file, server in _files(asked.pid, layer.servers()):
+        for file, server in _files(asked.pid, layer, work):
             with file:
-                stat = os.fstat(file.fileno())
-                work.files.append((stat.st_dev, stat.st_ino))
+                work.files.append(file_id(file.fileno()))
                 lacks = asked.known.get(work.files[-1])
                 if lacks is None or lacks:
                     _attach_file(file, server, work, lacks)
@@ -82,26 +82,38 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
         lack = lack_behind(error)
         reason = lack.cause if lack else getattr(error, "strerror", None) or str(error)
         return _Work().outcome(reason)
-    return work.outcome("not a supported server" if asked.pid and not work.files else "")
+    why = next(iter(work.missing), "not a supported server")
+    return work.outcome(why if asked.pid and not work.files else "")
 
 
-def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Server]]:
+def _files(pid: int, layer: type[Layer], work: _Work) -> Iterator[tuple[BinaryIO, Server]]:
     """Open the files to attach to; yield each with its server."""
-    if pid:
-        program = Path(f"/proc/{pid}/exe")
-        name = str(program.readlink()).removesuffix(" (deleted)")
-        for server in servers:
-            if not {name, Path(name).name}.isdisjoint(server.binaries):
-                yield program.open("rb"), server
-        return
-    for server in servers:
-        paths = {Path(name).resolve() for name in server.binaries if name.startswith("/")}
-        for library in server.libraries:
-            paths |= {path.resolve() for path in Path("/").glob(f"{_LIBRARY_DIRS}/{library}")}
-            paths |= {path.resolve() for path in Path("/usr").glob(f"lib*/{library}")}
-        for path in sorted(paths):
+    if not pid:
+        for named in layer.named_files():
             with suppress(OSError):
-                yield path.open("rb"), server
+                yield open_regular(named.path, named.id), named.server
+        return
+    name = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
+    for server in layer.servers():
+        if not {name, Path(name).name}.isdisjoint(server.binaries):
+            user = caller() if isinstance(server, UsersServer) else None
+            if file := _program_of(pid, name, user):
+                yield file, server
+            else:
+                work.missing.append(f"{server.title}: the caller cannot read {name}")
+
+
+def _program_of(pid: int, name: str, user: User | None) -> BinaryIO | None:
+    """Open the program of a process; None if this user could not, by its name or as its owner."""
+    program = f"/proc/{pid}/exe"
+    file = open_regular(program)
+    if user is None:
+        return file
+    with file, rights_of(user):
+        for path in (program, name):
+            with suppress(OSError):
+                return open_regular(path, file_id(file.fileno()))
+    return None
 
 
 def _attach_file(

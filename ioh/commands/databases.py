@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
-from pathlib import Path
 
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
@@ -53,20 +53,28 @@ def databases_from(args: argparse.Namespace) -> Login | None:
 
 
 def _watch(args: argparse.Namespace) -> None:
-    from ioh.bpf.server_files import parse_function, read_servers
+    from ioh.bpf.server_files import open_named, parse_function, read_servers
     from ioh.bpf.sites import find_sites
     from ioh.layers.db import Db
 
     named = [parse_function(text) for text in args.function]
-    # The caller must be able to read the program, and the function must exist.
-    for server, path in [(each, path) for each in named for path in each.binaries]:
+    servers = (*read_servers(args.functions, dear=args.db_all), *named)
+    files = []
+    for server in servers:
+        # The caller must be able to read the files; a function of --function must exist.
+        path = ", ".join((*server.binaries, *server.libraries))
         try:
-            with Path(path).open("rb") as file:
-                missing = find_sites(file, server, os.uname().machine).missing
+            opened = open_named(server)
+            if server in named and not opened:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            wanted = [each.file for each in opened if server in named]
+            missing = [x for f in wanted for x in find_sites(f, server, os.uname().machine).missing]
         except (OSError, ValueError) as error:
+            path = getattr(error, "filename", None) or path
             why = getattr(error, "strerror", None) or str(error)
             cause = f"{printable(path)} cannot be watched: {why}"
             raise IohError(cause, _HINT, ExitCode.USAGE) from error
         if missing:
             raise IohError(printable(missing[0]), _HINT, ExitCode.USAGE)
-    Db.configure((*read_servers(args.functions, dear=args.db_all), *named))
+        files += opened
+    Db.configure(servers, files)

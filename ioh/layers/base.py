@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
-    from ioh.bpf.server_files import Server
+    from ioh.bpf.server_files import NamedFile, Server
     from ioh.pg.login import Login
 
 
@@ -179,6 +179,11 @@ class Layer(ABC):
     @classmethod
     def servers(cls) -> tuple[Server, ...]:
         """The servers whose functions and probe points its ``server_program`` is attached to."""
+        return ()
+
+    @classmethod
+    def named_files(cls) -> tuple[NamedFile, ...]:
+        """The files that those servers name by path."""
         return ()
 
     def server_pids(self) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +23,7 @@ from ioh.procfs.processes import ServerProcesses, are_pids_the_kernels, server_n
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map, Maps
-    from ioh.bpf.server_files import Server
+    from ioh.bpf.server_files import NamedFile, Server
 
 OPS = (
     *SESSION_OPS,
@@ -72,15 +72,19 @@ class Db(Layer):
     idle = "no supported database server is running"
 
     _servers: ClassVar[tuple[Server, ...] | None] = None
+    _files: ClassVar[tuple[NamedFile, ...]] = ()
     _processes: ClassVar[ServerProcesses | None] = None
     _seen_s: ClassVar[float] = float("-inf")
 
     @classmethod
-    def configure(cls, servers: tuple[Server, ...]) -> None:
-        """Measure these servers instead of the known ones; call it before the loader is forked."""
+    def configure(cls, servers: tuple[Server, ...], files: Iterable[NamedFile] = ()) -> None:
+        """Measure these servers instead of the known ones; call it before the loader is forked.
+
+        ``files`` are those that they name by path.
+        """
         known = dict.fromkeys((*OPS, *(probe.op for s in servers for probe in s.probes)))
         cls.spec = replace(SPEC, ops=tuple(known))
-        cls._servers, cls._processes = servers, None
+        cls._servers, cls._processes, cls._files = servers, None, tuple(files)
 
     @classmethod
     def servers(cls) -> tuple[Server, ...]:
@@ -92,6 +96,11 @@ class Db(Layer):
                 return ()
             cls._servers = read_servers()
         return cls._servers
+
+    @classmethod
+    def named_files(cls) -> tuple[NamedFile, ...]:
+        """The files that servers name by path, opened with the caller's rights."""
+        return cls._files
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:

@@ -167,6 +167,19 @@ def own_rights() -> Iterator[None]:
         make_dumpable()
 
 
+@contextlib.contextmanager
+def rights_of(user: User) -> Iterator[None]:
+    """Take a user's rights for the block, as root; the groups stay those of the caller."""
+    own = os.getegid()
+    os.setegid(user.gid)
+    os.seteuid(user.uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(own)
+
+
 def make_dumpable() -> None:
     """Allow ioh to read its own /proc/self again, which changing ids forbids.
 
@@ -186,17 +199,12 @@ def _can_read_ioh(user: User) -> bool:
             spec = PathFinder.find_spec(name)
             if spec is not None and spec.origin:
                 needed.append(Path(spec.origin))
-    own = os.getegid()
-    os.setegid(user.gid)
-    os.seteuid(user.uid)
     try:
-        for path in needed:
-            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        with rights_of(user):
+            for path in needed:
+                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except OSError:
         return False
-    finally:
-        os.seteuid(0)
-        os.setegid(own)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ thread.join()
 print(sum(max(0, size) for size in sizes), flush=True)
 sys.stdin.readline()
 """
+PROBE = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\n'
 PYTHON = str(Path(sys.executable).resolve())
 
 
@@ -156,8 +158,7 @@ def test_a_program_in_a_mount_namespace_of_its_own_is_counted(tmp_path: Path) ->
     hidden.mkdir()
     script = f'mount -t tmpfs none {hidden} && cp "$0" {hidden}/{name} && exec "$@"'
     prefix = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, PYTHON)
-    probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\n'
-    path = functions_file(tmp_path, name, probe)
+    path = functions_file(tmp_path, name, PROBE)
     with recording("--layers", "db", "--functions", str(path)) as ioh:
         program = f"{hidden}/{name}"
         with Caller(*prefix, program=program) as first, Caller(*prefix, program=program) as second:
@@ -171,6 +172,61 @@ def test_a_program_in_a_mount_namespace_of_its_own_is_counted(tmp_path: Path) ->
     assert not (hidden / name).exists()
     assert ioh.total("db", "look") - before == 321
     assert len(servers_of(ioh, name)) == 2
+
+
+@pytest.fixture
+def sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `sudo ioh` of a user."""
+    monkeypatch.setenv("SUDO_UID", "12345")
+
+
+@pytest.mark.usefixtures("sudo")
+def test_a_file_that_the_caller_cannot_read_is_not_opened(folder: Path) -> None:
+    (folder / "roots").mkdir(mode=0o700)
+    for name in ("program", "closed"):
+        shutil.copy(PYTHON, folder / "roots" / name)
+    closed = folder / "closed"
+    shutil.move(folder / "roots" / "closed", closed)
+    closed.chmod(0o711)
+    fifo = folder / "fifo"
+    os.mkfifo(fifo, 0o644)
+    for path, why in (
+        (folder / "roots" / "program", "Permission denied"),
+        (closed, "Permission denied"),
+        (fifo, "it is not a regular file"),
+        (Path("/dev/loop-control"), "it is not a regular file"),
+    ):
+        file = functions_file(folder, str(path), PROBE)
+        file.chmod(0o644)
+        done = rig.ioh_ended("json", "-t", "1", "--layers", "db", "--functions", str(file))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{path} cannot be watched: {why}. " in done.stderr
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+@pytest.mark.usefixtures("sudo")
+def test_a_program_known_by_name_is_watched_if_the_caller_can_read_it(
+    folder: Path, mode: int
+) -> None:
+    name = f"iohn{os.getpid()}"
+    (folder / "roots").mkdir(mode=mode)
+    program = shutil.copy(PYTHON, folder / "roots" / name)
+    path = functions_file(folder, name, PROBE)
+    path.chmod(0o644)
+    with (
+        Caller(program=str(program)) as caller,
+        recording("--layers", "db", "--functions", str(path)) as ioh,
+    ):
+        if mode == 0o755:
+            wait_for_servers(ioh, 1)
+            caller.call(300)
+        else:
+            wait_until(lambda: notes_of(ioh), START_S, why=lambda: ioh.raw[-2000:])
+            caller.call(300)
+    assert (ioh.total("db", "look") == 300) == (mode == 0o755)
+    if mode != 0o755:
+        why = f"a server is not counted: a program: the caller cannot read {program}"
+        assert notes_of(ioh) == [why]
 
 
 def test_a_killed_ioh_leaves_nothing_attached(caller: Caller) -> None:

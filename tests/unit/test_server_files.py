@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ioh.bpf import server_ledger
 from ioh.bpf.calls import Object
-from ioh.bpf.server_files import parse_function, read_server, read_servers
+from ioh.bpf.server_files import (
+    UsersServer,
+    file_id,
+    open_named,
+    open_regular,
+    parse_function,
+    read_server,
+    read_servers,
+)
 from ioh.bpf.server_ledger import SITES, FileId, ServerLedger
 from ioh.model.errors import ExitCode, IohError
 
@@ -205,3 +215,42 @@ def test_a_link_may_have_several_places(kernel: Kernel) -> None:
     assert kernel.ledger.request(1).free_sites[:4] == [2, 3, 4, 6]
     kernel.held.clear()
     assert len(kernel.ledger.request(1).free_sites) == SITES
+
+
+def test_only_a_regular_file_is_opened_and_only_the_same_one(tmp_path: Path) -> None:
+    """A fifo would wait, and to open a device can have effects."""
+    path, other, fifo = tmp_path / "a", tmp_path / "b", tmp_path / "fifo"
+    path.write_bytes(b"a")
+    other.write_bytes(b"b")
+    os.mkfifo(fifo)
+    with open_regular(str(path)) as file:
+        own = file_id(file.fileno())
+    for refused in (str(fifo), "/dev/zero", str(tmp_path)):
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(refused)
+    with open_regular(str(path), own) as file:
+        assert file.read() == b"a"
+    path.unlink()
+    path.symlink_to(other)
+    with pytest.raises(OSError, match="replaced"):
+        open_regular(str(path), own)
+
+
+def test_files_that_a_server_names_are_opened_if_they_exist(tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(b"")
+    names = [str(tmp_path / "app"), str(tmp_path / "none"), "app"]
+    probe = {"op": "look", "start": "function:f"}
+    server = msgspec.convert({"title": "t", "binaries": names, "probe": [probe]}, UsersServer)
+    (named,) = open_named(server)
+    with named.file:
+        found = (tmp_path / "app").stat()
+        assert named[:3] == (str(tmp_path / "app"), (found.st_dev, found.st_ino), server)
+
+
+def test_servers_of_a_users_file_are_known_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text('title = "t"\nbinaries = ["t"]\n[[probe]]\nop = "x"\nstart = "function:f"\n')
+    *known, own = read_servers([str(path)])
+    assert isinstance(own, UsersServer)
+    assert not any(isinstance(each, UsersServer) for each in known)
+    assert isinstance(parse_function("x=/bin/true:main"), UsersServer)
