@@ -48,6 +48,7 @@ struct op_totals {
 	u64 latency_ns;
 	u64 queue_ns;
 	u64 queued;
+	u64 failed_ns; /* of operations that failed or are made anew */
 	u8 last_log2[8]; /* of the last time and size: usually the same for the next ones */
 	struct slowest slowest[2];
 	u64 latency[FINE_BUCKETS];

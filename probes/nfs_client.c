@@ -49,8 +49,11 @@ struct answers {
 /* A request in flight. */
 struct pending {
 	u64 start_ns;
+	u64 ino;
+	u32 dev;
 	u32 tgid;
 	u32 op;
+	u32 name;
 	char comm[16];
 };
 
@@ -97,15 +100,17 @@ static inline void name_requester(struct pending *p)
 static inline void begin(u32 event, const char *request, const char *inode, u32 op)
 {
 	u64 key = (u64)request;
-	struct pending p = {.op = op};
+	struct pending p = {.op = op, .dev = device_of(inode)};
 	struct op_totals *t;
 
 	if (!take_turn(event, pendings.lookup(&key) != NULL))
 		return;
-	t = totals_of(device_of(inode), op);
+	t = totals_of(p.dev, op);
 	if (t)
 		ADD(t->started, 1);
 	name_requester(&p);
+	READ(p.ino, FIELD(inode, inode_i_ino));
+	p.name = name_hash_of(alias_of(inode));
 	p.start_ns = bpf_ktime_get_ns();
 	if (pendings.update(&key, &p))
 		count_lost(LOST_MAP_FULL);
@@ -229,12 +234,13 @@ static inline void finish(const char *request, const char *task, const char *ino
 		return;
 	if (!found || again)
 		ADD(t->started, 1);
-	if (status < 0) {
-		ADD(t->errors, 1);
-		return;
-	}
 	if (now < p.start_ns)
 		now = p.start_ns;
+	if (status < 0) {
+		ADD(t->errors, 1);
+		ADD(t->failed_ns, now - p.start_ns);
+		return;
+	}
 	add_finished(t, now - p.start_ns, bytes);
 	if (rqst) {
 		READ(sent, FIELD(rqst, rpc_rqst_rq_xtime));

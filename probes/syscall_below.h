@@ -158,6 +158,7 @@ static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 
 	if (!c)
 		return;
 	c->target = *to;
+	c->tgid = pid_tgid >> 32;
 	if (to->is_opaque)
 		c->target.is_at_end = SLEEPS(task);
 	forget_lower(c, task);

@@ -48,18 +48,20 @@ struct lower {
 
 /*
  * A thread's open call; only that thread writes it.  crowd is the number of threads
- * that share this slot and use the hash instead; there it is IN_HASH.
+ * that share this slot and use the hash instead; there it is IN_HASH.  User space reads
+ * everything up to tgid.
  */
 struct call {
 	u32 tid;
 	u32 crowd;
 	u64 start_ns;
 	struct target target;
+	u32 tgid;
+	u32 linked; /* another request waits for io_uring's last one */
 	struct lower lower[2]; /* reads, writes */
 	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
 	u16 direct; /* of these reads, those of O_DIRECT */
 	u16 at_end; /* other reads that begin at or after the end of their file */
-	u32 linked; /* another request waits for io_uring's last one */
 	u32 splits;
 	u32 largest; /* most bytes, in whole pages, of a libaio read */
 	u64 read_account; /* the kernel's account of the thread when the call began */
@@ -83,6 +85,13 @@ struct flow {
 };
 
 BPF_ARRAY(calls, struct call, CALL_SLOTS);
+
+/* By group of slots, the last tick (its low byte) in which a call began: user space looks there. */
+struct call_groups {
+	u8 ticks[CALL_SLOTS / CALL_GROUP];
+};
+
+BPF_ARRAY(call_groups, struct call_groups, 1);
 BPF_HASH(crowded, u32, struct call, 4096);
 BPF_ARRAY(blank_call, struct call, 1); /* a new call: too large for the stack */
 BPF_PERCPU_ARRAY(totals, struct op_totals, OPS);
@@ -115,16 +124,30 @@ static inline struct call *find_call(u32 tid)
 	return c->crowd ? crowded.lookup(&tid) : NULL;
 }
 
+static inline void note_group(u32 index)
+{
+	u32 zero = 0;
+	struct call_groups *groups = call_groups.lookup(&zero);
+	u64 *now_epoch = epoch.lookup(&zero);
+	u8 *tick;
+
+	if (!groups || !now_epoch)
+		return;
+	tick = &groups->ticks[index / CALL_GROUP];
+	if (*tick != (u8)*now_epoch)
+		*tick = *now_epoch;
+}
+
 static inline struct call *open_call(u32 tid)
 {
-	u32 index = tid & (CALL_SLOTS - 1);
+	u32 index = tid & (CALL_SLOTS - 1), zero = 0;
 	struct call *c = calls.lookup(&index), *blank;
-	u32 zero = 0;
 
 	if (!c)
 		return NULL;
 	if (c->tid == 0 || c->tid == tid) {
 		c->tid = tid;
+		note_group(index);
 		return c;
 	}
 	blank = blank_call.lookup(&zero);
@@ -290,11 +313,12 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const 
 
 	if (!t)
 		return 0;
-	if (is_made_anew(result)) {
-		withdraw(op);
-		return 0;
-	}
 	if (result < 0) {
+		t->failed_ns += (end_ns ? *end_ns : bpf_ktime_get_ns()) - start_ns;
+		if (is_made_anew(result)) {
+			withdraw(op);
+			return 0;
+		}
 		t->errors += 1;
 		note_failure(of, tgid, result);
 		return 0;

@@ -215,11 +215,12 @@ static inline void end_fault(struct op_totals *t, u64 *under_way, u64 id, u32 ha
 	fault = *found;
 	faults.delete(&id);
 	__sync_fetch_and_add(under_way, -1);
+	ns = bpf_ktime_get_ns() - fault.start_ns;
 	if (has_failed) {
 		t->errors += 1;
+		t->failed_ns += ns;
 		return;
 	}
-	ns = bpf_ktime_get_ns() - fault.start_ns;
 	add_finished(t, ns, fault.bytes);
 	f = flows.lookup(&fault.key);
 	if (f)

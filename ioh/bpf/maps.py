@@ -86,6 +86,21 @@ class Map:
             raise _refused(ctypes.get_errno())
         return self._view
 
+    def span(self, first: int, count: int) -> memoryview:
+        """The values of adjacent slots of an array; valid until the next batch."""
+        if self._batch is None or self._batch[3] < count:
+            self._batch = self._buffers(max(count, self._room()))
+        keys, values, view, _ = self._batch
+        before = (first - 1).to_bytes(4, sys.byteorder) if first else None
+        found, cursor = ctypes.c_uint32(count), ctypes.create_string_buffer(8)
+        if self._lib.bpf_map_lookup_batch(
+            self.fd, before, cursor, keys, values, ctypes.byref(found), None
+        ):
+            code = ctypes.get_errno()
+            if code != errno.ENOENT:  # behind the last slot
+                raise _refused(code)
+        return view[: self._read_size * found.value]
+
     def update(self, key: bytes, value: bytes) -> None:
         """Set one value."""
         if self._lib.bpf_map_update_elem(self.fd, key, value, 0) != 0:
@@ -174,8 +189,7 @@ class Map:
         """Batches of keys and adjacent values, by one of the kernel's batch calls."""
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
-            room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
-            self._batch = self._buffers(room)
+            self._batch = self._buffers(self._room())
         keys, values, view, room = self._batch
         cursor = ctypes.create_string_buffer(max(key_size, 8))
         start: Any = None
@@ -196,6 +210,10 @@ class Map:
             if code == errno.ENOENT:
                 return
             start = cursor
+
+    def _room(self) -> int:
+        """Entries in a batch."""
+        return max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // self._read_size))
 
     def _buffers(self, room: int) -> tuple[Any, Any, memoryview, int]:
         """Buffers for the keys and values of a batch, a view of the values, and the room."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
 # The struct's members in order, as indices of 64-bit words.
-STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, LAST_LOG2 = range(8)
+STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, FAILED_NS, LAST_LOG2 = range(9)
 PROGRESS = ERRORS + 1  # the sums of so many first words show whether anything was added
 SLOWEST = LAST_LOG2 + 1  # two of (epoch, ns, bytes); LAST_LOG2 is the probe's own
 LATENCY = SLOWEST + 6
@@ -94,6 +94,12 @@ def decode_op_totals(
         latency=latency,
         size_lat=size_lat,
     )
+
+
+def decode_ended_ns(raw: Bytes) -> int:
+    """The time of all operations that ended, also of those that failed."""
+    head = sum_columns(raw, WORDS, SLOWEST)
+    return head[LATENCY_NS] + head[FAILED_NS]
 
 
 def advance_epoch(epochs: Map) -> int:

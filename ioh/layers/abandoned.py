@@ -43,6 +43,10 @@ class AbandonedRequests:
         """Return the count of this op or this reason (``aio_unseen``, ``uring_unseen``)."""
         return self._deleted[name] + self._staying[name]
 
+    def __contains__(self, key: object) -> bool:
+        """Whether the entry with this key is there, but nobody waits for it."""
+        return key in self._left
+
     def find(self, maps: Maps, *, is_at_a_halt: bool) -> None:
         """Find them.  This can take long: call it after reading the probe's own counts.
 

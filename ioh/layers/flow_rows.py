@@ -74,6 +74,10 @@ class FlowRows(Generic[Id]):
         row[column : column + len(numbers)] = numbers
         self._fold([row])
 
+    def key_of(self, what: Id) -> Key | None:
+        """The key of an item that has a name."""
+        return self._names.get(what)
+
     def forget_names(self, wanted: Callable[[Id], bool]) -> None:
         """Forget the names of the items for which ``wanted`` is True."""
         self._names = {what: key for what, key in self._names.items() if not wanted(what)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -24,7 +26,9 @@ from ioh.layers.flow_rows import (
 from ioh.layers.mount_roots import MountRoots
 from ioh.model.printable import printable
 from ioh.model.sample import Table
-from ioh.procfs.diskstats import split_dev
+from ioh.procfs.blockdev import device_folder, folder_name
+from ioh.procfs.diskstats import MINOR_BITS, split_dev
+from ioh.procfs.files import path_under
 from ioh.procfs.mountinfo import Location, MountTable, place
 from ioh.procfs.processes import are_pids_the_kernels, read_comm
 
@@ -103,6 +107,7 @@ class FlowTables:
         self._unnamed: dict[FileId, int] = {}
         self._file_turns = RoundRobin[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
         self._asked_for: list[FileId] = []
+        self._in_use: set[FileId] = set()  # by calls that have not ended
         self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
         columns = ALL_COLUMNS if FAULT in column_of_op else COLUMNS
         self._processes = FlowRows(2, self._name_process, columns=columns)
@@ -222,6 +227,23 @@ class FlowTables:
             name = printable(next((c for c in comms if c), b"?"))
         return str(tgid), sys.intern(name)
 
+    def process(self, tgid: int) -> tuple[str, str]:
+        """A process' pid and name, ``?`` if only the end of its first operation tells it."""
+        known = self._processes.key_of(tgid)
+        name = read_comm(tgid, self._root) if self._are_pids_the_kernels else None
+        return str(tgid), known[1] if known else name or "?"
+
+    def place(self, file: FileId) -> tuple[str, str]:
+        """The path of a file in use, and its device, else what its file system is mounted from."""
+        self._in_use.add(file)
+        location, dev = self._locate(file), _FILE_KEY.unpack(file)[1]
+        if location.fstype == "devtmpfs":
+            return location.path, location.path.removeprefix(f"{location.mount_point}/")
+        folder = device_folder(dev, self._root) if dev >> MINOR_BITS else None
+        mount = None if folder else self.mounts.of_dev(dev)
+        source = "" if mount is None else mount.source.removeprefix("/dev/")
+        return location.path, printable(folder_name(folder) if folder else source)
+
     def _name_file(self, file: FileId) -> tuple[str]:
         return (self._locate(file).path,)
 
@@ -275,9 +297,16 @@ class FlowTables:
         fstype = top.fstype if top is not None else ""
         if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
-            return Location(f"inode {number} on {where}", where, fstype)
+            node = self._node(where, ino) if fstype == "devtmpfs" else ""
+            return Location(node or f"inode {number} on {where}", where, fstype)
         shown = printable(path if complete else f"/…{path}")
         return Location(f"{where}:{shown}", where, fstype)
+
+    def _node(self, folder: str, ino: int) -> str:
+        """The path of a device's node, before its first call has ended; "" if there is none."""
+        with contextlib.suppress(OSError), os.scandir(path_under(self._root, folder)) as nodes:
+            return next((f"{folder}/{printable(x.name)}" for x in nodes if x.inode() == ino), "")
+        return ""
 
     def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Note a path; return its file if that had another one (inode numbers are reused)."""
@@ -307,7 +336,8 @@ class FlowTables:
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return
-        files = {file_of(key) for key in self._seen} | set(self._asked_for)
+        files = {file_of(key) for key in self._seen} | {*self._asked_for, *self._in_use}
+        self._in_use.clear()
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}
         self._unnamed = {file: tries for file, tries in self._unnamed.items() if file in files}

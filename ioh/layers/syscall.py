@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
+from ioh.bpf.totals import advance_epoch, decode_ended_ns, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
+from ioh.layers.accrued_time import AccruedTime
 from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
 from ioh.layers.failure_table import FailureTable
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
+from ioh.layers.open_call_rows import OPEN_CALLS, OpenCallRows
+from ioh.layers.open_calls import OpenCalls
 from ioh.layers.syscall_probe import (
     CAST_TYPES,
     DEVICES,
@@ -23,6 +28,7 @@ from ioh.layers.syscall_probe import (
 )
 from ioh.model.failures import FAILED_CALLS
 from ioh.model.filters import Filters
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.devices import numbers_on
@@ -146,6 +152,7 @@ SPEC = LayerSpec(
             {_FLOW}
         error | failed calls | pid, comm, op, error, mount | errors_per_s
             errors_total | err/s | Calls that failed with this errno.
+        {OPEN_CALLS}
         """
     ),
     lost=("map_full", "aio_unseen", "uring_unseen"),
@@ -221,7 +228,9 @@ class Syscall(Layer):
         super().__init__(filters, root)
         self._flows = FlowTables(root, has_others=True)
         kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED)
-        self._failures = FailureTable(tuple(kinds.get(op, op) for op in SPEC.ops))
+        self._begun_as = tuple(kinds.get(op, op) for op in SPEC.ops)  # by the probe's numbers
+        self._failures = FailureTable(self._begun_as)
+        self._open, self._accrued = OpenCalls(self._begun_as), AccruedTime()
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
         self._read_calls: dict[str, int] = {}
@@ -230,6 +239,7 @@ class Syscall(Layer):
         self._lost: dict[str, int] = {}
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
+        self._open_rows = OpenCallRows(root, self._flows, sees_pids=self._are_pids_the_kernels)
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
@@ -248,17 +258,24 @@ class Syscall(Layer):
         self._take_back_failed(metrics, *charges[-2:])
         metrics["read_cached_bytes_total"] = self._cached.total(metrics)
         # Nothing slow until these are read: an operation that ends now has its maximum next time.
-        ops = {
-            name: decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
-            for index, name in enumerate(SPEC.ops)
-        }
+        ops: dict[str, OpTotals] = {}
+        ended_ns: Counter[str] = Counter()
+        for index, (name, begun_as) in enumerate(zip(SPEC.ops, self._begun_as, strict=True)):
+            raw = totals.at(index)
+            ops[name] = decode_op_totals(raw, ended, previous=self._previous.get(name))
+            ended_ns[begun_as] += decode_ended_ns(raw)
+        now_ns = time.monotonic_ns()
         lost = decode_lost(maps["lost"], SPEC.lost)
         self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
         for reason, count in lost.items():
             # An iocb reused in between is in neither count until the next reading.
             found = count + self._abandoned[reason]
             self._lost[reason] = max(found, self._lost.get(reason, 0))
+        self._open.look(maps, ended, now_ns, self._abandoned)
         ops = self._with_inflight(ops, withdrawn)
+        for name in set(self._begun_as):
+            accrued_ns = self._accrued.total(name, ended_ns[name], self._open.open_ns(name))
+            ops[name] = replace(ops[name], weighted_ns_total=accrued_ns)
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
         return LayerSample(
@@ -268,6 +285,7 @@ class Syscall(Layer):
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
                 FAILED_CALLS: self._failures.read(maps["failures"], self._flows.mounts),
+                IN_PROGRESS: self._open_rows.table(self._open.found, now_ns),
             },
             lost=dict(self._lost),
             notes=self._notes,

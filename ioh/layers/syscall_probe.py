@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers.base import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
+from ioh.layers.open_calls import CALL_GROUP
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
@@ -166,6 +167,7 @@ def syscall_defines(
         **{f"SYS_{name}": number for name, number in numbers.items()},
         "OPS": ops,
         "CALL_SLOTS": CALL_SLOTS,
+        "CALL_GROUP": CALL_GROUP,
         "FLOWS": flows,
         "NEWCOMERS": flows // _TICKS_TO_STAY,
         "FIRST_COMERS": _FIRST_COMERS,

@@ -2,50 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import nsmallest
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from ioh.model.sample import Row, Table
+from ioh.model.sample import Row, Table, Value
 from ioh.model.snapshot import LayerSnapshot, rows_of
 
 IN_PROGRESS = "in_progress"
 MOST_ROWS = 20
 LEAST_AGE_NS = 100_000_000  # younger ones come and go: their rows would say nothing
 _OP = 2  # where a key has the op
-Key = tuple[str, ...]
+Who = TypeVar("Who")
 
 
-class Open(NamedTuple):
-    """Operations of one key in flight: when the oldest of them began, and their number."""
+@dataclass(frozen=True, slots=True)
+class Open(Generic[Who]):
+    """Operations in flight that have one row.
 
+    Shape:
+        ``op`` is a name in the layer's spec; ``who`` finds the other parts of the row's key.
+
+    Units:
+        ``start_ns``: when the oldest of them began, on the monotonic clock; ``number`` of them.
+    """
+
+    op: str
+    who: Who
     start_ns: int
-    number: int
+    number: int = 1
 
 
-def in_progress_table(keys: str, age: str = "Time since the oldest of them began.") -> str:
-    """The table's text for metric.tables(); the third key must be the op."""
+def in_progress_table(
+    keys: str, more: str = "", age: str = "Time since the oldest of them began."
+) -> str:
+    """The table's text for metric.tables(), with ``more`` columns; the third key must be the op."""
     return f"""
         {IN_PROGRESS} | in progress | {keys} | age_us
             age_us | age   | {age}
             count  | in-fl | Operations of this kind in flight.
+            {more}
         """
 
 
-def oldest_first(found: Mapping[Key, Open], now_ns: int) -> Table:
-    """The rows that began first, and those with the oldest of each op."""
-    latest_ns = now_ns - LEAST_AGE_NS
-    old = {key: each for key, each in found.items() if each.start_ns <= latest_ns}
-    by_op: dict[str, Key] = {}
-    for key, each in old.items():
-        if key[_OP] not in by_op or each < old[by_op[key[_OP]]]:
-            by_op[key[_OP]] = key
-    kept = dict.fromkeys([*nsmallest(MOST_ROWS, old, key=old.__getitem__), *by_op.values()])
-    return {key: _row(old[key], now_ns) for key in kept}
+def oldest_first(
+    found: Iterable[Open[Who]],
+    now_ns: int,
+    name: Callable[[Open[Who]], tuple[str, ...]],
+    more: Callable[[Open[Who]], tuple[Value, ...]] = lambda _: (),
+) -> Table:
+    """The rows of those that began first, and of the oldest of each op.
 
-
-def _row(each: Open, now_ns: int) -> Row:
-    return (now_ns - each.start_ns) // 1000, each.number
+    ``name`` finds the key and ``more`` the columns after the count, only of operations that get a
+    row.
+    """
+    old = [each for each in found if now_ns - each.start_ns >= LEAST_AGE_NS]
+    old.sort(key=lambda each: each.start_ns)
+    first_of_op = {each.op: each for each in reversed(old)}
+    rows: dict[tuple[str, ...], Row] = {}
+    for at, each in enumerate(old):
+        if at < MOST_ROWS or first_of_op[each.op] is each:
+            key = name(each)
+            if key in rows:
+                age_us, number, *rest = rows[key]
+                rows[key] = age_us, (number or 0) + each.number, *rest
+            else:
+                rows[key] = (now_ns - each.start_ns) // 1000, each.number, *more(each)
+    return rows
 
 
 def oldest_us(layer: LayerSnapshot, op: str) -> float | None:

@@ -66,6 +66,13 @@ def read_comm(pid: int, root: Path = ROOT) -> str | None:
     return None if data is None else printable(data.removesuffix(b"\n"))
 
 
+def is_uninterruptible(tid: int, root: Path = ROOT) -> bool | None:
+    """Whether a thread sleeps so that nothing but its I/O wakes it; None if it is gone."""
+    text = read_text(path_under(root, f"proc/{tid}/stat")) or ""
+    state = text.rpartition(") ")[2][:1]
+    return state == "D" if state else None
+
+
 def read_process_io(pid: int, root: Path = ROOT) -> Flow | None:
     """Totals of a process; None if it is gone or unreadable (another user's, without root).
 

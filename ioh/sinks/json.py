@@ -17,6 +17,7 @@ from ioh.model.hist import (
     LatencyHist,
     SizeLatencyHist,
 )
+from ioh.model.in_progress import oldest_us
 from ioh.model.path import Path, paths
 from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Unavailable, Value
@@ -82,7 +83,10 @@ class JsonSink:
         return {
             "source": layer.source,
             "interval_s": number_to_json(layer.interval_s),
-            "ops": _ops(layer.ops),
+            "ops": {
+                name: {**_op(stats), "oldest_us": number_to_json(oldest_us(layer, name))}
+                for name, stats in layer.ops.items()
+            },
             "metrics": {name: number_to_json(value) for name, value in layer.metrics.items()},
             "parts": {layer.spec.part: parts} if layer.spec.part else {},
             "top": top,
@@ -146,7 +150,7 @@ def _ops(ops: Mapping[str, OpStats]) -> Json:
     return {name: _op(stats) for name, stats in ops.items()}
 
 
-def _op(stats: OpStats) -> Json:
+def _op(stats: OpStats) -> dict[str, Json]:
     named: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in OP_NUMBERS}
     if stats.size_lat is not None and stats.size_lat.total:
         named["hist"] = hist_to_json(stats.size_lat)

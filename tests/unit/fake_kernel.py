@@ -342,6 +342,13 @@ class FakeLibbpf:
             return refuse(self.batch_errno)
         held = self.held[fd]
         room, count._obj.value = count._obj.value, 0
+        if held.spec.kind in _ARRAYS:
+            first = 0 if start is None else int.from_bytes(start, "little") + 1
+            slots = range(first, min(first + room, held.spec.max_entries))
+            found = b"".join(held.get(slot.to_bytes(4, "little")) or b"" for slot in slots)
+            ctypes.memmove(values, found, len(found))
+            count._obj.value = len(slots)
+            return 0
         at = 0 if start is None else int.from_bytes(start.raw[:8], "little")
         present = list(held.entries.items())
         taken = present[at : at + room // held.per_bucket * held.per_bucket]

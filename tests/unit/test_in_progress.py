@@ -18,15 +18,24 @@ def key(number: int, op: str = "read_direct") -> tuple[str, ...]:
 
 
 def test_the_oldest_come_first_and_no_op_loses_its_oldest() -> None:
-    found = {key(at): Open(NOW_NS - (500 + at) * MS, 2) for at in range(30)}
-    found[key(0, "fsync")] = Open(NOW_NS - 200 * MS, 1)
-    found[key(1, "fsync")] = Open(NOW_NS - 150 * MS, 7)
-    found[key(99, "copy")] = Open(NOW_NS - 99 * MS, 1)  # too young for a row
-    rows = oldest_first(found, NOW_NS)
+    def began(pid: int, ago_ms: int, op: str = "read_direct", number: int = 1) -> Open[int]:
+        return Open(op, pid, NOW_NS - ago_ms * MS, number)
+
+    found = [began(at, 500 + at, number=2) for at in range(30)]
+    found += [began(0, 200, "fsync"), began(1, 150, "fsync", 7)]
+    found.append(began(99, 99, "copy"))  # too young for a row
+    rows = oldest_first(found, NOW_NS, lambda each: key(each.who, each.op))
     assert list(rows)[:2] == [key(29), key(28)]
     assert rows[key(29)] == (529_000, 2)
     assert rows[key(0, "fsync")] == (200_000, 1)
     assert len(rows) == MOST_ROWS + 1
+
+
+def test_operations_with_the_same_names_share_a_row() -> None:
+    """A file that was replaced: two inodes, one path."""
+    found = [Open("fsync", inode, NOW_NS - inode * 1000 * MS, 3) for inode in (1, 2)]
+    rows = oldest_first(found, NOW_NS, lambda each: key(7, each.op))
+    assert rows == {key(7, "fsync"): (2_000_000, 6)}
 
 
 def test_the_age_of_an_op_or_a_group_is_that_of_its_oldest() -> None:

@@ -1,0 +1,125 @@
+"""Calls and requests of programs that have begun and not ended, from the maps of syscall.c."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ioh.model.in_progress import LEAST_AGE_NS, Open
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map, Maps
+
+CALL_GROUP = 16  # slots of the map ``calls``
+_MOST_GROUPS, _MOST_REQUESTS = 1024, 16384  # to look at in a tick: some 10 ms
+# The beginning of struct call: tid, crowd, start_ns, ino, dev, op, name, tgid
+_CALL = struct.Struct("=IIQ8xQIHxxI4xI")
+_ASYNC = struct.Struct("=QQQIHxxI4xI12x")  # start_ns, file, ino, dev, op, name, tgid
+_FAULT = struct.Struct("=Q8xQIIII")  # start_ns, ino, dev, tgid, op, name
+_FILE = struct.Struct("=QII")  # ino, dev, name: flows.FileId
+_NO_FILE = b""
+
+
+class Caller(NamedTuple):
+    """A process, its file, and the thread in the oldest call.
+
+    Shape:
+        ``file`` as flows.FileId; empty if the probe learns it only at the end.  ``tid`` is 0 for an
+        asynchronous request.
+    """
+
+    tgid: int
+    file: bytes
+    tid: int
+
+
+class OpenCalls:
+    """Looks at the open calls once a tick.
+
+    Shape:
+        ``found``: one Open for each op, process and file.
+    """
+
+    def __init__(self, ops: Sequence[str]) -> None:
+        self._ops = ops  # by the probe's numbers
+        self._groups: set[int] = set()  # of slots, with open calls at the last look
+        self._rows: dict[tuple[str, int, bytes], Open[Caller]] = {}
+        self._open_ns: Counter[str] = Counter()
+        self._is_complete = True
+
+    def open_ns(self, op: str) -> int | None:
+        """How long its calls have been open, added up; None if they were too many to look at."""
+        return self._open_ns[op] if self._is_complete else None
+
+    @property
+    def found(self) -> list[Open[Caller]]:
+        """What was open at the last look."""
+        return list(self._rows.values())
+
+    def look(self, maps: Maps, tick: int, now_ns: int, abandoned: Container[bytes]) -> None:
+        """Look at all of them.
+
+        Args:
+            maps: The probe's.
+            tick: The probe's epoch that has just ended.
+            now_ns: When the probe's totals were read.
+            abandoned: The keys of requests in ``asyncs`` that nobody waits for.
+        """
+        self._rows, self._open_ns, self._is_complete = {}, Counter(), True
+        for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, tick, now_ns):
+            if op < len(self._ops):  # not a call with requests for several files
+                self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name), tid))
+        self._look_at_requests(maps["asyncs"], now_ns, abandoned)
+        for _, value in maps["faults"].entries() if "faults" in maps else ():
+            start_ns, ino, dev, tgid, op, name = _FAULT.unpack_from(value)
+            self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name), 0))
+
+    def _add(self, now_ns: int, start_ns: int, op: int, who: Caller) -> None:
+        name = self._ops[op]
+        if who.file:
+            self._open_ns[name] += max(0, now_ns - start_ns)
+        else:  # neither counted as begun nor known to be direct
+            name = name.partition("_")[0]
+        row = self._rows.get((name, who.tgid, who.file))
+        number = 1 if row is None else row.number + 1
+        if row is not None and row.start_ns < start_ns:
+            start_ns, who = row.start_ns, row.who
+        self._rows[name, who.tgid, who.file] = Open(name, who, start_ns, number)
+
+    def _slots(self, maps: Maps, tick: int, now_ns: int) -> Iterator[tuple[int, ...]]:
+        """The open slots, of the groups used since the last look or open at it."""
+        # Also the tick before: a CPU may have read that, and noted it a moment later.
+        recent = {(tick + at) & 0xFF for at in (-1, 0, 1)}
+        used = {at for at, then in enumerate(bytes(maps["call_groups"].at(0))) if then in recent}
+        groups, calls = sorted(self._groups | used), maps["calls"]
+        self._groups, is_crowded = set(groups[_MOST_GROUPS:]), False
+        self._is_complete = not self._groups
+        for group in groups[:_MOST_GROUPS]:
+            values = bytes(calls.span(group * CALL_GROUP, CALL_GROUP))
+            for at in range(CALL_GROUP):
+                slot = _CALL.unpack_from(values, at * calls.spec.value_size)
+                if not any(slot[:2]):
+                    continue
+                self._groups.add(group)
+                is_crowded |= slot[1] > 0
+                if slot[0] and now_ns - slot[2] >= LEAST_AGE_NS:
+                    # Its start may be that of an earlier call: the thread was just beginning one.
+                    again = _CALL.unpack_from(calls.at(group * CALL_GROUP + at))
+                    slot = again if again[:1] == slot[:1] else (0, *slot[1:])
+                if slot[0]:
+                    yield slot
+        for _, value in maps["crowded"].entries() if is_crowded else ():
+            yield _CALL.unpack_from(value)
+
+    def _look_at_requests(self, asyncs: Map, now_ns: int, abandoned: Container[bytes]) -> None:
+        """Requests of libaio and io_uring; most entries may wait for their next request."""
+        for number, (key, value) in enumerate(asyncs.entries()):
+            if number == _MOST_REQUESTS:
+                self._is_complete = False
+                return
+            start_ns, file, ino, dev, op, name, tgid = _ASYNC.unpack_from(value)
+            if start_ns and op < len(self._ops) and key not in abandoned:
+                who = Caller(tgid, _FILE.pack(ino, dev, name) if file else _NO_FILE, 0)
+                self._add(now_ns, start_ns, op, who)
