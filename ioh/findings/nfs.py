@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from operator import itemgetter
 
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increases, measured, sum_rows
-from ioh.findings.window import Stretch, once, rows_of
+from ioh.findings.window import Stretch, metric_of, once, rows_of
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
@@ -116,7 +117,10 @@ class Threads:
 
 
 def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
-    """The threads over several intervals; None if their number is not known."""
+    """The threads over several intervals, since their number changed; None if it is not known."""
+    counts = [metric_of(snapshot, "nfs_server", "threads") for snapshot in snapshots]
+    same = len(list(takewhile(lambda count: count == counts[-1], reversed(counts))))
+    snapshots = snapshots[len(snapshots) - same :]
     looks = [
         (layer.metrics.get("busy_threads") or 0.0, float(threads))
         for _, layer in measured(snapshots, "nfs_server")

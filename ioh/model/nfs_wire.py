@@ -62,8 +62,19 @@ def nfs_wire(snapshot: Snapshot) -> NfsWire:
         sum(map(_lost_per_s, ours)) > _LOST_PER_CALL * sum(calls.values())
         or any(_outlived_a_loss(row, layers["nfs_client"]) for row in ours if calls),
         is_local,
-        _unread_us(port) if is_local else None,
+        unread_us(snapshot) if is_local else None,
     )
+
+
+def unread_us(snapshot: Snapshot) -> float | None:
+    """How long calls of all clients wait in the sockets of this machine's NFS server.
+
+    Bytes wait as long as it takes to read as many (Little's law).  None if not known.
+    """
+    port = _port_row(snapshot.measured.get("tcp"))
+    if port is None:
+        return None
+    return quotient(port.values.get("unread_bytes"), port.values.get("in_bytes_per_s"), 1e6)
 
 
 def _calls_of_servers(client: LayerSnapshot | None) -> dict[str, float]:
@@ -100,10 +111,3 @@ def _outlived_a_loss(row: TableRow, client: LayerSnapshot) -> bool:
 
 def _port_row(tcp: LayerSnapshot | None) -> TableRow | None:
     return next((row for row in rows_of(tcp, "port") if row.key[0] == _PORT), None)
-
-
-def _unread_us(port: TableRow | None) -> float | None:
-    """Bytes wait as long as it takes to read as many (Little's law)."""
-    if port is None:
-        return None
-    return quotient(port.values.get("unread_bytes"), port.values.get("in_bytes_per_s"), 1e6)

@@ -51,6 +51,24 @@ def test_requests_that_find_no_idle_thread_are_reported(
     assert ("nfsd_threads" in found({"nfs_server": told})) is fires
 
 
+def test_the_wait_for_a_thread_is_that_of_unread_calls() -> None:
+    busy = server(threads=1, busy_threads=1, queued_per_s=900.0, woken_per_s=0.0)
+    port: dict[str, Value] = {"unread_bytes": 2_400, "in_bytes_per_s": 48_000.0}
+    links = layer("tcp", tables={"port": [(("2049", "nfs"), port)]})
+    cause = found({"nfs_server": busy, "tcp": links})["nfsd_threads"].cause
+    assert cause.endswith("found no idle thread, and calls wait for 50 ms for a thread.")
+    assert "calls wait for a thread." in found({"nfs_server": busy})["nfsd_threads"].cause
+
+
+def test_threads_that_were_just_added_are_not_all_busy() -> None:
+    few = server(threads=1, busy_threads=1, queued_per_s=900.0, woken_per_s=0.0)
+    many = server(threads=8, busy_threads=1, queued_per_s=900.0, woken_per_s=890.0)
+    given = [*[{"nfs_server": few}] * 12, *[{"nfs_server": many}] * 2]
+    causes = [each["nfsd_threads"].cause for each in judged(given) if "nfsd_threads" in each]
+    assert causes
+    assert not [cause for cause in causes if "All 8" in cause]
+
+
 Look = tuple[int, int]  # READs that ended, READs under way
 
 

@@ -12,6 +12,8 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op, sum_rows
 from ioh.findings.window import Stretch, number, rows_of
 from ioh.model.finding import Evidence
+from ioh.model.nfs_wire import unread_us
+from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 _PORT = ":2049"
@@ -174,8 +176,9 @@ def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
     layer="nfs_server",
     watches="Requests that find no idle thread; if the server does not count them, how many of "
     "its threads are busy at each sample.",
-    sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
-    blind="How long a call waited for its thread.",
+    sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd; unread bytes of its "
+    "TCP connections.",
+    blind="How long a call over RDMA waits for its thread.",
     false_alarm="A connection that sends many calls at once uses most of the threads for a moment.",
     wrong_if="column packets-deferred does not grow and threads are idle",
     check="cat /proc/fs/nfsd/pool_stats",
@@ -199,11 +202,17 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     waiting = threads.waiting_share
     at_once = None if waiting is None else (1 - waiting) * 100
     most, source = 100 - limits["waiting_min_pct"], "/proc/fs/nfsd/pool_stats; the probe of nfsd"
+    evidence = [Evidence(threads.said, "at_once_pct", at_once, most, source)]
+    unread = weighted_mean((1, unread_us(snapshot)) for snapshot in recent)
+    wait = f" for {duration(unread)}" if unread else ""
+    if unread:
+        text = f"a call is unread in the server's sockets{wait}"
+        evidence.append(Evidence(text, "unread_bytes", unread, None, "sock_diag"))
     yield Verdict(
         confidence="medium" if waiting is None else "high",
         cause=f"All {threads.count} threads of nfsd are busy: within {recent.seconds:.0f} s "
-        f"{threads.said}, and calls wait for a thread.",
-        evidence=(Evidence(threads.said, "at_once_pct", at_once, most, source),),
+        f"{threads.said}, and calls wait{wait} for a thread.",
+        evidence=tuple(evidence),
         advice="Give nfsd more threads, unless the threads wait for its disks.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
