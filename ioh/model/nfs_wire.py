@@ -42,28 +42,42 @@ class NfsWire:
 def nfs_wire(snapshot: Snapshot) -> NfsWire:
     """The connections to the servers that the mounts use in this interval."""
     layers = snapshot.measured
-    tcp, nfsd = layers.get("tcp"), layers.get("nfs_server")
-    connections, port = rows_of(tcp, "connection"), _port_row(tcp)
     calls = _calls_of_servers(layers.get("nfs_client"))
-    ours = [row for row in connections if _is_to(row.key[1], calls)]
-    if not ours:  # a recording without them, or mounts of another network namespace
-        return NfsWire(port.values.get("srtt_us") if port else None)
+    connections = rows_of(layers.get("tcp"), "connection")
+    ours = [row for row in connections if _is_at(row.key[1], calls)]
+    # Of a mount in another network namespace, only the server's ends may be here.
+    theirs = [] if ours else [row for row in connections if calls and _is_at(row.key[0], calls)]
+    is_local = _is_local(ours or theirs, connections, layers.get("nfs_server"))
+    if not (ours or theirs):
+        port = _port_row(layers.get("tcp"))
+        is_listed = any(_is_at(end, ()) for row in connections for end in row.key)
+        # Listed ones are not the mounts'; in an old recording a busy host's are not listed.
+        return NfsWire(port.values.get("srtt_us") if port and not is_listed else None)
     by_server: dict[str, list[TableRow]] = {}
-    for row in ours:
-        by_server.setdefault(host_of(row.key[1]), []).append(row)
-    here = {host_of(row.key[0]) for row in connections}
-    clients = {row.key[0] for row in rows_of(nfsd, "client")}
-    are_local = {host_of(row.key[1]) in here or row.key[0] in clients for row in ours}
-    is_local = are_local.pop() if len(are_local) == 1 else None
+    for row in ours or theirs:
+        by_server.setdefault(host_of(row.key[1 if ours else 0]), []).append(row)
     return NfsWire(
         weighted_mean(
             (calls.get(at) or 1.0, round_trip_us(rows)) for at, rows in by_server.items()
         ),
-        sum(map(_lost_per_s, ours)) > _LOST_PER_CALL * sum(calls.values())
-        or any(_outlived_a_loss(row, layers["nfs_client"]) for row in ours if calls),
+        sum(map(_lost_per_s, ours or theirs)) > _LOST_PER_CALL * sum(calls.values())
+        or any(_outlived_a_loss(row, layers["nfs_client"]) for row in ours or theirs if calls),
         is_local,
         unread_us(snapshot) if is_local else None,
     )
+
+
+def _is_local(
+    ends: Collection[TableRow], connections: Collection[TableRow], nfsd: LayerSnapshot | None
+) -> bool | None:
+    """Whether this machine has the server's end of these connections."""
+    here = {host_of(row.key[0]) for row in connections}
+    clients = {row.key[0] for row in rows_of(nfsd, "client")}
+    found = {
+        row.key[0].endswith(f":{_PORT}") or host_of(row.key[1]) in here or row.key[0] in clients
+        for row in ends
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def unread_us(snapshot: Snapshot) -> float | None:
@@ -87,9 +101,9 @@ def _calls_of_servers(client: LayerSnapshot | None) -> dict[str, float]:
     return calls
 
 
-def _is_to(remote: str, servers: Collection[str]) -> bool:
-    """Whether a connection leads to one of these NFS servers, or to any if none is known."""
-    return remote.endswith(f":{_PORT}") and (not servers or host_of(remote) in servers)
+def _is_at(end: str, servers: Collection[str]) -> bool:
+    """Whether it is an end at one of these NFS servers, or at any if none is known."""
+    return end.endswith(f":{_PORT}") and (not servers or host_of(end) in servers)
 
 
 def _lost_per_s(row: TableRow) -> float:

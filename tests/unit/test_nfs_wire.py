@@ -70,6 +70,14 @@ def test_a_server_on_this_machine_is_known_by_the_other_end() -> None:
     assert not wire([(OURS, row(40))], clients=[(("10.0.0.7:832",), {})]).is_server_local
 
 
+def test_a_mount_of_another_network_namespace_is_known_by_the_servers_end() -> None:
+    """As on a host with containers: only the server's end is in this namespace."""
+    found = wire([(THEIRS, row(4_000, **lost(again=2.0)))])
+    assert found == NfsWire(4_000, is_lossy=True, is_server_local=True)
+    other = ("10.0.0.7:2049", "10.0.0.5:702")  # this host serves, but not its own mount
+    assert wire([(other, row(4_000))], port=row(4_000)) == NfsWire()
+
+
 def test_a_server_is_weighted_by_its_calls() -> None:
     there, far = (("10.0.0.7:831", f"10.0.0.{n}:2049") for n in (8, 9))
     servers: Rows = [

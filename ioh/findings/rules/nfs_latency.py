@@ -119,7 +119,7 @@ def _there(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> V
         text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}"
         yield Verdict(
             subject=f"{op} network",
-            cause=f"The network takes {duration(wire)} of {each}.",
+            cause=f"The network takes {duration(min(wire, rtt))} of {each}.",
             evidence=(Evidence(text, "srtt_us", wire),),
             advice=_PATH_ADVICE,
             command="ss -ti dport = :2049",
