@@ -4,13 +4,14 @@
  *
  * Timed   from an operation's start to its end in one thread, the outermost if they nest; if
  *         another thread may end it, by the address of what describes it.
- * Within  the waits of a statement or a commit: each operation that ends inside it, and the CPU
- *         time of its thread.
+ * Within  the waits of a statement, a commit or a log sync: each operation that ends inside it, the
+ *         CPU time of its thread, and its time in the run queue outside of those operations.
  * Exact   counts and bytes as the server's own statistics; a statement that fails by a jump past
  *         its end counts as an error when the server reports it (its "cancel" point).
  * Kernels 5.15 and later: a program can ask where it is attached (its cookie).
  * Cost    a trap per point, 1 to 2 µs, and the same again for a function's return.
- * Not     operations in progress when ioh attaches; servers with unknown probe points.
+ * Not     operations in progress when ioh attaches; servers with unknown probe points; the session
+ *         of ioh's own login.
  */
 /* Programs on user-space functions can be preempted, also by each other. */
 #define IOH_ATOMIC
@@ -20,7 +21,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "part_totals.h"
 
 /* As ioh/bpf/server_probes.py packs it. */
-enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP, ROLE_FIRST };
+enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP, ROLE_FIRST, ROLE_UNSEEN };
 enum { SIZE_NONE, SIZE_REGISTER, SIZE_MEMORY, SIZE_CONSTANT };
 enum { OWNER_PROCESS, OWNER_PARENT };
 
@@ -34,6 +35,7 @@ enum {
 	OP_DATA_WRITE,
 	OP_LOCK_WAIT,
 	OP_LWLOCK_WAIT,
+	OP_STANDBY_WAIT,
 	OP_SORT,
 	OP_TEMP_READ,
 	OP_TEMP_WRITE,
@@ -41,6 +43,7 @@ enum {
 	OP_LOG_FULL
 };
 #define REGISTERS 0x1ff
+#define ANY_VALUE 0xffffffff /* in site.only: any but 0 */
 #define COMM_BYTES 16
 
 /* One place in a program's file, found by the cookie of the attachment. */
@@ -57,7 +60,7 @@ struct site {
 	u64 scale;
 	u32 only[4]; /* values that the size must be one of; 0 if it is a size */
 	u32 key_register; /* distinguishes a thread's operations: its offset + 1, or 0 */
-	u32 is_wait; /* only a wait of a statement or a commit: others count it */
+	u32 is_wait; /* only a wait of another operation: others count it */
 };
 
 /* For a key that is not a thread. */
@@ -68,27 +71,39 @@ struct open_key {
 	u32 op;
 };
 
-/* Kinds of waits: operations from OP_LOG_SYNC on, and the thread's own time on a CPU. */
-#define WAIT_CPU (WAITS - 1)
+/* Kinds of waits: operations from OP_LOG_SYNC on, and the thread's own time on a CPU and for one.
+ */
+#define WAIT_CPU (WAITS - 2)
+#define WAIT_QUEUE (WAITS - 1)
+/* The operations whose waits are counted. */
+#define HAS_WAITS(op) ((op) <= OP_LOG_SYNC)
 
 struct wait {
 	u64 count[WAITS];
 	u64 ns[WAITS];
 };
 
-/* An operation in progress, and its waits so far. */
+/*
+ * An operation in progress, and its waits so far; ioh/layers/db_open.py decodes it.  cpu_ns and
+ * delay_ns are the thread's time on a CPU and in the run queue at the start; exec_ns is the former
+ * as /proc has it.
+ */
 struct open_op {
 	u64 start_ns;
 	u64 cpu_ns;
+	u64 exec_ns;
+	u64 delay_ns;
 	u64 bytes;
 	u32 server;
 	u32 way;
 	u32 depth; /* nested calls of the same way */
 	u32 tid; /* the thread that began it */
+	u32 is_wait; /* of the site that began it */
+	u32 unused;
 	struct wait waited;
 };
 
-/* Statements, or commits, of a server. */
+/* Statements, commits or log syncs of a server. */
 struct wait_key {
 	u32 server;
 	u32 outer;
@@ -109,6 +124,8 @@ BPF_ARRAY(sites, struct site, SITES);
 BPF_HASH(open_ops, struct open_key, struct open_op, 16384);
 BPF_TABLE("percpu_hash", struct wait_key, struct wait, waits, 256);
 BPF_HASH(sessions, struct session_key, struct session, 8192);
+/* The thread that serves ioh's login. */
+BPF_ARRAY(own_session, u32, 1);
 
 /* bpf_get_attach_cookie(), missing in old headers of bcc */
 static u64 (*const attach_cookie)(void *ctx) = (void *)174;
@@ -126,6 +143,25 @@ static inline u64 cpu_time_ns(u64 now)
 	READ(ns, FIELD(task, task_struct_se_prev_sum_exec_runtime));
 	READ(since, FIELD(task, task_struct_sched_info_last_arrival));
 	return ns + now - since;
+}
+
+/* A thread's time in the run queue: exact while it runs. */
+static inline u64 queue_time_ns(void)
+{
+	const char *task = (const char *)bpf_get_current_task();
+	u64 ns = 0;
+
+	READ(ns, FIELD(task, task_struct_sched_info_run_delay));
+	return ns;
+}
+
+static inline u64 exec_time_ns(void)
+{
+	const char *task = (const char *)bpf_get_current_task();
+	u64 ns = 0;
+
+	READ(ns, FIELD(task, task_struct_se_sum_exec_runtime));
+	return ns;
 }
 
 /* The server of a thread: its process, or the one that forked it for a session. */
@@ -183,17 +219,20 @@ static inline u64 size_at(const char *ctx, const struct site *s)
 }
 
 /* Waits count when their operation ends: many commits that begin turn out not to be one. */
-static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
+static inline void add_waits(const struct open_op *o, u32 outer, u64 now, u64 delay_ns)
 {
 	struct wait_key key = {.server = o->server, .outer = outer};
 	struct wait *w = waits.lookup(&key);
 	s64 ns = now - o->start_ns, cpu_ns = cpu_time_ns(now) - o->cpu_ns;
+	s64 queued_ns = o->waited.ns[WAIT_QUEUE] + delay_ns;
+	u32 zero = 0;
+	void *fresh;
 	int i;
 
 	if (!w) {
-		struct wait fresh = {};
-
-		waits.insert(&key, &fresh);
+		fresh = blank.lookup(&zero);
+		if (fresh)
+			waits.insert(&key, fresh);
 		w = waits.lookup(&key);
 	}
 	if (!w) {
@@ -211,10 +250,14 @@ static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
 	ADD(w->count[WAIT_CPU], 1);
 	/* The scheduler's clocks differ slightly from ours. */
 	ADD(w->ns[WAIT_CPU], cpu_ns < 0 ? 0 : cpu_ns > ns ? ns : cpu_ns);
+	if (queued_ns > 0) {
+		ADD(w->count[WAIT_QUEUE], 1);
+		ADD(w->ns[WAIT_QUEUE], queued_ns > ns ? ns : queued_ns);
+	}
 }
 
-/* The operation that ends was a part of the current statement or commit. */
-static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
+/* The operation that ends was a part of the current statement or commit; its delay is its own. */
+static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns, u64 delay_ns)
 {
 	struct open_key key = {.tid = tid, .op = outer};
 	struct open_op *o;
@@ -229,6 +272,7 @@ static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
 		return;
 	o->waited.count[at] += 1;
 	o->waited.ns[at] += ns;
+	o->waited.ns[WAIT_QUEUE] -= delay_ns;
 }
 
 /* Whether a call counts. */
@@ -236,6 +280,8 @@ static inline int is_meant(const struct site *s, u64 v)
 {
 	if (!s->only[0] || s->size_kind == SIZE_NONE)
 		return 1;
+	if (s->only[0] == ANY_VALUE)
+		return v != 0;
 	return v == s->only[0] || v == s->only[1] || v == s->only[2] || v == s->only[3];
 }
 
@@ -243,11 +289,13 @@ static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
 {
 	struct session_key key = {.server = server, .tid = tid};
 	struct session *row = sessions.lookup(&key);
+	u32 zero = 0;
+	void *fresh;
 
 	if (!row) {
-		struct session fresh = {};
-
-		sessions.insert(&key, &fresh);
+		fresh = blank.lookup(&zero);
+		if (fresh)
+			sessions.insert(&key, fresh);
 		row = sessions.lookup(&key);
 	}
 	if (!row) {
@@ -264,7 +312,7 @@ static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
 static inline void begin(const struct site *s, struct open_key *key, struct open_op *before,
 			 u64 bytes)
 {
-	struct open_op fresh = {.way = s->way, .bytes = bytes, .tid = bpf_get_current_pid_tgid()};
+	struct open_op fresh = {.way = s->way, .bytes = bytes, .is_wait = s->is_wait};
 
 	if (before && before->way != s->way)
 		return; /* inside the same op */
@@ -273,32 +321,44 @@ static inline void begin(const struct site *s, struct open_key *key, struct open
 		before->depth++;
 		return;
 	}
+	fresh.tid = bpf_get_current_pid_tgid();
 	fresh.start_ns = bpf_ktime_get_ns();
-	fresh.cpu_ns = key->op <= OP_COMMIT ? cpu_time_ns(fresh.start_ns) : 0;
+	fresh.delay_ns = queue_time_ns();
+	if (HAS_WAITS(key->op)) {
+		fresh.cpu_ns = cpu_time_ns(fresh.start_ns);
+		fresh.exec_ns = exec_time_ns();
+	}
 	if (open_ops.update(key, &fresh))
 		count_lost(LOST_MAP_FULL);
 }
 
+/* An operation ends; queue_ns of its totals is the time of those that failed. */
 static inline void finish(const struct site *s, struct open_key *key, struct open_op *o, u64 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), ns = now > o->start_ns ? now - o->start_ns : 0;
+	u64 delay_ns = queue_time_ns() - o->delay_ns;
 	struct op_totals *t = totals_of(o->server, key->op);
 	u32 server = o->server, tid = o->tid, op = key->op;
+	int failed = s->role == ROLE_CANCEL;
 
 	if (!t)
 		return;
-	if (!s->is_wait) {
-		ADD(t->started, 1);
+	if (failed) {
+		ADD(t->errors, 1);
+		ADD(t->queue_ns, ns);
+	} else if (!s->is_wait) {
 		add_finished(t, ns, bytes);
 	}
-	if (op <= OP_COMMIT)
-		add_waits(o, op, now);
+	if (!s->is_wait)
+		ADD(t->started, 1); /* last: a larger number means ROLE_UNSEEN */
+	if (HAS_WAITS(op))
+		add_waits(o, op, now, delay_ns);
 	open_ops.delete(key);
 	if (!s->key_register) { /* the thread waited for it and did nothing else */
-		add_within(tid, OP_STATEMENT, op, ns);
-		add_within(tid, OP_COMMIT, op, ns);
+		add_within(tid, OP_STATEMENT, op, ns, delay_ns);
+		add_within(tid, OP_COMMIT, op, ns, delay_ns);
 	}
-	if (op < SESSION_OPS && !s->is_wait)
+	if (op < SESSION_OPS && !s->is_wait && !failed)
 		add_session(server, tid, op, ns);
 }
 
@@ -315,6 +375,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 at = attach_cookie(ctx);
 	struct site *s = sites.lookup(&at);
+	u32 zero = 0, tid = bpf_get_current_pid_tgid(), *own = own_session.lookup(&zero);
 	struct open_key key = {};
 	struct op_totals *t;
 	struct open_op *o;
@@ -325,6 +386,8 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		no_private_stack.call(ctx, 0);
 		return 0;
 	}
+	if (own && *own == tid)
+		return 0;
 	key.tid = opener_of((const char *)ctx, s);
 	key.op = s->op;
 	o = open_ops.lookup(&key);
@@ -332,6 +395,12 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 	is_other = !is_meant(s, bytes);
 	if (s->only[0])
 		bytes = 0;
+	if (s->role == ROLE_UNSEEN) {
+		t = is_other ? NULL : totals_of(server_of(s), key.op);
+		if (t)
+			ADD(t->started, 1); /* it never ends */
+		return 0;
+	}
 	if (s->role == ROLE_FIRST && o)
 		return 0;
 	if (s->role == ROLE_START || s->role == ROLE_FIRST) {
@@ -345,15 +414,9 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		o->depth--;
 		return 0;
 	}
-	if (s->role == ROLE_DONE && !is_other) {
+	if (s->role == ROLE_CANCEL || (s->role == ROLE_DONE && !is_other))
 		finish(s, &key, o, bytes ? bytes : o->bytes);
-		return 0;
-	}
-	t = s->role == ROLE_CANCEL ? totals_of(o->server, key.op) : NULL;
-	if (t) {
-		ADD(t->started, 1);
-		ADD(t->errors, 1);
-	}
-	open_ops.delete(&key);
+	else
+		open_ops.delete(&key);
 	return 0;
 }

@@ -26,7 +26,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
 _PT_LOAD, _EXECUTABLE, _WRITABLE = 1, 1, 2
 _SYMBOL_TABLES = (11, 2)  # SHT_DYNSYM, SHT_SYMTAB
-_STT_FUNC = 2  # not STT_GNU_IFUNC: that symbol is the resolver
+VARIABLE, FUNCTION = 1, 2  # STT_OBJECT, STT_FUNC; not STT_GNU_IFUNC: that is the resolver
 _NT_STAPSDT = 3
 _OUTSIDE = "a symbol or a probe lies outside the file"
 _ARGUMENT = re.compile(r"(?:\[[^\]]*\]|\S)+")  # ARM's contain a space: 8@[sp, 16]
@@ -119,17 +119,17 @@ class Elf:
                 return inside + segment.offset
         return _refuse(_OUTSIDE)
 
-    def functions(self, wanted: Collection[str]) -> dict[str, int]:
-        """Addresses of functions by name, those with symbols only."""
+    def symbols(self, wanted: Collection[str], kind: int) -> dict[str, int]:
+        """Addresses by name, those with symbols of this ``kind`` only."""
         found: dict[str, int] = {}
-        for kind in _SYMBOL_TABLES:
+        for table in _SYMBOL_TABLES:
             for section in self._sections:
-                if section.kind == kind and section.link < len(self._sections):
+                if section.kind == table and section.link < len(self._sections):
                     missing = [name for name in wanted if name not in found]
-                    found |= self._functions_of(section, missing)
+                    found |= self._symbols_of(section, missing, kind)
         return found
 
-    def _functions_of(self, table: Section, wanted: list[str]) -> dict[str, int]:
+    def _symbols_of(self, table: Section, wanted: list[str], kind: int) -> dict[str, int]:
         names = self._data(self._sections[table.link])
         places = {at: name for name in wanted for at in _occurrences(names, name.encode())}
         if not places:
@@ -139,7 +139,7 @@ class Elf:
         return {
             places[name]: address
             for name, info, _, section, address, _ in rows
-            if name in places and info & 15 == _STT_FUNC and section
+            if name in places and info & 15 == kind and section
         }
 
     def probe_points(self, provider: str) -> dict[str, list[ProbePoint]]:

@@ -31,14 +31,24 @@ Op = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z_]{0,23}$")]
 _EVENT = r"usdt:[\w.-]{1,64}:\w{1,64}|function:[\w.@$:~]{1,256}"
 Event = Annotated[str, msgspec.Meta(pattern=f"^({_EVENT})$")]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[\w ./+-]{1,255}$")]
-Value = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF_FFFF)]
+Value = Annotated[int, msgspec.Meta(ge=1, lt=0xFFFF_FFFF)]
 
 
 class Only(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Count only calls with one of ``values`` as an argument of ``start``, or as return value."""
+    """Count only calls with one of ``values``.
 
-    argument: Annotated[int, msgspec.Meta(ge=1, le=12)] | Literal["return"]
-    values: Annotated[tuple[Value, ...], msgspec.Meta(min_length=1, max_length=4)]
+    ``argument``: of ``start``, or the return value.  ``variable``: of the program, an int; without
+    ``values``, a pointer that is set.
+    """
+
+    argument: Annotated[int, msgspec.Meta(ge=1, le=12)] | Literal["", "return"] = ""
+    variable: Annotated[str, msgspec.Meta(pattern=r"^\w{0,64}$")] = ""
+    values: Annotated[tuple[Value, ...], msgspec.Meta(max_length=4)] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.argument) == bool(self.variable) or (self.argument and not self.values):
+            msg = "only needs an argument and values, or a variable"
+            raise ValueError(msg)
 
 
 class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +63,9 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         which event; ``bytes_is_int``: it has 32 bits, and is negative after an error.  ``key``: the
         argument of ``start`` and ``done`` that identifies the operation, if another thread can end
         it.  ``is_wait``: another probe counts the operation; this one measures the session's wait
-        for it.  ``dear``: expensive, because it happens for each row, buffer or lock.
+        for it.  ``unseen``: why such operations happen without a call that could be counted; while
+        ``start`` happens, the op is unknown.  ``dear``: expensive, because it happens for each row,
+        buffer or lock.
 
     Units:
         ``scale``: bytes per unit of the size.
@@ -71,6 +83,7 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     only: Only | None = None
     key: Annotated[int, msgspec.Meta(ge=0, le=6)] = 0
     is_wait: bool = False
+    unseen: Annotated[str, msgspec.Meta(max_length=200)] = ""
     dear: bool = False
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ from ioh.bpf.calls import Object, is_gone
 
 SITES = 2048  # most places that a layer can be attached to
 
-FileId = tuple[int, int]  # st_dev, st_ino
+# st_dev, st_ino, and the number of the server among the layer's: several can name one program.
+FileId = tuple[int, int, int]
 
 
 class ServerRequest(NamedTuple):
@@ -58,8 +59,8 @@ class ServerLedger:
         """Note what a child attached: for each link its file and places, its op, and itself."""
         self._living()
         fresh = [
-            Link((dev, ino), op, places, made)
-            for (dev, ino, *places), op, made in zip(sites, ops, links, strict=True)
+            Link((dev, ino, server), op, places, made)
+            for (dev, ino, server, *places), op, made in zip(sites, ops, links, strict=True)
         ]
         again = {(link.file, link.op) for link in fresh}
         self.links = [link for link in self.links if (link.file, link.op) not in again] + fresh

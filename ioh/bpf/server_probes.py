@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
 SITE = struct.Struct("=IIIIIIIIqQ6I")  # struct site of probes/db.c
-_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4}
+_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4, "unseen": 5}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
+_MOST_PROBES = 64  # of a server
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class _Work:
     links: list[int] = field(default_factory=list)
     link_ops: list[str] = field(default_factory=list)  # the op of each link
     link_sites: list[tuple[int, ...]] = field(default_factory=list)  # file and places of each link
+    failing: list[tuple[FileId, str]] = field(default_factory=list)  # ops whose errors are known
     missing: list[str] = field(default_factory=list)
 
     def outcome(self, reason: str) -> Outcome:
@@ -55,6 +57,7 @@ class _Work:
             "files": self.files,
             "link_ops": self.link_ops,
             "link_sites": self.link_sites,
+            "failing": self.failing,
             "missing": [printable(text) for text in self.missing],
         }
         return answer, self.links, Made(object_ids("link", self.links))
@@ -64,15 +67,16 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
     """Attach to a process' program, or to the named files; return an answer in any case.
 
     The answer has ``files``: the FileId of each file with probes; ``link_ops``: the op of each
-    link; ``link_sites``: its file and places; ``missing``: sentences about missing probes;
-    ``reason``: "" unless it failed.
+    link; ``link_sites``: its file and places; ``failing``: file and op of operations whose errors
+    are counted; ``missing``: sentences about missing probes; ``reason``: "" unless it failed.
     """
     try:
         sites, program = (open_object(made) for made in objects)
         work = _Work(iter(asked.free_sites), program, sites, layer.spec.ops)
+        servers = layer.servers()
         for file, server in _files(asked.pid, layer, work):
             with file:
-                work.files.append(file_id(file.fileno()))
+                work.files.append((*file_id(file.fileno()), servers.index(server)))
                 lacks = asked.known.get(work.files[-1])
                 if lacks is None or lacks:
                     _attach_file(file, server, work, lacks)
@@ -135,7 +139,8 @@ def _attach_file(
             continue
         places = []
         for at, site in zip(taken, sites, strict=True):
-            set_element(work.sites, at, pack_site(site, server.owner, work.ops))
+            packed = pack_site(site, server.owner, work.ops, work.files[-1][2])
+            set_element(work.sites, at, packed)
             places.append(Place(site.offset, site.semaphore, at))
         try:
             links = attach_uprobes(work.program, path, places, at_return=at_return)
@@ -146,22 +151,25 @@ def _attach_file(
         work.link_ops += [op] * len(links)
         of_links = [taken] if len(links) == 1 else [(at,) for at in taken]
         work.link_sites += [(*work.files[-1], *of_link) for of_link in of_links]
+    cancelled = dict.fromkeys(site.op for site in found.sites if site.role == "cancel")
+    work.failing += [(work.files[-1], op) for op in cancelled]
     work.missing += [f"{server.title}: no {op}: {why}" for op, why in refused.items()]
 
 
 def _order(site: Site) -> tuple[bool, str, bool]:
-    return site.role in {"start", "first"}, site.op, site.at_return
+    return site.role in {"start", "first", "unseen"}, site.op, site.at_return
 
 
-def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:
-    """A site in the probe's format."""
+def pack_site(site: Site, owner: str, ops: Sequence[str], server: int = 0) -> bytes:
+    """A site in the probe's format; ways of several servers in one program differ."""
     kind = register = displacement = is_signed = 0
     bits = 64
     if site.size is not None:
         kind = _SIZES[site.size.kind]
         register, displacement = site.size.register, site.size.displacement
         bits, is_signed = 8 * site.size.width_bytes, int(site.size.signed)
-    head = (ops.index(site.op), _ROLES[site.role], site.way, _OWNERS[owner])
+    way = _MOST_PROBES * server + site.way
+    head = (ops.index(site.op), _ROLES[site.role], way, _OWNERS[owner])
     only = (site.only * 4)[:4] or (0, 0, 0, 0)
     key = 0 if site.key is None else site.key.register + 1
     size = (kind, register, 64 - bits, is_signed, displacement, site.scale)

@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, NamedTuple, NoReturn
 
-from ioh.bpf.elf import Elf, ProbePoint
-from ioh.bpf.server_files import Server, ServerProbe
+from ioh.bpf.elf import FUNCTION, VARIABLE, Elf, ProbePoint
+from ioh.bpf.server_files import Only, Server, ServerProbe
 
 MOST_SITES = 128  # per file
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-_COMPARED = frozenset({"start", "first", "done"})
-Role = Literal["start", "first", "done", "cancel", "drop"]
+_COMPARED = frozenset({"start", "first", "done", "unseen"})
+Role = Literal["start", "first", "done", "cancel", "drop", "unseen"]
+ANY_VALUE = 0xFFFF_FFFF  # in Site.only: any but 0
 
 # Offsets in struct pt_regs (uapi).
 _X86 = {"15": 0, "14": 8, "13": 16, "12": 24, "bp": 32, "bx": 40, "11": 48, "10": 56, "9": 64}
@@ -23,6 +24,7 @@ _CALL_ARGUMENTS = {
     "x86_64": [_X86[name] for name in ("di", "si", "dx", "cx", "8", "9")],
     "aarch64": [_ARM[f"x{number}"] for number in range(8)],
 }
+_HERE = {"x86_64": _X86["ip"], "aarch64": 256}  # the address of the probe itself
 _RETURNED = {"x86_64": _X86["ax"], "aarch64": _ARM["x0"]}
 _ARGUMENT = re.compile(r"(-?)([1248])@(.+)")
 _X86_FORMS = re.compile(
@@ -55,8 +57,9 @@ class Site:
 
     ``semaphore``: the counter to raise while attached, 0 for none.  Role ``first`` starts an
     operation unless it is already in flight.  ``way`` is the probe's number: an operation must end
-    by the probe that started it.  With ``only``, ``size`` must be one of these values.  ``key``
-    identifies an operation that another thread can end; ``is_wait`` as in ServerProbe.
+    by the probe that started it.  Role ``unseen`` tells that one happens which no probe sees.  With
+    ``only``, ``size`` must be one of these values.  ``key`` identifies an operation that another
+    thread can end; ``is_wait`` as in ServerProbe.
     """
 
     op: str
@@ -83,6 +86,7 @@ class Sites:
 class _Place(NamedTuple):
     """A place of an event in this file."""
 
+    address: int
     offset: int
     semaphore: int
     arguments: tuple[str, ...] | None  # None: of a function
@@ -106,7 +110,7 @@ def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
             sites += finder.sites_of(way, probe)
         except _LacksError as error:  # noqa: PERF203 (few probes)
             lacks.setdefault(str(error), []).append(probe.op)
-    counted = {site.op for site in sites if not site.is_wait}
+    counted = {site.op for site in sites if not site.is_wait and site.role != "unseen"}
     sites = [site for site in sites if site.op in counted]
     missing = [
         f"{server.title}: {', '.join(dict.fromkeys(ops))} not counted: {what}"
@@ -127,15 +131,18 @@ class _Finder:
         self._elf, self._machine = elf, machine
         events = [e for p in server.probes for e in (*p.starts, p.done, p.cancel, *p.drop)]
         named = [event.removeprefix("function:") for event in events if ":" in event]
-        self._functions = elf.functions([name for name in named if ":" not in name])
+        self._functions = elf.symbols([name for name in named if ":" not in name], FUNCTION)
+        variables = {p.only.variable for p in server.probes if p.only} - {""}
+        self._variables = elf.symbols(variables, VARIABLE)
         providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
         self._points = {provider: elf.probe_points(provider) for provider in providers}
 
     def sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
         """The sites of one probe."""
+        start: Role = "unseen" if probe.unseen else "first" if probe.cancel else "start"
         roles: tuple[tuple[Role, str], ...] = (
-            *(("first" if probe.cancel else "start", event) for event in probe.starts),
-            ("done", probe.done or probe.starts[0]),
+            *((start, event) for event in probe.starts),
+            ("done", "" if probe.unseen else probe.done or probe.starts[0]),
             ("cancel", probe.cancel),
             *(("drop", event) for event in probe.drop),
         )
@@ -146,7 +153,8 @@ class _Finder:
                 size = self._size(probe, role, place, at_return=at_return)
                 key = self._argument(place, probe.key) if probe.key else None
                 where = (way, place.offset, at_return, place.semaphore)
-                only = probe.only.values if probe.only and role in _COMPARED else ()
+                chosen = probe.only and (probe.only.values or (ANY_VALUE,))
+                only = chosen if chosen and role in _COMPARED else ()
                 more = (probe.scale, only, key, probe.is_wait)
                 made.append(Site(probe.op, role, *where, size, *more))
         return made
@@ -157,7 +165,7 @@ class _Finder:
             address = self._functions.get(name)
             if address is None:
                 _lack(f"the program has no function {name} (stripped?)")
-            return [_Place(self._elf.code_at(address), 0, None)]
+            return [_Place(address, self._elf.code_at(address), 0, None)]
         provider, _, point = name.partition(":")
         points = self._points[provider].get(point)
         if not points:
@@ -166,25 +174,41 @@ class _Finder:
 
     def _place_of(self, point: ProbePoint) -> _Place:
         semaphore = self._elf.variable_at(point.semaphore) if point.semaphore else 0
-        return _Place(self._elf.code_at(point.address), semaphore, point.arguments)
+        return _Place(point.address, self._elf.code_at(point.address), semaphore, point.arguments)
 
     def _size(
         self, probe: ServerProbe, role: Role, place: _Place, *, at_return: bool
     ) -> Argument | None:
-        number, of = probe.bytes, probe.bytes_at
+        number: int | str = probe.bytes
+        of = probe.bytes_at
         width, signed = 8, True
+        if probe.only and probe.only.variable:
+            return None if role == "done" else self._variable(place, probe.only)
         if probe.only:
             number, of, width, signed = probe.only.argument, "start", 4, False
         if number == "return":
             returned = Argument("register", _RETURNED[self._machine], 0, width, signed)
             return returned if at_return else None
-        if not number or (role == "done") != (of == "done") or role not in _COMPARED:
+        if (
+            not isinstance(number, int)
+            or not number
+            or (role == "done") != (of == "done")
+            or role not in _COMPARED
+        ):
             return None
         if at_return:
             _lack(f"argument {number} is not available at the return")
         if probe.bytes_is_int:
             width = 4
         return self._argument(place, number, width, signed=probe.bytes_is_int)
+
+    def _variable(self, place: _Place, only: Only) -> Argument:
+        """A variable of the program, which is moved as a whole: by its distance from the probe."""
+        address = self._variables.get(only.variable)
+        if address is None:
+            _lack(f"the program has no variable {only.variable}")
+        width = 4 if only.values else 8  # a number, or a pointer
+        return Argument("memory", _HERE[self._machine], address - place.address, width)
 
     def _argument(
         self, place: _Place, number: int, width: int = 8, *, signed: bool = False

@@ -194,6 +194,14 @@ class Layer(ABC):
         """Take the loader's answer about one of them; see attach_server()."""
         del answer
 
+    def own_session(self) -> int:
+        """The thread of a server of this machine that serves ioh's own login; 0 if none."""
+        return 0
+
+    def leave_out(self, session: int) -> None:
+        """Do not count what own_session() of another layer does."""
+        del session
+
     def too_dear(self) -> tuple[str, str]:
         """An op to stop counting for a while, because its events cost too much, and why; or ""s."""
         return "", ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ioh.bpf.server_ledger import SITES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer, offset_defines
+from ioh.layers.db_known import KnownOps
+from ioh.layers.db_open import UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
 from ioh.layers.event_rate import PAUSE_S, EventRate
-from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import NOTHING, Parts, PartTotals, part_defines, sum_parts
+from ioh.layers.per_owner_totals import Ops
 from ioh.model.filters import Filters, notes_of_unfiltered
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.processes import ServerProcesses, are_pids_the_kernels, server_name
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 OPS = (
     *SESSION_OPS,
     "lwlock_wait",
+    "standby_wait",
     "sort",
     "temp_read",
     "temp_write",
@@ -52,10 +57,10 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = "task_struct tgid comm real_parent se.prev_sum_exec_runtime sched_info.last_arrival"
-_OPEN_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
-_SHARED = 1 << 31  # set in a key that is not a thread's
-_SERVER = struct.Struct("=24xI")  # of struct open_op
+_MEMBERS = (
+    "task_struct tgid comm real_parent se.prev_sum_exec_runtime se.sum_exec_runtime"
+    " sched_info.last_arrival sched_info.run_delay"
+)
 _KEPT_S = 60.0
 _RETIRE_TICKS = 60
 _COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # tells a program where it is attached
@@ -137,17 +142,18 @@ class Db(Layer):
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._totals = PartTotals(self.spec.ops, queue=False)
+        self._totals = PartTotals(self.spec.ops, queue=True)  # the time of those that failed
         self._names: dict[int, str] = {}
         self._knows_pids = are_pids_the_kernels(root)
         self._tick = 0
         self._parts = Parts(self._name_of)
         self._sessions, self._waits = Sessions(root), Waits()
-        self._seen_ops: set[str] = set()
+        self._known, self._progress = KnownOps(), Progress(root)
         self._watched: set[int] = set()
         self._forgotten: set[str] = set()
         self._counts: dict[str, int] = {}
         self._rate = EventRate()
+        self._own = 0
 
     def server_pids(self) -> frozenset[int]:
         """The servers that are running."""
@@ -155,65 +161,98 @@ class Db(Layer):
 
     def learn_server(self, answer: Mapping[str, Any]) -> None:
         """Note that a server has its probes, and for which ops."""
+        self._known.learn(answer)
         if answer["files"]:  # empty: it had already ended
             self._watched.add(int(answer["pid"]))
-        self._seen_ops |= set(map(str, answer["link_ops"]))
+
+    def leave_out(self, session: int) -> None:
+        """Tell the probe, at the next reading."""
+        self._own = session
 
     def too_dear(self) -> tuple[str, str]:
         """The most frequent op, while counting all of them costs more than a fifth of a CPU."""
         op, per_s = self._rate.busiest(self._counts, time.monotonic())
         if op:
-            self._seen_ops.discard(op)
+            self._known.drop(op)
             self._forgotten.add(op)
         pause = f"{PAUSE_S / 60:.0f} minutes"
         return op, f"{op} is not counted for {pause}: {per_s:,.0f} events/s slow down the servers"
 
     def read(self, maps: Maps) -> LayerSample:
         """Totals, sessions and waits by server; operations without a probe are unknown."""
+        now_ns = time.monotonic_ns()
+        maps["own_session"].update(bytes(4), self._own.to_bytes(4, sys.byteorder))
         self._watched &= self.server_pids()
         ended = advance_epoch(maps["epoch"])
-        by_server = self._totals.read(maps["totals"], ended)
-        self._retire(maps, by_server)
-        ops = {
-            name: replace(op, inflight=None) if name in self._seen_ops else OpTotals()
-            for name, op in sum_parts({**by_server, 0: self._totals.retired}, self.spec.ops).items()
-        }
-        self._counts = {name: ops[name].count_total or 0 for name in self._seen_ops & ops.keys()}
-        running = self._running_statements(maps["open_ops"])
+        counted = self._totals.read(maps["totals"], ended)
+        self._retire(maps, counted)
+        # Last: what ends in between is in neither, and appears in the next interval.
+        waited = maps["waits"].sums(2 * len(WAITS))
+        found = self._open_ops(maps["open_ops"])
+        pids = {*counted, *(self.server_pids() - {0}), *(each.server for each in found)}
+        known = {pid: self._known.of(pid, counted.get(pid, {})) for pid in pids}
+        by_server = self._progress.book(counted, found, known, now_ns)
+        libraries = self._known.of(0, {})  # nobody may have used them yet
+        ops = self._sum(by_server, (*known.values(), libraries))
+        self._counts = {name: op.count_total for name, op in ops.items() if op.count_total}
         # Name running servers now: one may have ended before its first operations are read.
-        names = {pid: self._name_of(pid) for pid in (*by_server, *(self.server_pids() - {0}))}
+        names = {pid: self._name_of(pid) for pid in sorted(pids)}
+        so_far = self._progress.waits(found, now_ns)
         return LayerSample(
             source="bpf",
             ops=ops,
             metrics={
                 "servers": len(self._watched - {0}),
-                "running_statements": running if "statement" in self._seen_ops else None,
+                "running_statements": ops["statement"].inflight,
             },
             tables={
-                "session": self._sessions.read(maps["sessions"], names, self._seen_ops),
-                "wait": self._waits.read(maps["waits"], by_server, names, self._seen_ops),
+                "session": self._sessions.read(maps["sessions"], names, known),
+                "wait": self._waits.read(waited, by_server, names, known, so_far),
+                IN_PROGRESS: self._sessions.in_progress(found, names, now_ns),
             },
             parts=self._parts.name(by_server),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=notes_of_unfiltered(self.filters, "all servers and sessions"),
+            notes=(
+                *self._notes_of_unseen(names),
+                *notes_of_unfiltered(self.filters, "all servers and sessions"),
+            ),
         )
 
-    def _running_statements(self, open_ops: Map) -> int:
-        """Count them; a killed thread runs none.
+    def _open_ops(self, open_ops: Map) -> list[OpenOp]:
+        """Those in progress; not of killed threads.
 
         Operations that are no longer counted are dropped: a later one's end would end them.
         """
-        running, forgotten = 0, self._forgotten
-        self._forgotten = set()
-        for key, value in open_ops.items_bytes():
-            tid, op = _OPEN_KEY.unpack(key)
-            of = tid if tid < _SHARED else _SERVER.unpack_from(value)[0]
-            is_gone = self._knows_pids and not (self.root / "proc" / str(of)).exists()
-            if is_gone or self.spec.ops[op] in forgotten:
-                open_ops.delete(key)
-            elif self.spec.ops[op] == "statement":
-                running += 1
-        return running
+        forgotten, self._forgotten = self._forgotten, set()
+
+        def is_gone(process: int, op: str) -> bool:
+            is_killed = self._knows_pids and not (self.root / "proc" / str(process)).exists()
+            return is_killed or op in forgotten
+
+        return read_open_ops(open_ops, self.spec.ops, is_gone)
+
+    def _sum(
+        self, by_server: Mapping[int, Ops], known: Iterable[Mapping[str, bool]]
+    ) -> dict[str, OpTotals]:
+        """Each op of all servers that know it."""
+        fails: dict[str, bool] = {}
+        for each in known:
+            fails |= {op: can_fail or fails.get(op, False) for op, can_fail in each.items()}
+        parts = {**by_server, 0: book_ended(self._totals.retired)}
+        ops = dict.fromkeys(self.spec.ops, UNKNOWN)
+        for name, op in sum_parts(parts, self.spec.ops).items():
+            if name in fails:
+                found = NOTHING if op.count_total is None else op
+                ops[name] = found if fails[name] else replace(found, errors_total=None)
+        return ops
+
+    def _notes_of_unseen(self, names: Mapping[int, str]) -> list[str]:
+        why = {probe.op: probe.unseen for s in self.servers() for probe in s.probes if probe.unseen}
+        return [
+            f"{names[server]}: {op} is not counted: {why.get(op, '')}."
+            for server, op in sorted(self._known.unseen_ops())
+            if server in names
+        ]
 
     def _retire(self, maps: Maps, by_server: dict[int, dict[str, OpTotals]]) -> None:
         """Once a minute, drop ended servers: each restart is another process."""
@@ -223,6 +262,8 @@ class Db(Layer):
         for pid in [n for n in {*self._names, *by_server} if server_name(n, self.root) is None]:
             self._totals.retire(maps["totals"], pid)
             self._waits.retire(maps["waits"], pid)
+            self._progress.forget(pid)
+            self._known.forget(pid)
             self._names.pop(pid, None)
             by_server.pop(pid, None)
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.per_owner_totals import Ops
+from ioh.model.in_progress import Open, in_progress_table, oldest_first
 from ioh.model.metric import tables
 from ioh.model.sample import Row, Table
 from ioh.procfs.processes import session_name
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
+    from ioh.layers.db_open import OpenOp
+
+# Server, outer op, and the counts and times of its waits that have ended.
+Ended = Iterable[tuple[bytes, Sequence[int]]]
 
 # The ops in a session's row, in the order of the probe's indices.
 SESSION_OPS = (
@@ -25,9 +32,9 @@ SESSION_OPS = (
     "data_write",
     "lock_wait",
 )
-_OUTERS = SESSION_OPS[:2]
+OUTERS = SESSION_OPS[:3]  # the operations whose waits are counted
 # In the order of struct wait of probes/db.c; none includes another.
-WAITS = (*SESSION_OPS[2:], "lwlock_wait", "cpu")
+WAITS = (*SESSION_OPS[2:], "lwlock_wait", "standby_wait", "cpu", "cpu_wait")
 _SESSION_KEY = struct.Struct("=II")
 _WAIT_KEY = struct.Struct("=II")
 _IDLE_TICKS = 60
@@ -47,14 +54,15 @@ TABLES = tables(
     wait | waits | within, wait, server | avg_inflight
         waits_total    | times/s | Waits.
         wait_ns_total  |         | Time of all waits.
-        whole_ns_total |         | Time of all statements, or all commits.
+        whole_ns_total |         | Time of all statements, commits or log syncs.
         avg_inflight = 1e-9 * wait_ns_total | active |
             Mean number of threads in it: average active sessions.
         wait_us = 1e-3 * wait_ns_total / waits_total | mean µs | Mean time of a wait.
         share_pct = 100 * wait_ns_total / whole_ns_total | share% |
-            Share of the time of all statements, or all commits.
+            Share of the time of all statements, commits or log syncs.
     session | sessions | pid, session, server | statements_per_s, commits_per_s, log_syncs_per_s
         {"".join(map(_columns, SESSION_OPS))}
+    {in_progress_table("pid, session, op, wait, server")}
     """
 )
 
@@ -68,8 +76,10 @@ class Sessions:
         self._last: dict[bytes, tuple[bytes, int]] = {}  # value, tick of the last change
         self._names: dict[bytes, tuple[str, str]] = {}
 
-    def read(self, sessions: Map, servers: Mapping[int, str], seen: Collection[str]) -> Table:
-        """Rows by pid, session name and server; ops that are not in ``seen`` are unknown."""
+    def read(
+        self, sessions: Map, servers: Mapping[int, str], seen: Mapping[int, Collection[str]]
+    ) -> Table:
+        """Rows by pid, session name and server; ops that are not ``seen`` there are unknown."""
         self._tick += 1
         rows: dict[tuple[str, ...], Row] = {}
         for key, value in sessions.items_bytes():
@@ -82,67 +92,100 @@ class Sessions:
                 self._names.pop(key, None)
                 continue
             words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)  # counts, then times
+            known = seen.get(_SESSION_KEY.unpack(key)[0], ())
             rows[self._row_key(key, servers)] = tuple(
-                words[at + of] if op in seen else None
+                words[at + of] if op in known else None
                 for at, op in enumerate(SESSION_OPS)
                 for of in (0, len(SESSION_OPS))
             )
         return rows
 
+    def in_progress(
+        self, found: Iterable[OpenOp], servers: Mapping[int, str], now_ns: int
+    ) -> Table:
+        """What has begun and not ended, each with what its thread waits for now."""
+        found = sorted(found, key=lambda each: each.start_ns)
+        waits = {each.tid: each.op for each in found if each.op in WAITS}
+        rows: dict[tuple[str, ...], Open] = {}
+        pids: dict[tuple[str, ...], bytes] = {}
+        for each in found:
+            wait = waits.get(each.tid, each.op)
+            title = servers.get(each.server, "")
+            key = str(each.tid), "", each.op, "" if wait == each.op else wait, title
+            if not each.is_wait:
+                oldest, number = rows.get(key, (each.start_ns, 0))
+                rows[key] = Open(oldest, number + 1)
+                pids[key] = _SESSION_KEY.pack(each.server, each.tid)
+        kept = oldest_first(rows, now_ns)
+        return {(key[0], self._name(pids[key]), *key[2:]): row for key, row in kept.items()}
+
+    def _name(self, key: bytes) -> str:
+        if key in self._names:
+            return self._names[key][0]
+        return session_name(_SESSION_KEY.unpack(key)[1], self._root) or ""
+
     def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
         server, tid = _SESSION_KEY.unpack(key)
         if key not in self._names:
-            name = session_name(tid, self._root)
-            self._names[key] = name or "", servers.get(server, f"server {server}")
+            self._names[key] = self._name(key), servers.get(server, f"server {server}")
         name, title = self._names[key]
         return str(tid), name, title
 
 
 class Waits:
-    """What statements and commits wait for, by server; the unexplained time is the rest."""
+    """What statements, commits and log syncs wait for, by server; what is left is the rest.
+
+    Nothing falls: CPU time is reported late, and what ends during a reading is in none of its
+    parts.
+    """
 
     def __init__(self) -> None:
-        self._rest: dict[tuple[int, str], int] = {}
+        self._most: dict[tuple[int, str, str], int] = {}
 
     def read(
         self,
-        waits: Map,
+        ended: Ended,
         totals: Mapping[int, Ops],
         servers: Mapping[int, str],
-        seen: Collection[str],
+        seen: Mapping[int, Collection[str]],
+        so_far: Mapping[tuple[int, str], Sequence[int]],
     ) -> Table:
-        """Rows by outer op, wait and server; waits that are not in ``seen`` are unknown."""
-        found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
-        for key, words in waits.sums(2 * len(WAITS)):
-            server, outer = _WAIT_KEY.unpack(key)
-            named = zip(WAITS, words, words[len(WAITS) :], strict=False)
-            found[server, _OUTERS[outer]] = {w: (times, ns) for w, times, ns in named if times}
-        known = {*seen, "cpu", "rest"}
+        """Rows by outer op, wait and server; waits that are not ``seen`` there are unknown.
+
+        ``so_far``: the waits of operations in progress, by server and outer op, in ns by WAITS.
+        """
+        by_key = {_WAIT_KEY.unpack(key): words for key, words in ended}
         rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():
-            for outer in _OUTERS:
+            known = {*seen.get(server, ()), "cpu", "cpu_wait", "rest"}
+            for at, outer in enumerate(OUTERS):
                 op = ops.get(outer)
-                if op is None or not op.count_total:
+                if op is None or not op.weighted_ns_total:
                     continue
-                whole = op.latency_ns_total or 0
-                inside = found.get((server, outer), {})
-                inside["rest"] = op.count_total, self._rest_ns(server, outer, whole, inside)
+                words = by_key.get((server, at), (0,) * 2 * len(WAITS))
+                spent = map(add, words[len(WAITS) :], so_far.get((server, outer), repeat(0)))
+                inside = {
+                    wait: (times, self._grown(server, outer, wait, ns))
+                    for wait, times, ns in zip(WAITS, words, spent, strict=False)
+                    if times or ns
+                }
+                rest = op.weighted_ns_total - sum(ns for _, ns in inside.values())
+                if outer != "log_sync":  # its rest is in the layers below
+                    ends = (op.count_total or 0) + (op.errors_total or 0)
+                    inside["rest"] = ends, self._grown(server, outer, "rest", rest)
                 title = servers.get(server, f"server {server}")
                 for wait, pair in inside.items():
                     shown = pair if wait in known else (None, None)
-                    rows[outer, wait, title] = (*shown, whole)
+                    rows[outer, wait, title] = (*shown, op.weighted_ns_total)
         return rows
 
     def retire(self, waits: Map, server: int) -> None:
         """Drop a server that has ended."""
-        for outer, name in enumerate(_OUTERS):
+        for outer in range(len(OUTERS)):
             waits.delete(_WAIT_KEY.pack(server, outer))
-            self._rest.pop((server, name), None)
+        self._most = {key: ns for key, ns in self._most.items() if key[0] != server}
 
-    def _rest_ns(
-        self, server: int, outer: str, whole: int, inside: Mapping[str, tuple[int, int]]
-    ) -> int:
-        """Never less than before, although CPU time is reported late."""
-        rest = max(0, whole - sum(spent for _, spent in inside.values()))
-        self._rest[server, outer] = max(self._rest.get((server, outer), 0), rest)
-        return self._rest[server, outer]
+    def _grown(self, server: int, outer: str, wait: str, ns: int) -> int:
+        key = server, outer, wait
+        self._most[key] = max(self._most.get(key, 0), ns)
+        return self._most[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,9 @@ from ioh.bpf.privileges import forget_capabilities
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
-from ioh.model.sample import LayerSample, OpTotals, Unavailable
+from ioh.model.sample import LayerSample, Unavailable
 from ioh.pg.reader import CONNECTING, Reader
-from ioh.pg.reading import Reading
+from ioh.procfs.processes import session_name
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Maps
@@ -72,7 +73,6 @@ class Postgres(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._reader: Reader | None = None
-        self._last = 0
 
     def log_in(self, login: Login) -> None:
         """Start to read the server's views, in a background thread."""
@@ -89,23 +89,24 @@ class Postgres(Layer):
         raise NotImplementedError
 
     def read_proc(self) -> LayerSample | Unavailable:
-        """Return what the background thread read last; never waits.
-
-        If that is not new since the last tick, operations and metrics are unknown: the same totals
-        would look like an idle interval.
-        """
+        """Return what the background thread read last, and how long ago; never waits."""
         if self._reader is None:
             return CONNECTING  # the login follows once privileges are dropped
         found = self._reader.latest()
         if isinstance(found, Unavailable):
             return found
-        is_new, self._last = found.number != self._last, found.number
-        return self._sample(found, is_new=is_new)
+        return LayerSample(
+            "pg",
+            found.ops,
+            found.metrics,
+            found.tables,
+            found.databases,
+            notes=(*found.notes, *notes_of_unfiltered(self.filters, "all sessions")),
+            read_after_us=round((found.began_s - time.monotonic()) * 1e6),
+        )
 
-    def _sample(self, found: Reading, *, is_new: bool) -> LayerSample:
-        notes = (*found.notes, *notes_of_unfiltered(self.filters, "all sessions"))
-        ops, metrics = found.ops, found.metrics
-        if not is_new:
-            ops, metrics = dict.fromkeys(ops, OpTotals()), dict.fromkeys(metrics)
-        # Keep all rows and databases: one that is missing would start from 0 when it comes back.
-        return LayerSample("pg", ops, metrics, found.tables, found.databases, notes=notes)
+    def own_session(self) -> int:
+        """The process of a local server that serves this login; its title has our port."""
+        pid, port = (0, 0) if self._reader is None else self._reader.own_session
+        ending = f"({port})" if port else "[local]"
+        return pid if pid and (session_name(pid, self.root) or "").endswith(ending) else 0

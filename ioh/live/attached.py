@@ -147,9 +147,10 @@ class AttachedLayer:
         """
         passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
         found = self._read()
-        if passed_us < READ_STEP_US or not isinstance(found, LayerSample):
+        if not isinstance(found, LayerSample):
             return found
-        return replace(found, read_after_us=passed_us // READ_STEP_US * READ_STEP_US)
+        after_us = (passed_us + found.read_after_us) // READ_STEP_US * READ_STEP_US
+        return replace(found, read_after_us=after_us) if after_us else found
 
     def _read(self) -> LayerSample | Unavailable:
         if self.broken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.channel import close_all
@@ -85,8 +86,9 @@ class ServerProbes:
         self.attached[pid] = _Attached(links, files, time.monotonic())
         for op in self.dropped:
             self._detach(op)
-        ops = [op for op in answer["link_ops"] if op not in self.dropped]
-        self.layer.learn_server({**answer, "link_ops": ops})
+        kept = [op not in self.dropped for op in answer["link_ops"]]
+        of_links = {name: [*compress(answer[name], kept)] for name in ("link_ops", "link_sites")}
+        self.layer.learn_server({**answer, **of_links})
 
     def drop(self, op: str, why: str) -> None:
         """Stop counting an operation for a while."""

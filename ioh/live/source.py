@@ -259,7 +259,9 @@ class LiveSource(Closing):
         from ioh.procfs.host import read_host
 
         self._attaching.follow_modules()
+        own = sum(each.layer.own_session() for each in self.attached.values())
         for attached in self.attached.values():
+            attached.layer.leave_out(own)
             attached.warm_up()
         shown = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
         time_unix_s, now_ns = time.time(), time.monotonic_ns()

@@ -13,6 +13,8 @@ from ioh.model.late import LateMapping
 from ioh.model.metric import LayerSpec
 from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import (
+    READ_STEP_US,
+    SOON,
     HostSample,
     LayerSample,
     OpTotals,
@@ -20,6 +22,9 @@ from ioh.model.sample import (
     Unavailable,
 )
 from ioh.model.snapshot import HOST_NUMBERS, HostStats, LayerSnapshot, OpStats, Snapshot
+
+# Two samples of one reading; their times are rounded.
+_SAME_READING_S = 4 * READ_STEP_US / 1e6
 
 
 def derive(older: Sample, newer: Sample) -> Snapshot:
@@ -63,12 +68,16 @@ def _derive_layer(
     if isinstance(newer, Unavailable):
         return newer
     if not isinstance(older, LayerSample) or older.source != newer.source:
-        return Unavailable("starting", "numbers from the next interval")
-    interval_s += (newer.read_after_us - older.read_after_us) / 1e6
-    if interval_s <= 0:  # only in a forged recording
+        return Unavailable("starting", SOON)
+    between_s = interval_s + (newer.read_after_us - older.read_after_us) / 1e6
+    is_new = between_s > _SAME_READING_S
+    if between_s < -_SAME_READING_S:  # only in a forged recording
         return Unavailable("its readings are out of order", "run ioh verify")
+    interval_s = between_s if is_new else interval_s
     ops = _derive_ops(spec, older.ops, newer.ops, interval_s)
-
+    metrics = derive_metrics(spec.metrics, older.metrics, newer.metrics, interval_s)
+    if not is_new:  # no answer in time: equal totals do not mean an idle interval
+        ops, metrics = dict.fromkeys(ops, OpStats()), dict.fromkeys(metrics)
     parts = {
         part: partial(
             _derive_ops, spec, _begun(older.parts.get(part, {}), totals), totals, interval_s
@@ -95,7 +104,7 @@ def _derive_layer(
         source=newer.source,
         interval_s=interval_s,
         ops=ops,
-        metrics=derive_metrics(spec.metrics, older.metrics, newer.metrics, interval_s),
+        metrics=metrics,
         tables=LateMapping(tables),
         parts=LateMapping(parts),
         lost=lost,

@@ -73,7 +73,8 @@ class LayerSample:
     Units:
         ``read_after_us``: how long after the Sample's ``mono_ns`` this layer was read, a multiple
         of READ_STEP_US.  Layers are read one after another, each in 1 to 10 ms, so their intervals
-        differ from the Sample's.
+        differ from the Sample's.  Negative if what is here was read before, by a layer that waits
+        for answers.
     """
 
     source: str
@@ -100,6 +101,9 @@ class Unavailable:
     reason: str
     hint: str = ""
     is_idle: bool = False
+
+
+SOON = "numbers appear in the second interval"  # a hint; nothing needs to be done
 
 
 @dataclass(frozen=True, slots=True)

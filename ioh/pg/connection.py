@@ -15,6 +15,7 @@ from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.pg.login import Login, hide_passwords
+from ioh.pg.queries import OWN
 
 APPLICATION_NAME = "ioh"
 # Read-only, and never waiting long for a lock or a slow view.
@@ -83,7 +84,8 @@ class Connection(Closing):
         import psycopg  # noqa: PLC0415 (only with --pg)
 
         try:
-            rows: Rows = self._driver.execute(sql).fetchmany(_MAX_ROWS)
+            marked = sql.replace("select", f"select {OWN}", 1)
+            rows: Rows = self._driver.execute(marked).fetchmany(_MAX_ROWS)
         except psycopg.Error as error:
             raise _pg_error(error, is_lost=bool(self._driver.closed)) from None
         except _TooMuchError:

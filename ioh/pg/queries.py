@@ -8,12 +8,15 @@ _EXEC_TIME = 130000
 MAX_SESSIONS = 1000
 STATEMENT_BYTES = 400  # read of a statement, including its constants
 
+# In every statement; pg_stat_statements keeps comments.
+OWN = "/* ioh */"
+
 # Read once for each connection.  Texts are read as bytes: see connection.py.
 SERVER = """\
 select current_setting('block_size')::int,
   current_setting('track_io_timing') = 'on',
   coalesce(current_setting('track_wal_io_timing', true), 'off') = 'on',
-  pg_has_role(current_user, 'pg_read_all_stats', 'usage')"""
+  pg_has_role(current_user, 'pg_read_all_stats', 'usage'), pg_backend_pid(), inet_client_port()"""
 
 # The schema of the extension's view; no row if the database does not have it.
 STATEMENTS_SCHEMA = """\

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from ioh.model.closing import Closing
-from ioh.model.sample import Unavailable
+from ioh.model.sample import SOON, Unavailable
 from ioh.pg.connection import Connection, PgError, connect
 from ioh.pg.login import Login
 from ioh.pg.reading import Reading, Views
@@ -19,7 +19,7 @@ MAX_PERIOD_S = 1.0  # between two readings, even if the interval is longer
 _MIN_PERIOD_S = 0.1
 _FIRST_RETRY_S, _MAX_RETRY_S = 1.0, 30.0
 SILENT_S = 3.0  # the maximum age of a reading that is shown
-CONNECTING = Unavailable("connecting to PostgreSQL", "numbers appear in the second interval")
+CONNECTING = Unavailable("connecting to PostgreSQL", SOON)
 SILENT = Unavailable(
     "PostgreSQL does not answer", "Check whether it is stopped or overloaded; ioh tries again"
 )
@@ -57,6 +57,11 @@ class Reader(Closing):
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join(0.2)
+
+    @property
+    def own_session(self) -> tuple[int, int]:
+        """As Views.own_session; 0 before the first connection."""
+        return self._views.own_session
 
     def latest(self) -> Reading | Unavailable:
         """Return the last reading without waiting; calls are expected once per interval."""

@@ -124,6 +124,8 @@ class Views:
     """Reads the views, and keeps sums and statements' texts beyond a connection.
 
     meet() must come before read().  ``with_parameters``: show statements with their constants.
+    ``own_session``: the pid of the server's process for this connection, as the server has it, and
+    the port of our end (0: a local socket).
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class Views:
         self._chunks: frozenset[str] | None = None
         self._counts: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         self._texts: dict[int, str] = {}
+        self._own: set[int] = set()  # queryids
+        self.own_session = 0, 0
 
     def meet(self, connection: Connection) -> None:
         """Read the server's properties from a new connection.
@@ -146,7 +150,9 @@ class Views:
         if connection.version < queries.MIN_VERSION:
             cause = f"PostgreSQL {connection.version // 10000} is too old"
             raise PgError(cause, "ioh reads views of version 12 and later")
-        block_bytes, times_blocks, times_wal, sees_others = connection.query(queries.SERVER)[0]
+        (row,) = connection.query(queries.SERVER)
+        block_bytes, times_blocks, times_wal, sees_others, pid, port = row
+        self.own_session = pid, port or 0
         schemas = connection.query(queries.STATEMENTS_SCHEMA)
         schema = name_of(schemas[0][0]) if schemas else ""
         # A name outside ASCII cannot be sent back, because text is not converted.
@@ -241,6 +247,8 @@ class Views:
         self._learn_texts(connection, server, {query for _, query in grown})
         self._counts, self._chunks = counts, chunks
         for (database, query), amounts in grown.items():
+            if query in self._own:
+                continue
             name = server.names.get(database, "?")
             self._statements.add((name, self._texts.get(query, f"{query}")), amounts, (query,))
         if len(counts) > 2 * len(chunks) + 1000:  # most are of statements dropped by the server
@@ -248,11 +256,14 @@ class Views:
             self._chunks = None
 
     def _learn_texts(self, connection: Connection, server: Server, ids: set[int]) -> None:
-        new = ids - self._texts.keys()
+        new = ids - self._texts.keys() - self._own
         if not new:
             return
         taken = set(self._texts.values())
         for query, text in connection.query(queries.texts(server.schema, sorted(new))):
+            if as_sent(text).startswith(f"select {queries.OWN}"):
+                self._own.add(query)
+                continue
             shown = self._statement(as_sent(text), STATEMENT_CHARS)
             if shown in taken:  # statements that differ only beyond the shown part
                 shown = f"{shown[: STATEMENT_CHARS - 22]} #{query}"

@@ -91,6 +91,12 @@ def read_process_stat(pid: int, root: Path = ROOT) -> ProcessStat | None:
     return found and ProcessStat(printable(found[1]), int(found[2]), int(found[3]))
 
 
+def read_run_times(tid: int, root: Path = ROOT) -> tuple[int, int] | None:
+    """Nanoseconds that a thread has run, and waited for a CPU; None if it is gone."""
+    words = (read_text(path_under(root, f"proc/{tid}/schedstat")) or "").split()
+    return (int(words[0]), int(words[1])) if len(words) == 3 else None
+
+
 def read_cgroup(pid: int, root: Path = ROOT) -> str | None:
     """Path of the process' v2 control group below the cgroup2 mount; None if unknown."""
     found = _CGROUP.search(read_text(path_under(root, f"proc/{pid}/cgroup")) or "")

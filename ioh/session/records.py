@@ -57,7 +57,7 @@ _Ints = Annotated[list[int], Meta(max_length=MAX_CELLS)]
 _Values = Annotated[list[Value], Meta(max_length=MAX_CELLS)]
 _Names = Annotated[list[_Text], Meta(max_length=MAX_OPS)]
 _At = Annotated[int, Meta(ge=0, lt=MAX_OPS)]
-_Steps = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], Meta(max_length=MAX_LAYERS)]
+_Steps = Annotated[list[Annotated[int, Meta(ge=-1 << 31, lt=1 << 31)]], Meta(max_length=MAX_LAYERS)]
 _Row = tuple[_At, Annotated[list[_Text], Meta(max_length=16)]]
 
 

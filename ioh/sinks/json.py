@@ -27,6 +27,8 @@ Json: TypeAlias = "str | int | float | list[Json] | dict[str, Json] | None"
 
 # Enough for 1 ns in every unit used (s, us, pct), and far fewer characters than repr().
 _DECIMALS = 6
+# Numbers of 64 bits that only name something; most readers would round them as numbers.
+_IDS = frozenset({"queryid"})
 _LATENCY_EDGES: tuple[int | None, ...] = (*LATENCY_EDGES_US, None)
 
 
@@ -143,7 +145,10 @@ def _said(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
 
 def _row(keys: tuple[str, ...], row: TableRow) -> Json:
     named: dict[str, Json] = {key: printable(part) for key, part in zip(keys, row.key, strict=True)}
-    return named | {name: number_to_json(value) for name, value in row.values.items()}
+    numbers = {name: number_to_json(value) for name, value in row.values.items()}
+    for name in _IDS & numbers.keys():
+        numbers[name] = None if numbers[name] is None else str(numbers[name])
+    return named | numbers
 
 
 def _ops(ops: Mapping[str, OpStats]) -> Json:

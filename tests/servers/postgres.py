@@ -40,7 +40,8 @@ host  all all 127.0.0.1/32 reject
 """
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """The newest version's program of that name, as the server itself sees it."""
     newest = sorted((ROOT / "usr/lib/postgresql").glob(f"*/bin/{name}"))
     found = inside(newest[-1]) if newest else shutil.which(name)
     assert found, f"{name} is not installed: ./ioh.sh --test-servers installs it"
@@ -82,7 +83,7 @@ class Postgres:
         """A command, run by the server's user."""
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         known = [inside(x) if isinstance(x, Path) else x for x in words]
-        return ["chroot", str(ROOT), *user, _program(name), *known]
+        return ["chroot", str(ROOT), *user, program(name), *known]
 
     def client(self, name: str, *words: str | Path) -> list[str]:
         """A client's command."""

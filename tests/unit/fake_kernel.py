@@ -72,7 +72,8 @@ _MEMBERS = {
     "rpc_xprt": "addr",
     "svc_rqst": "rq_addr rq_xid rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
     "task_struct": "pid tgid files thread_info flags group_leader comm cgroups nvcsw bio_list"
-    " tgid real_parent se.prev_sum_exec_runtime sched_info.last_arrival",
+    " tgid real_parent se.prev_sum_exec_runtime se.sum_exec_runtime sched_info.last_arrival"
+    " sched_info.run_delay",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us write_seq rcv_nxt",
     "thread_info": "status flags",

@@ -69,7 +69,7 @@ class FakeServer(Connection):
             if part in sql:
                 raise error
         known: dict[str, Rows] = {
-            queries.SERVER: [(BLOCK, True, True, self.sees_others)],
+            queries.SERVER: [(BLOCK, True, True, self.sees_others, 4711, None)],
             queries.STATEMENTS_SCHEMA: [(self.schema.encode(),)] if self.schema else [],
             queries.DATABASES: self.databases,
             queries.ACTIVITY: self.sessions,

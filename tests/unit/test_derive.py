@@ -99,11 +99,28 @@ def test_rates_of_a_layer_are_those_of_its_own_interval() -> None:
 
 
 def test_a_layer_with_readings_out_of_order_is_unavailable() -> None:
-    older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=1_000_000))
+    older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=1_100_000))
     newer = only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))}))
     layer = derive(older, newer).layers["platter"]
     assert isinstance(layer, Unavailable)
     assert "out of order" in layer.reason
+
+
+def test_rates_after_a_late_answer_are_over_the_time_between_two_answers() -> None:
+    """A sample without a new answer repeats the last one: unknown, not idle."""
+    one, two = after((4096, 1000)), after(*[(4096, 1000)] * 7)
+    read_us = (-900_000, -1_900_000, -400_000)  # ticks 0 and 1 have the answer at -0.9 s
+    answers = [{"read": op} for op in (one, one, two)]
+    ticks = [
+        only_disk(at, LayerSample("bpf", op, parts={"sda": op}, read_after_us=us))
+        for at, (op, us) in enumerate(zip(answers, read_us, strict=True))
+    ]
+    late, then = disk(derive(*ticks[:2])), disk(derive(*ticks[1:]))
+    assert (late.ops["read"].count, late.interval_s, dict(late.parts)) == (None, 1.0, {})
+    assert then.interval_s == pytest.approx(2.5)
+    assert then.ops["read"].count == 6
+    for ops in (then.ops, then.parts["sda"]):
+        assert ops["read"].ops_per_s == pytest.approx(6 / 2.5)
 
 
 def test_a_total_missing_in_one_sample_leaves_the_others_known() -> None:

@@ -18,6 +18,7 @@ from ioh.layers import (
     abandoned,
     all_layers,
     block,
+    db_open,
     db_tables,
     flows,
     mount_roots,
@@ -222,6 +223,7 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
         ("db", "session", 16 * len(db_tables.SESSION_OPS)),
         ("db", "wait_key", db_tables._WAIT_KEY.size),
         ("db", "wait", 16 * len(db_tables.WAITS)),
+        ("db", "open_op", db_open._OP.size),
         ("nfs_client", "flow_key", flows._FLOW_KEY.size),
         ("nfs_server", "flow_key", nfs_server._FLOW_KEY.size),
         *(

@@ -77,7 +77,9 @@ def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
 
 
 def readings(layer: Layer, maps: dict[str, Map]) -> Iterator[LayerSample]:
-    layer.learn_server({"pid": 1, "files": [[1, 1]], "link_ops": layer.spec.ops})
+    sites = [(1, 1, 0, 7)] * len(layer.spec.ops)
+    answer = {"pid": 0, "files": [(1, 1, 0)], "link_ops": layer.spec.ops, "link_sites": sites}
+    layer.learn_server({**answer, "failing": []})
     for _ in range(2):
         sample = layer.read(maps)
         assert sample.source == "bpf"

@@ -24,7 +24,7 @@ from ioh.model.sample import LayerSample
 from tests.unit import fake_kernel
 from tests.unit.probe_text import text_of
 
-FILE, OTHER_FILE = [8, 1], [8, 2]
+FILE, OTHER_FILE = [8, 1, 0], [8, 2, 0]
 
 
 class Clock:
@@ -32,6 +32,9 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now_s
+
+    def monotonic_ns(self) -> int:
+        return round(self.now_s * 1e9)
 
 
 class Running:
@@ -50,8 +53,9 @@ class Running:
     ) -> int | None:
         """Return the descriptor of the link that the loader has made, if it has made one."""
         fd = None if is_taken else os.open("/dev/null", os.O_RDONLY)
-        answer = {"pid": pid, "files": [file], "missing": [], **more}
+        answer = {"pid": pid, "files": [file], "missing": [], "failing": [], **more}
         answer["link_ops"] = [] if fd is None else [op]
+        answer["link_sites"] = [] if fd is None else [[*file, 1]]
         self.probes.take(answer, [] if fd is None else [fd])
         return fd
 
@@ -130,11 +134,11 @@ def test_a_dropped_op_is_dropped_at_every_server(running: Running) -> None:
     running.probes.drop("data_read", "too many")
     assert is_open(kept)
     assert not is_open(dropped)
-    assert not is_open(running.attach(3, [8, 3], "data_read"))
+    assert not is_open(running.attach(3, [8, 3, 0], "data_read"))
     assert running.probes.notes == ("too many",)
 
 
-SERVER, FILE = 7, [8, 1]
+SERVER, FILE = 7, [8, 1, 0]
 STATEMENT, COMMIT, DATA_READ = map(SESSION_OPS.index, ("statement", "commit", "data_read"))
 PAIR = struct.Struct("=II")
 TOO_MANY = MOST_EVENTS_PER_S // 2 + 1  # operations a second, of two events each
@@ -165,7 +169,9 @@ class Watched:
 
     def attach(self, *ops: str) -> list[int]:
         fds = [os.open("/dev/null", os.O_RDONLY) for _ in ops]
-        answer = {"pid": SERVER, "files": [FILE], "missing": [], "link_ops": list(ops)}
+        sites, failing = [[*FILE, 1]] * len(ops), [[FILE, "statement"]]
+        answer = {"pid": SERVER, "files": [FILE], "missing": [], "failing": failing}
+        answer |= {"link_ops": list(ops), "link_sites": sites}
         self.probes.take(answer, fds)
         return fds
 

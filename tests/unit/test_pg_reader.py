@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -18,6 +19,7 @@ from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample, Unavailable
+from ioh.model.snapshot import LayerSnapshot
 from ioh.pg import connection, reader
 from ioh.pg.connection import PgError
 from ioh.pg.login import Login
@@ -95,6 +97,11 @@ def test_an_interval_is_shown(layer: Postgres, server: FakeServer) -> None:
     assert "cached%" in text
 
 
+def a_second_later(found: LayerSample) -> LayerSample:
+    """The same answer at the next tick."""
+    return replace(found, read_after_us=found.read_after_us - 1_000_000)
+
+
 def test_before_a_login_there_is_nothing_to_close() -> None:
     layer = Postgres(Filters())
     assert layer.read_proc() == reader.CONNECTING
@@ -110,9 +117,12 @@ def test_a_tick_without_a_new_look_is_unknown_not_idle(layer: Postgres, server: 
     again = [layer.read_proc() for _ in range(20)][-1]
     assert len(server.asked) == asked, "it is still waited for"
     assert isinstance(again, LayerSample)
-    assert all(op.count_total is None for op in again.ops.values())
-    assert set(again.metrics.values()) == {None}
-    assert (again.tables, again.parts) == (first.tables, first.parts)
+    shown = derive(in_a_sample(0, layer, first), in_a_sample(1, layer, a_second_later(first)))
+    found = shown.layers["pg"]
+    assert isinstance(found, LayerSnapshot)
+    assert {op.count for op in found.ops.values()} == {None}
+    assert set(found.metrics.values()) == {None}
+    assert found.interval_s == 1.0
 
 
 def test_a_silent_server_is_reported() -> None:

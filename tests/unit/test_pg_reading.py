@@ -96,6 +96,20 @@ def test_statements_count_from_when_they_are_first_seen() -> None:
     assert any(text.endswith("#2") for text in alike)
 
 
+def test_statements_of_ioh_itself_are_left_out() -> None:
+    """pg_stat_statements keeps the comment in what ioh sends."""
+    server = FakeServer()
+    looks = Looks(server)
+    looks.look()
+    server.texts = {42: b"select /* ioh */ count($1)", 43: b"select count($1) /* ioh */"}
+    server.statements = b"5 42 10 501.5 15 4,5 43 1 1 1 1"
+    assert [key[1] for key in looks.look().tables["statement"]] == ["select count($1)"]
+    asked = len(server.asked)
+    server.statements = b"5 42 20 501.5 15 4,5 43 1 1 1 1"
+    assert [key[1] for key in looks.look().tables["statement"]] == ["select count($1)"]
+    assert not any("in (42)" in sql for sql in server.asked[asked:])  # its text is known
+
+
 def test_a_failed_query_of_statements_loses_only_statements() -> None:
     server = FakeServer()
     looks = Looks(server)

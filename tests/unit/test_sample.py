@@ -9,8 +9,9 @@ import pytest
 
 from ioh.commands.sample import SAMPLE, bundled_path, recording, why_nothing
 from ioh.model.derive import derive
-from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
+from ioh.model.sample import SOON, LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
+from ioh.pg.reader import CONNECTING
 from tests import fakes
 from tests.hostile import raw_chars
 from tests.pty_screen import ROOT, PtyScreen
@@ -84,6 +85,8 @@ def test_when_there_is_nothing_to_show() -> None:
     assert why_nothing(of({"program": gone})) == ""
     empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
     assert empty == "/proc has no numbers for layer platter here"
+    for soon in (CONNECTING, Unavailable("starting", SOON)):  # the numbers come by themselves
+        assert why_nothing(of({"platter": soon})) == ""
 
 
 NOTHING_TO_SHOW = """\

@@ -146,7 +146,7 @@ def test_the_shipped_examples_are_valid(path: Path) -> None:
     assert len({probe.op for probe in server.probes}) == len(server.probes)
 
 
-FILE, OTHER = (8, 1), (8, 2)
+FILE, OTHER = (8, 1, 0), (8, 2, 0)
 
 
 class Kernel:

@@ -11,6 +11,7 @@ import pytest
 
 from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import tables
+from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.pipeline import snapshots
 from ioh.sinks import cells
@@ -21,6 +22,7 @@ from ioh.sinks.tables import render_table
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 from tests.screens import minute
+from tests.unit.snapshot_maker import layer
 
 
 def one(seed: int = 7) -> Snapshot:
@@ -30,6 +32,15 @@ def one(seed: int = 7) -> Snapshot:
 def as_text(snapshot: Snapshot, *sections: str, **style: Any) -> str:
     options = TextOptions(frozenset(sections), top=None, hist=HistStyle(**style), utc=True)
     return TextSink(options).render(snapshot)
+
+
+def test_ids_of_64_bits_are_text_in_json() -> None:
+    """Most readers of JSON have no integers beyond 2^53."""
+    numbers: dict[str, Value] = {"queryid": -4199617250523338340, "calls_per_s": 2.0}
+    postgres = layer("pg", tables={"statement": [(("shop", "select 1"), numbers)]})
+    shown = replace(one(), layers={"pg": postgres})
+    (row,) = json.loads(JsonSink().render(shown))["layers"]["pg"]["top"]["statement"]
+    assert (row["queryid"], row["calls_per_s"]) == ("-4199617250523338340", 2.0)
 
 
 def test_json_is_one_ascii_line_without_nan() -> None:

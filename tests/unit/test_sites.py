@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ioh.bpf.elf import Elf
+from ioh.bpf.elf import FUNCTION, Elf
 from ioh.bpf.server_files import Server
 from ioh.bpf.server_probes import SITE, pack_site
 from ioh.bpf.sites import MOST_SITES, Argument, Site, Sites, find_sites
@@ -328,5 +328,5 @@ def test_huge_symbol_tables_are_refused_within_seconds(tmp_path: Path) -> None:
     path = written(tmp_path / "huge", huge(1000, b"flush"))
     began_s = time.process_time()
     with path.open("rb") as file, pytest.raises(ValueError, match="too large"):
-        Elf(file).functions(["flush"])
+        Elf(file).symbols(["flush"], FUNCTION)
     assert time.process_time() - began_s < 5

@@ -1,0 +1,178 @@
+"""Operations in progress: how many, since when, and their waits so far."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.layers.db_tables import OUTERS, WAITS
+from ioh.layers.part_totals import NOTHING
+from ioh.layers.per_owner_totals import Ops
+from ioh.model.sample import OpTotals
+from ioh.procfs.processes import read_run_times
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map
+
+_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
+_SHARED = 1 << 31  # set in a key that is not a thread's
+_OP = struct.Struct(f"=5Q6I{len(WAITS)}Q{len(WAITS)}q")  # struct open_op
+_TIMED = WAITS[:-2]  # the waits that are operations; then CPU time, and the wait for a CPU
+# What younger ones wait for is booked when they are over: reading the run times of each is dear.
+_TIMED_NS = 100_000_000
+UNKNOWN = OpTotals()
+_MOST_TIMED = 256  # threads whose run times are read in a tick
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOp:
+    """One operation in progress.
+
+    Units:
+        ``start_ns`` by the monotonic clock; ``exec_ns`` and ``delay_ns``: its thread's time on a
+        CPU, and in the run queue, when it began.  ``waited_ns``: its waits so far that have ended,
+        by WAITS; that for a CPU is only what belongs to the others, negative.
+    """
+
+    tid: int
+    op: str
+    server: int
+    start_ns: int
+    exec_ns: int
+    delay_ns: int
+    is_wait: bool
+    waited_ns: tuple[int, ...]
+
+
+def read_open_ops(
+    open_ops: Map, ops: Sequence[str], is_gone: Callable[[int, str], bool]
+) -> list[OpenOp]:
+    """The operations in progress; those for which ``is_gone(process, op)`` are dropped.
+
+    A commit counts inside the statement that asked for it.  Others turn out to be none: MariaDB's
+    begin at the end of each statement of a transaction.
+    """
+    found: dict[tuple[int, str], OpenOp] = {}
+    for key, value in open_ops.items_bytes():
+        tid, at = _KEY.unpack(key)
+        start, _, exec_, delay, _, server, _, _, thread, is_wait, _, *waited = _OP.unpack(value)
+        made = OpenOp(
+            thread, ops[at], server, start, exec_, delay, bool(is_wait), tuple(waited[len(WAITS) :])
+        )
+        if is_gone(tid if tid < _SHARED else server, made.op):
+            open_ops.delete(key)
+        else:
+            found[tid, made.op] = made
+    return [op for (tid, _), op in found.items() if op.op != "commit" or _is_asked(found, tid)]
+
+
+def _is_asked(found: Mapping[tuple[int, str], OpenOp], tid: int) -> bool:
+    statement = found.get((tid, "statement"))
+    return statement is not None and statement.start_ns <= found[tid, "commit"].start_ns
+
+
+def book_ended(totals: Ops) -> dict[str, OpTotals]:
+    """Totals of which nothing is in progress: the time spent is that of all that has ended."""
+    return {op: _booked(found) for op, found in totals.items()}
+
+
+def _booked(known: OpTotals) -> OpTotals:
+    """The probe's ``queue_ns`` is the time of those that failed."""
+    spent_ns = (known.latency_ns_total or 0) + (known.queue_ns_total or 0)
+    return replace(known, queue_ns_total=None, queued_total=None, weighted_ns_total=spent_ns)
+
+
+def _without_errors(made: OpTotals) -> OpTotals:
+    return replace(made, errors_total=None)
+
+
+class Progress:
+    """Books the time of operations in progress to the interval in which it passes.
+
+    What ends between the reading of the totals and that of the operations in progress is in
+    neither.  So booked times never fall: they stand still, and are right in the next interval.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._spent: dict[tuple[int, str], int] = {}
+        self._made: dict[tuple[int, str], tuple[OpTotals, OpTotals]] = {}
+
+    def book(
+        self,
+        totals: Mapping[int, Ops],
+        found: Iterable[OpenOp],
+        known: Mapping[int, Mapping[str, bool]],
+        now_ns: int,
+    ) -> dict[int, dict[str, OpTotals]]:
+        """The totals of each server with the numbers in flight and their times so far.
+
+        ``known``: the ops counted at each server, and whether they can fail; others are unknown.
+        """
+        open_now: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for each in found:
+            if not each.is_wait:
+                open_now[each.server, each.op].append(max(0, now_ns - each.start_ns))
+        keys = {(server, op) for server, ops in totals.items() for op in ops} | open_now.keys()
+        booked: dict[int, dict[str, OpTotals]] = defaultdict(dict)
+        for server, op in keys:
+            if op in known.get(server, ()):
+                counted = totals.get(server, {}).get(op, NOTHING)
+                made = self._with_open((server, op), counted, open_now[server, op])
+                booked[server][op] = made if known[server][op] else _without_errors(made)
+            else:
+                booked[server][op] = UNKNOWN
+        return booked
+
+    def _with_open(self, key: tuple[int, str], known: OpTotals, ages: list[int]) -> OpTotals:
+        before = self._made.get(key)
+        if before is not None and before[0] is known and not ages and not before[1].inflight:
+            return before[1]
+        made = _booked(known)
+        spent_ns = (made.weighted_ns_total or 0) + sum(ages)
+        self._spent[key] = spent_ns = max(spent_ns, self._spent.get(key, 0))
+        made = replace(made, inflight=len(ages), weighted_ns_total=spent_ns)
+        self._made[key] = known, made
+        return made
+
+    def forget(self, server: int) -> None:
+        """Drop a server that has ended."""
+        for key in [key for key in self._made if key[0] == server]:
+            del self._made[key], self._spent[key]
+
+    def waits(self, found: Collection[OpenOp], now_ns: int) -> dict[tuple[int, str], list[int]]:
+        """The waits so far of what is in progress, by server and outer operation; in ns, by WAITS.
+
+        Of the oldest threads only; the time of the others is in none of them.
+        """
+        outers = [x for x in found if x.op in OUTERS and now_ns - x.start_ns >= _TIMED_NS]
+        outers.sort(key=lambda each: each.start_ns)
+        inner: dict[int, list[OpenOp]] = defaultdict(list)
+        for each in found:
+            if each.op in _TIMED and (each.is_wait or each.tid):
+                inner[each.tid].append(each)
+        waits: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * len(WAITS))
+        for each in outers[:_MOST_TIMED]:
+            sums = waits[each.server, each.op]
+            for at, spent_ns in enumerate(self._waits_of(each, inner[each.tid], now_ns)):
+                sums[at] += spent_ns
+        return waits
+
+    def _waits_of(self, outer: OpenOp, inner: Iterable[OpenOp], now_ns: int) -> list[int]:
+        spent, queued = list(outer.waited_ns), outer.waited_ns[-1]
+        ran_ns, delay_ns = read_run_times(outer.tid, self._root) or (
+            outer.exec_ns,
+            outer.delay_ns - queued,
+        )
+        for each in inner:
+            if each is not outer and each.start_ns >= outer.start_ns:
+                spent[_TIMED.index(each.op)] += max(0, now_ns - each.start_ns)
+                queued -= max(0, delay_ns - each.delay_ns)
+        age_ns = now_ns - outer.start_ns
+        spent[-2] = min(age_ns, max(0, ran_ns - outer.exec_ns))
+        spent[-1] = min(age_ns, max(0, queued + delay_ns - outer.delay_ns))
+        return spent

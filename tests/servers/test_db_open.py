@@ -1,0 +1,135 @@
+"""Operations of a database in progress: shown while they last, their time booked as it passes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from tests.kernel.rig import Ioh
+from tests.kernel.talker import wait_until
+from tests.servers.mariadb import MariaDB
+from tests.servers.postgres import Cluster
+from tests.servers.test_db import ask, measured, scheduled, wait_until_seen, watched
+
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with closing(Cluster()) as made:
+        yield made
+
+
+def op(interval: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = interval["layers"]["db"]["ops"][name]
+    return found
+
+
+def since(ioh: Ioh, first: int) -> list[dict[str, Any]]:
+    """The intervals from the one with that number on; the newest one is whole."""
+    ioh.settle()
+    return ioh.intervals[first:]
+
+
+def spent_ns(ioh: Ioh, name: str) -> float:
+    found = ioh.intervals_of("db")
+    rates = [(x["layers"]["db"]["interval_s"], op(x, name)["avg_inflight"] or 0.0) for x in found]
+    return 1e9 * sum(float(seconds * rate) for seconds, rate in rates)
+
+
+def test_sessions_that_wait_for_a_lock_are_shown_while_they_wait(cluster: Cluster) -> None:
+    with watched() as ioh, ExitStack() as waiters:
+        holder = cluster.session("begin; lock table pgbench_branches in access exclusive mode")
+        words = cluster.psql("-d", "bench", "-c", "select count(*) from pgbench_branches")
+        for _ in range(3):
+            waiters.enter_context(subprocess.Popen(words, stdout=subprocess.DEVNULL))
+        wait_until(lambda: cluster.sql(WAITING) == "3")
+        ioh.settle()
+        first = len(ioh.intervals)
+        time.sleep(5)
+        during = since(ioh, first)
+        holder.tell("rollback;")
+        holder.close()
+        waiters.close()
+    assert len(during) >= 3
+    for interval in during:
+        lock, statement = op(interval, "lock_wait"), op(interval, "statement")
+        assert (lock["inflight"], lock["count"]) == (3, 0)
+        assert lock["avg_inflight"] == pytest.approx(3, rel=0.05)
+        assert statement["inflight"] == 3
+        waits = {(w["within"], w["wait"]): w for w in interval["layers"]["db"]["top"]["wait"]}
+        assert waits["statement", "lock_wait"]["avg_inflight"] == pytest.approx(3, rel=0.05)
+        rows = interval["layers"]["db"]["top"]["in_progress"]
+        asked = [row for row in rows if row["op"] == "statement"]
+        assert [(row["wait"], row["count"]) for row in asked] == 3 * [("lock_wait", 1)]
+        assert all("postgres bench" in row["session"] for row in asked)
+    ages = [max(r["age_us"] for r in x["layers"]["db"]["top"]["in_progress"]) for x in during]
+    assert ages[-1] - ages[0] > 2e6
+    # Nothing is booked twice when they end.
+    assert max(op(x, "lock_wait")["avg_inflight"] or 0 for x in ioh.intervals_of("db")) < 3.2
+    whole_ns = 1e3 * ioh.latency_us("db", "lock_wait") * ioh.total("db", "lock_wait")
+    assert spent_ns(ioh, "lock_wait") == pytest.approx(whole_ns, rel=0.01)
+    waited = ioh.table("db", "wait", "within", "wait")["statement", "lock_wait"]
+    assert waited["wait_ns"] == pytest.approx(whole_ns, rel=0.01)
+    assert waited["waits"] == 3
+
+
+def test_time_of_a_long_statement_that_fails_is_booked_as_it_passes(cluster: Cluster) -> None:
+    with watched() as ioh:
+        began_s = time.monotonic()
+        failing = "set statement_timeout = 4000; select pg_sleep(60)"
+        subprocess.run(cluster.psql("-c", failing), check=False, capture_output=True)
+        took_s = time.monotonic() - began_s
+    assert ioh.errors("db", "statement") == 1
+    assert 3.9e9 < spent_ns(ioh, "statement") < took_s * 1e9
+    seconds = [op(x, "statement")["avg_inflight"] or 0 for x in ioh.intervals_of("db")]
+    assert max(seconds) < 1.1
+    assert sum(n > 0.9 for n in seconds) >= 2
+    rest = ioh.table("db", "wait", "within", "wait")["statement", "rest"]
+    assert rest["wait_ns"] == pytest.approx(4e9, rel=0.05)
+
+
+def test_cpu_time_of_a_long_statement_is_booked_as_it_passes(cluster: Cluster) -> None:
+    """Its time on a CPU, and in the queue for one, are those of the scheduler."""
+    query = "select count(*) from generate_series(1, 12000000)"
+    with measured(cluster) as (session, pid), watched() as ioh:
+        before = scheduled(pid)
+        ask(session, f"{query};\n")
+        after = scheduled(pid)
+    ran_ns, waited_ns = after[0] - before[0], after[1] - before[1]
+    waits = ioh.table("db", "wait", "within", "wait")
+    assert waits["statement", "cpu"]["wait_ns"] == pytest.approx(ran_ns, rel=0.05)
+    queued_ns = waits.get(("statement", "cpu_wait"), {"wait_ns": 0})["wait_ns"]
+    assert queued_ns == pytest.approx(waited_ns, rel=0.05, abs=0.02 * ran_ns)
+    shown = [
+        row["avg_inflight"]
+        for x in ioh.intervals_of("db")
+        for row in x["layers"]["db"]["top"]["wait"]
+        if (row["within"], row["wait"]) == ("statement", "cpu")
+    ]
+    assert max(shown) < 1.1
+    assert len(shown) >= 2
+
+
+def test_a_commit_of_mariadb_is_in_progress_only_while_it_is_asked_for(cluster: Cluster) -> None:
+    """Each statement of a transaction begins one that does not come to pass."""
+    del cluster
+    with closing(MariaDB()) as maria, watched() as ioh:
+        wait_until_seen(ioh)
+        maria.sql("create table t (i int) engine=innodb")
+        first = len(ioh.intervals)
+        session = subprocess.Popen(maria.client("bench"), stdin=subprocess.PIPE, text=True)
+        assert session.stdin is not None
+        session.stdin.write("begin; insert t values (1); insert t values (2);\n")
+        session.stdin.flush()
+        time.sleep(3)
+        during = since(ioh, first)
+        session.communicate("commit;\n", timeout=20)
+        ioh.settle()
+    assert {op(x, "commit")["inflight"] for x in during} == {0}
+    assert max(op(x, "commit")["avg_inflight"] or 0 for x in ioh.intervals_of("db")) < 0.5
