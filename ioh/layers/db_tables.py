@@ -106,18 +106,16 @@ class Sessions:
         """What has begun and not ended, each with what its thread waits for now."""
         found = sorted(found, key=lambda each: each.start_ns)
         waits = {each.tid: each.op for each in found if each.op in WAITS}
-        rows: dict[tuple[str, ...], Open] = {}
-        pids: dict[tuple[str, ...], bytes] = {}
-        for each in found:
-            wait = waits.get(each.tid, each.op)
-            title = servers.get(each.server, "")
-            key = str(each.tid), "", each.op, "" if wait == each.op else wait, title
-            if not each.is_wait:
-                oldest, number = rows.get(key, (each.start_ns, 0))
-                rows[key] = Open(oldest, number + 1)
-                pids[key] = _SESSION_KEY.pack(each.server, each.tid)
-        kept = oldest_first(rows, now_ns)
-        return {(key[0], self._name(pids[key]), *key[2:]): row for key, row in kept.items()}
+
+        def name(row: Open[OpenOp]) -> tuple[str, ...]:
+            tid, server = row.who.tid, row.who.server
+            wait = waits.get(tid, row.op)
+            session = self._name(_SESSION_KEY.pack(server, tid))
+            now = "" if wait == row.op else wait
+            return str(tid), session, row.op, now, servers.get(server, f"server {server}")
+
+        counted = (Open(each.op, each, each.start_ns) for each in found if not each.is_wait)
+        return oldest_first(counted, now_ns, name)
 
     def _name(self, key: bytes) -> str:
         if key in self._names:

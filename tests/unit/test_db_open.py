@@ -78,9 +78,7 @@ def test_waits_so_far_are_those_that_ended_and_the_one_in_progress(progress: Pro
     assert not progress.waits([begun("statement", 1950)], 2000 * MS)
 
 
-def answer(
-    pid: int, *ops: str, number: int = 0, failing: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def answer(pid: int, *ops: str, number: int = 0, failing: tuple[str, ...] = ()) -> dict[str, Any]:
     file = (8, 1, number)
     sites = [(*file, at) for at, _ in enumerate(ops)]
     told = {"pid": pid, "files": [file], "link_ops": ops, "link_sites": sites}
