@@ -21,7 +21,8 @@
  *         joins one (who did it).  Layer syscall's programs for completions and
  *         requests run inside these.
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
- *         requests; their I/O shows on the devices below.  A kernel can skip BPF
+ *         requests; their I/O shows on the devices below, or (zram, pmem) user space
+ *         takes it from /proc/diskstats.  A kernel can skip BPF
  *         programs on top of certain tasks without counting a miss: a sandbox's
  *         6.18 does so while a thread of the sandbox's own agent is interrupted
  *         (ftrace sees those completions).  User space compares with

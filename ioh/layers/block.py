@@ -15,7 +15,7 @@ from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.part_totals import NOTHING
-from ioh.layers.per_owner_totals import Ops, OwnedTotals
+from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
@@ -197,9 +197,10 @@ class Block(Layer):
         requeues, splits = (maps["events"].sum_cpus(maps["events"].at(i))[0] for i in range(2))
         # Without this, a row's first interval would hold everything since the probe was attached.
         rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
+        ops = {**dict.fromkeys(SPEC.ops, NOTHING), **by_class.get(_COUNTED, {})}
         return LayerSample(
             source="bpf",
-            ops={**dict.fromkeys(SPEC.ops, NOTHING), **by_class.get(_COUNTED, {})},
+            ops={**ops, **add_each([ops, self._diskstats.bios])} if self._diskstats.bios else ops,
             metrics={
                 **known.metrics,
                 "splits_total": splits,
@@ -215,7 +216,7 @@ class Block(Layer):
                 "process": self._submitters.read(maps["submitters"]),
                 **self._machine.read(),
             },
-            parts=named,
+            parts={**self._diskstats.bio_parts, **named},
             lost={
                 **decode_lost(maps["lost"], SPEC.lost),
                 # Not known once some of a device's requests are counted among the others.

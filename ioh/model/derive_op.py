@@ -73,13 +73,14 @@ def _derive_op(
     latency_ns = delta(older.latency_ns_total, newer.latency_ns_total)
     queued = delta(older.queued_total, newer.queued_total)
     queue_us = quotient(delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
-    latency_us = quotient(latency_ns, count, 1e-3)
+    # 0: the source's clock is too coarse for it (ticks of /proc/diskstats).
+    latency_us = quotient(latency_ns or None, count, 1e-3)
     known = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
     max_us = scaled(newer.max_ns, 1e-3) if count else None
     weighted_ns = delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
     return OpStats.with_late(
-        Distribution(older_hists, newer_hists, max_us) if count is not None else UNKNOWN,
+        Distribution(older_hists, newer_hists, max_us, count) if count is not None else UNKNOWN,
         count=count,
         bytes=bytes_,
         ops_per_s=scaled(count, 1 / interval_s),

@@ -17,18 +17,20 @@ class Distribution:
     """Histograms and percentiles of an op; None if its totals lack either kind of histogram.
 
     The sum of all ``older`` totals is the earlier reading.  ``max_us``: the interval's slowest
-    operation.
+    operation.  ``count``: its operations; if the histogram lacks more than 1 % of them, percentiles
+    are not known.
     """
 
-    __slots__ = ("_max_us", "_newer", "_older")
+    __slots__ = ("_count", "_max_us", "_newer", "_older")
 
     def __init__(
         self,
         older: Sequence[OpTotals] = (),
         newer: Sequence[OpTotals] = (),
         max_us: float | None = None,
+        count: int = 0,
     ) -> None:
-        self._older, self._newer, self._max_us = older, newer, max_us
+        self._older, self._newer, self._max_us, self._count = older, newer, max_us, count
 
     def latency(self) -> LatencyHist | None:
         """The latency histogram of the interval."""
@@ -49,7 +51,8 @@ class Distribution:
         self, latency: LatencyHist | None, quantiles: tuple[float, ...]
     ) -> tuple[float | None, ...]:
         """Upper edges of the ranks' buckets, or the maximum itself if it is in that bucket."""
-        if latency is None:
+        # One less: an operation may end while it is read.
+        if latency is None or latency.total < self._count * 0.99 - 1:
             return (None,) * len(quantiles)
         found, max_us = latency.percentiles_us(quantiles), self._max_us
         if not max_us:

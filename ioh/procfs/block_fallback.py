@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
 from pathlib import Path
 
@@ -111,7 +111,7 @@ class BlockFallback:
     Totals start at 0 with the first sample and only grow.  They survive a device that goes away, a
     32-bit ms column that wraps, and a device number that gets another device.  As with the probe,
     the layer's ops sum all devices, except those whose I/O appears again on another one (dm, md,
-    loop over a file on a disk) or that have no requests (zram).  With ``device``, a whole disk's
+    loop over a file on a disk).  With ``device``, a whole disk's
     dev_t, they are the ops of that disk.  ``devices``: as of the last sample.
     """
 
@@ -122,6 +122,7 @@ class BlockFallback:
         self.devices = BlockDevices(root)
         self._accounts: dict[int, _Account] = {}
         self._sum: Totals | None = None
+        self._bios = _ZERO
 
     def sample(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats and sysfs.
@@ -143,6 +144,8 @@ class BlockFallback:
             is_all = self._device is not None  # that one device is all there is
             if growth is not None and (is_all or self.devices.is_counted(disk.dev)):
                 total = add_totals(total, growth)
+                if device is not None and not device.has_requests:
+                    self._bios = add_totals(self._bios, growth)
         self._sum = total
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
@@ -162,6 +165,23 @@ class BlockFallback:
             account.is_active = True
             rows[account.key] = _row(self._table, account)
         return rows
+
+    @property
+    def bios(self) -> dict[str, OpTotals]:
+        """The part of the ops that no probe of requests sees: zram, pmem."""
+        return {} if self._bios is _ZERO else ops_of(self._bios)
+
+    @property
+    def bio_parts(self) -> dict[str, dict[str, OpTotals]]:
+        """The same by device, without the times: whole ticks are too coarse for memory."""
+        return {
+            account.key[0]: {
+                name: replace(op, latency_ns_total=None) for name, op in account.ops.items()
+            }
+            for account in self._accounts.values()
+            if account.is_active and (device := account.device) is not None
+            if device.is_counted and not device.has_requests
+        }
 
     def is_idle(self, dev: int) -> bool:
         """Whether a device had nothing in flight at the last sample."""

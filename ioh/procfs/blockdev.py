@@ -20,6 +20,9 @@ _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
 # NVMe multipath: nvme0c1n1 is a path to nvme0n1.
 _PATH_NAME = re.compile(r"(nvme\d+)c\d+(n\d+)")
 _VIRTUAL_MODEL = re.compile(r"QEMU|VBOX|VMware|Virtual|PersistentDisk|BlockVolume|LIO-|TCMU")
+# brd: its driver counts nothing, so what lies on it counts itself.
+_UNCOUNTED_NAME = re.compile(r"ram\d+(p\d+)?")
+_ZVOL_NAME = re.compile(r"zd\d+")  # sysfs does not name the pool's disks below it
 _LOOP_MAJOR = 7
 _NEW_TICKS = 5
 _NEW_AT_ONCE = 4  # spread the reads if a thousand disks appear together
@@ -35,9 +38,9 @@ class BlockDevice:
         ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``; of a disk on the network its other end:
         ``sdc on iscsi 10.0.0.9:3260``.  ``disk_name`` and ``disk_dev``: the whole
         disk of a partition, otherwise the device itself.  ``is_stacked``: its I/O appears again on
-        another block device of this host (dm, md, loop over a file on a disk), so sums leave it
-        out.  ``has_requests``: it has a request queue; without one (dm, md, zram) no request has
-        its number.  ``counts_io``: the kernel keeps its statistics (queue/iostats).
+        another block device of this host that is counted (dm, md, loop over a file on a disk), so
+        sums leave it out.  ``has_requests``: it has a request queue; without one (dm, md, zram) no
+        request has its number.  ``counts_io``: the kernel keeps its statistics (queue/iostats).
         ``rotational`` is None if a virtual disk reports 1: that is its driver's default.
 
     Units:
@@ -68,7 +71,7 @@ class BlockDevice:
     @property
     def is_counted(self) -> bool:
         """Whether sums over all devices include it, so that they count each request once."""
-        return self.has_requests and not self.is_stacked
+        return not self.is_stacked
 
 
 def parse_scheduler(text: str | None) -> str | None:
@@ -174,7 +177,7 @@ def list_folder(path: str) -> list[str]:
 def _describe_stack(
     folder: str, root: Path, mounts: Sequence[Mount] | None, depth: int
 ) -> tuple[str, bool]:
-    """The devices below the one in ``folder``, and whether there are any."""
+    """The devices below the one in ``folder``, and whether any of them is counted."""
     name = printable(folder_name(folder))
     backing_file = read_line(f"{folder}/loop/backing_file")
     if backing_file is not None:
@@ -185,7 +188,8 @@ def _describe_stack(
     own = read_line(f"{folder}/dm/name") or read_line(f"{folder}/md/level")
     own_name = printable(own) if own else name
     if not slaves:
-        return f"{own_name} on {end}" if (end := remote_end(folder)) else own_name, False
+        end = "zfs" if _ZVOL_NAME.fullmatch(name) else remote_end(folder)
+        return f"{own_name} on {end}" if end else own_name, end == "zfs"
     if depth >= _MAX_DEPTH:
         return f"{own_name} on …", True
     parts = []
@@ -194,7 +198,7 @@ def _describe_stack(
         slave_name = printable(slave.replace("!", "/"))
         stack, is_stacked = _describe_stack(below, root, mounts, depth + 1)
         parts.append(f"{slave_name} ({stack})" if is_stacked else slave_name)
-    return f"{own_name} on {','.join(parts)}", True
+    return f"{own_name} on {','.join(parts)}", not all(map(_UNCOUNTED_NAME.fullmatch, slaves))
 
 
 def _describe_loop(
@@ -205,7 +209,8 @@ def _describe_loop(
     if mount is None:
         return f"file {printable(path)}", True
     if mount.fstype == "devtmpfs":  # a loop device over a device node
-        return f"loop on {printable(folder_name(path))}", True
+        where = folder_name(path)
+        return f"loop on {printable(where)}", not _UNCOUNTED_NAME.fullmatch(where)
     folder = device_folder(mount.dev, root) if mount.dev >> 20 else None
     if folder is not None:
         where = folder_name(folder)
@@ -213,7 +218,8 @@ def _describe_loop(
         where = folder_name(mount.source)
     else:
         where = mount.fstype
-    return f"file {printable(path)} on {printable(where)}", not is_off_disk(mount.fstype)
+    is_stacked = not (is_off_disk(mount.fstype) or _UNCOUNTED_NAME.fullmatch(where))
+    return f"file {printable(path)} on {printable(where)}", is_stacked
 
 
 class BlockDevices:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
+from ioh.bpf.totals import BYTES, COUNT, ERRORS, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
 from ioh.layers.block import SPEC, Block
 from ioh.layers.block_rows import StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
@@ -56,6 +56,13 @@ class Host:
             words[slot : slot + 3] = [epoch, us * 1000, size]
         words[LATENCY + fine_index(us * 1000)] += count
         words[SIZE_LAT + size_index(size) * LATENCY_BUCKETS + us.bit_length()] += count
+        entries[key] = fake_kernel.counted(dict(enumerate(words)))
+
+    def fail(self, dev: int, count: int) -> None:
+        """Let reads of a device fail that has had others before."""
+        entries, key = self._held["totals"].entries, struct.pack("=II", dev, READ)
+        words = list(struct.unpack(f"={WORDS}Q", entries[key][: 8 * WORDS]))
+        words[ERRORS] += count
         entries[key] = fake_kernel.counted(dict(enumerate(words)))
 
     def position(self, dev: int, judged: int, sequential: int) -> None:
@@ -116,6 +123,37 @@ def reads_of_rows(older: LayerSample, newer: LayerSample) -> dict[str, float | N
     spec = next(table for table in SPEC.tables if table.name == "device")
     rows = derive_table(spec, older.tables["device"], newer.tables["device"], 1.0)
     return {row.key[0]: row.values["reads_per_s"] for row in rows}
+
+
+def test_a_device_without_requests_counts_as_the_kernel_counts_it(host: Host) -> None:
+    """And a loop device on it is stacked: its requests are in the total once."""
+    folder = host.root / "sys/devices/virtual/block/zram5"
+    folder.mkdir(parents=True)
+    (host.root / "sys/dev/block/252:5").symlink_to(folder)
+    host.list("252:5", "zram5", 100)
+    host.request(SDA, 50)
+    assert counts(host.read()) == {"": 50, "sda": 50}
+    host.list("252:5", "zram5", 107)
+    host.request(SDA, 2)
+    sample = host.read()
+    assert counts(sample) == {"": 59, "sda": 52, "zram5": 7}
+    assert sample.ops["read"].bytes_total == 59 * 4096
+    assert sample.parts["zram5"]["read"].latency_ns_total is None
+    assert sample.parts["zram5"]["read"].errors_total is None
+    assert counts(host.read()) == counts(sample)
+
+
+def test_failed_requests_are_known_for_stacked_devices_too(host: Host) -> None:
+    host.request(SDA, 5)
+    host.request(LOOP0, 5)
+    first = host.read()
+    host.fail(LOOP0, 40)
+    host.fail(SDA, 2)
+    sample = host.read()
+    assert counts(sample) == counts(first)
+    assert sample.ops["read"].errors_total == 2
+    assert sample.parts["loop0"]["read"].errors_total == 40
+    assert sample.metrics["errors_total"] == 42
 
 
 def test_a_loop_device_that_loses_its_file_is_not_counted_twice(host: Host) -> None:

@@ -146,10 +146,8 @@ def test_stacked_devices_and_partitions_are_not_added_unless_chosen(
     assert (sample.ops["read"].count_total, set(sample.parts)) == (count, parts)
 
 
-@pytest.mark.parametrize(("device", "count"), [(None, 0), (make_dev(253, 0), 7)])
-def test_a_device_without_requests_counts_only_if_chosen(
-    tmp_path: Path, device: int | None, count: int
-) -> None:
+@pytest.mark.parametrize("device", [None, make_dev(253, 0)])
+def test_a_device_without_requests_counts(tmp_path: Path, device: int | None) -> None:
     root = tmp_path / "root"
     shutil.copytree(DATA / "proc-6.18", root, symlinks=True)
     fallback = BlockFallback(SPEC, device, root)
@@ -157,7 +155,7 @@ def test_a_device_without_requests_counts_only_if_chosen(
     read(fallback)
     rewrite(root, zram0="7 0 56 0 0 0 0 0 0 0 0")
     sample = read(fallback)
-    assert sample.ops["read"].count_total == count
+    assert sample.ops["read"].count_total == 7
     assert sample.parts["zram0"]["read"].count_total == 7
 
 

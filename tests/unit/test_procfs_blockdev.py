@@ -58,12 +58,36 @@ def test_stack(number: str, name: str, stack: str, is_stacked: bool) -> None:
         ("/dev/sdb", "loop on sdb", True),
         ("/btr/x", "file /btr/x on sdb", True),  # no device number, but a source
         ("/mnt/nfs/x", "file /mnt/nfs/x on nfs4", False),
+        ("/dev/ram3", "loop on ram3", False),  # brd counts nothing, so the loop device does
     ],
 )
 def test_loop_over(root: Path, file: str, stack: str, is_stacked: bool) -> None:
     (root / "sys/block/loop1/loop/backing_file").write_text(f"{file}\n")
     loop = device("7:1", root)
     assert (loop.stack, loop.is_stacked) == (stack, is_stacked)
+
+
+@pytest.mark.parametrize(
+    ("name", "slaves", "stack", "is_stacked"),
+    [
+        ("dm-7", ["ram3"], "dm-7 on ram3", False),
+        ("dm-7", ["ram3", "sdb"], "dm-7 on ram3,sdb", True),
+        ("zd0", [], "zd0 on zfs", True),
+        ("zram5", [], "zram5", False),
+    ],
+)
+def test_only_what_lies_on_a_counted_device_is_stacked(
+    root: Path, name: str, slaves: list[str], stack: str, is_stacked: bool
+) -> None:
+    folder = root / f"sys/devices/virtual/block/{name}"
+    (folder / "slaves").mkdir(parents=True)
+    for slave in slaves:
+        made = root / f"sys/devices/virtual/block/{slave}"
+        made.mkdir(parents=True, exist_ok=True)
+        (folder / "slaves" / slave).symlink_to(made)
+    (root / "sys/dev/block/250:7").symlink_to(folder)
+    found = device("250:7", root)
+    assert (found.stack, found.is_stacked, found.is_counted) == (stack, is_stacked, not is_stacked)
 
 
 @pytest.mark.parametrize(
