@@ -107,11 +107,14 @@ def _is_at(end: str, servers: Collection[str]) -> bool:
 
 
 def _lost_per_s(row: TableRow) -> float:
-    """Segments lost: those sent again without need were not."""
-    again, needless, reordered = (
-        row.values.get(f"{name}_segs_per_s") or 0.0 for name in ("retrans", "needless", "reordered")
-    )
-    return max(0.0, again - needless) + reordered
+    """Segments lost: those sent again without need were not.
+
+    Old recordings do not have their number; of a new connection, it is not known yet.
+    """
+    again = row.values.get("retrans_segs_per_s") or 0.0
+    needless = row.values.get("needless_segs_per_s", 0.0)
+    reordered = row.values.get("reordered_segs_per_s") or 0.0
+    return reordered + (0.0 if needless is None else max(0.0, again - needless))
 
 
 def _outlived_a_loss(row: TableRow, client: LayerSnapshot) -> bool:

@@ -193,6 +193,13 @@ def test_the_mounts_connection_tells_network_and_server_apart(
     assert says in finding.cause
 
 
+def test_a_single_lost_packet_hides_nothing() -> None:
+    calm, lossy = (named(tcp=linked(300, reordered_segs_per_s=n)) for n in (0.0, 90.0))
+    seconds = [[calm, calm, lossy, calm, calm], [calm, lossy, calm, lossy, calm]]
+    one, more = (judged(each * 3)[-1]["nfs_latency"].subject for each in seconds)
+    assert (one, more) == ("read server", "read loss")
+
+
 def test_a_healthy_disk_behind_a_network_that_reorders_is_no_loss() -> None:
     own = layer("nfs_client", metrics=rpc(20, 9_000, 9_100).metrics)
     layers = {"nfs_client": own, "tcp": linked(300, reordered_segs_per_s=90.0)}

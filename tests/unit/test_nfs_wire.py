@@ -106,8 +106,9 @@ def lost(again: float = 0.0, needless: float | None = 0.0, reordered: float | No
         (lost(again=2.0), True),  # requests
         (lost(reordered=2.0), True),  # replies: the server sends them again
         (lost(again=2.0, needless=2.0), False),  # the peer had them, its acknowledgement was late
-        (lost(again=0.9, needless=None, reordered=None), False),  # of 100 calls
-        (lost(again=2.0, needless=None, reordered=None), True),  # an old recording
+        (lost(again=0.9), False),  # of 100 calls
+        (lost(again=2.0, needless=None, reordered=None), False),  # not known yet
+        ({"retrans_segs_per_s": 2.0}, True),  # an old recording
     ],
 )
 def test_a_loss_counts_if_it_delays_the_mean_call(counts: Any, is_lossy: bool) -> None:

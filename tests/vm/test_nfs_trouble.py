@@ -9,12 +9,23 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from tests.kernel.part import part_of
 from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
-from tests.vm.nfs import Server, assert_each_once, client_counts, mount_of, mounted, wait_for_source
+from tests.vm.disks import Disks
+from tests.vm.nfs import (
+    Server,
+    assert_each_once,
+    client_counts,
+    minus,
+    mount_of,
+    mounted,
+    wait_for_source,
+)
+from tests.vm.stage import FILE, FILE_BYTES, SERVED, export_slow_disk
 
 
 def test_many_direct_requests_of_one_place_count_once_each(both_ends: Ioh, version: str) -> None:
@@ -224,3 +235,33 @@ def test_a_dead_server_does_not_hang_ioh(both_ends: Ioh) -> None:
         stat.wait(60)
     assert len(ioh.intervals) >= 5
     assert max(interval["interval_s"] for interval in ioh.intervals) < 2
+
+
+def test_calls_wait_in_the_servers_sockets_for_its_only_thread(
+    server: Server, both_ends: Ioh
+) -> None:
+    """The unread bytes say how long; mountstats and nfsd's own time are the truth."""
+    export_slow_disk(Disks())
+    Disks.answer_after(10_000)
+    Server.drop_caches()
+    with server.threads(1), mounted("4.2", folder=SERVED.name) as place, part_of(both_ends) as ioh:
+        before = client_counts(place).read
+        fio(
+            place, filename=FILE, size=FILE_BYTES, rw="randread", bs="8k", direct=1,
+            ioengine="libaio", iodepth=16, time_based=1, runtime=12,
+        )  # fmt: skip
+        told = minus(client_counts(place).read, before)
+    Disks.answer_after(0)
+    waited_us = 1e3 * told.rtt_ms / told.calls - ioh.latency_us("nfs_server", "read")
+    ports = [
+        row
+        for interval in ioh.intervals_of("tcp")
+        for row in interval["layers"]["tcp"]["top"]["port"]
+        if row["port"] == "2049" and row["unread_bytes"] and row["in_bytes_per_s"] > 1000
+    ]
+    unread_us = fmean(1e6 * row["unread_bytes"] / row["in_bytes_per_s"] for row in ports)
+    causes = {f["cause"] for each in ioh.intervals for f in each["findings"]}
+    print(waited_us, unread_us, len(ports), *causes, sep="\n")
+    assert unread_us == pytest.approx(waited_us, rel=0.4)
+    assert any("calls wait for" in cause and "for a thread" in cause for cause in causes)
+    assert any("READs wait" in cause and "server's 1 threads" in cause for cause in causes)

@@ -46,6 +46,7 @@ _LOSS_ADVICE = (
         "added_min_ms": (2.0, "a local network adds 0.1 to 1 ms"),
         "share_min_pct": (50.0, "the larger part is the one to check"),
         "server_min_ms": (20.0, "a server's disk needs up to 15 ms"),
+        "lossy_min_pct": (30.0, "of the time; one lost packet delays few calls"),
         "calls_min_per_s": (5, "25 in 5 s; a long distance allows only few"),
         "threads_waiting_min_pct": (50.0, "share of requests that wait for an nfsd thread"),
         "threads_busy_min_pct": (75.0, "share of nfsd's threads, if it does not count waits"),
@@ -126,7 +127,7 @@ def _there(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> V
         )
     elif rtt < limits["server_min_ms"] * 1e3:
         return
-    elif any(found.is_lossy for found in _wires(recent)):
+    elif _are_packets_lost(recent, limits):
         text = f"{duration(rtt)} from sending to the reply; TCP's round trip, which leaves out "
         text += f"what is sent again, is {duration(wire)}"
         yield Verdict(
@@ -178,6 +179,13 @@ def _wires(recent: Sequence[Snapshot]) -> list[NfsWire]:
 def _network_us(recent: Stretch) -> float | None:
     """Mean of TCP's round trip on NFS connections; None if not known."""
     return weighted_mean((1, wire.round_trip_us) for wire in _wires(recent))
+
+
+def _are_packets_lost(recent: Stretch, limits: Limits) -> bool:
+    """Whether it is more than a single loss, or one that was sent again without need."""
+    both = zip(recent, _wires(recent), strict=True)
+    lossy_s = sum(snapshot.interval_s for snapshot, wire in both if wire.is_lossy)
+    return lossy_s * 100 >= recent.seconds * limits["lossy_min_pct"]
 
 
 def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
