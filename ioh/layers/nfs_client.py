@@ -113,6 +113,7 @@ SPEC = LayerSpec(
             silent_s | | Seconds that a request has waited without any reply; 0 if none is known to.
         server | servers | server, address | {BY_BYTES}
             {_COUNTERS}
+            port              |           | The server's port, unless it is 2049.
         process | processes | pid, comm | {BY_BYTES}
             {FLOW}
         file | files | path | {BY_BYTES}

@@ -84,6 +84,7 @@ class MountCounters:
         self.superblocks = self._superblocks.take_in(mounts, now_s)
         by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
         by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
+        ports: dict[tuple[str, ...], int | None] = {}
         gauges: dict[tuple[str, ...], Row] = {}
         before, self._pending = self._pending, {}
         for superblock in self.superblocks:
@@ -100,11 +101,12 @@ class MountCounters:
                 by_mount[key] = _added(self._by_mount.get(key), counted)
                 gauges[key] = (*_settings(mount), limit, *waiting)
             server = (printable(grown.server), printable(superblock.address) or "?")
+            ports[server] = grown.option_number("port")
             by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
         self._by_mount, self._by_server = by_mount, by_server
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
-            "server": by_server,
+            "server": {key: (*row, ports[key]) for key, row in by_server.items()},
         }
 
     def notes(self) -> tuple[str, ...]:

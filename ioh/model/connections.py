@@ -24,6 +24,11 @@ def host_of(endpoint: str) -> str:
     return address_of(endpoint.rpartition(":")[0].strip("[]"))
 
 
+def end_of(endpoint: str) -> tuple[str, str]:
+    """The address as in host_of(), and the port."""
+    return host_of(endpoint), endpoint.rpartition(":")[2]
+
+
 def round_trip_us(connections: Iterable[TableRow]) -> float | None:
     """The smoothed round-trip time of some rows, weighted by bytes; None if not known."""
     return weighted_mean(

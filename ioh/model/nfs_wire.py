@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ioh.model.connections import address_of, host_of, round_trip_us
+from ioh.model.connections import address_of, end_of, host_of, round_trip_us
 from ioh.model.rates import quotient, sum_known, weighted_mean
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow, rows_of
 
+_End = tuple[str, str]  # address, port
 _PORT = "2049"
 # A call that waits for one lost segment takes up to 0.2 s longer: then the mean, 2 ms.
 _LOST_PER_CALL = 0.01
@@ -47,15 +48,15 @@ def nfs_wire(snapshot: Snapshot) -> NfsWire:
     ours = [row for row in connections if _is_at(row.key[1], calls)]
     # Of a mount in another network namespace, only the server's ends may be here.
     theirs = [] if ours else [row for row in connections if calls and _is_at(row.key[0], calls)]
-    is_local = _is_local(ours or theirs, connections, layers.get("nfs_server"))
     if not (ours or theirs):
         port = _port_row(layers.get("tcp"))
         is_listed = any(_is_at(end, ()) for row in connections for end in row.key)
         # Listed ones are not the mounts'; in an old recording a busy host's are not listed.
         return NfsWire(port.values.get("srtt_us") if port and not is_listed else None)
-    by_server: dict[str, list[TableRow]] = {}
+    by_server: dict[_End, list[TableRow]] = {}
     for row in ours or theirs:
-        by_server.setdefault(host_of(row.key[1 if ours else 0]), []).append(row)
+        by_server.setdefault(end_of(row.key[1 if ours else 0]), []).append(row)
+    is_local = bool(theirs) or _is_local(ours, connections, layers.get("nfs_server"))
     return NfsWire(
         weighted_mean(
             (calls.get(at) or 1.0, round_trip_us(rows)) for at, rows in by_server.items()
@@ -68,15 +69,12 @@ def nfs_wire(snapshot: Snapshot) -> NfsWire:
 
 
 def _is_local(
-    ends: Collection[TableRow], connections: Collection[TableRow], nfsd: LayerSnapshot | None
+    ours: Collection[TableRow], connections: Collection[TableRow], nfsd: LayerSnapshot | None
 ) -> bool | None:
-    """Whether this machine has the server's end of these connections."""
+    """Whether this machine has the other end of these connections, too."""
     here = {host_of(row.key[0]) for row in connections}
     clients = {row.key[0] for row in rows_of(nfsd, "client")}
-    found = {
-        row.key[0].endswith(f":{_PORT}") or host_of(row.key[1]) in here or row.key[0] in clients
-        for row in ends
-    }
+    found = {host_of(row.key[1]) in here or row.key[0] in clients for row in ours}
     return found.pop() if len(found) == 1 else None
 
 
@@ -91,19 +89,20 @@ def unread_us(snapshot: Snapshot) -> float | None:
     return quotient(port.values.get("unread_bytes"), port.values.get("in_bytes_per_s"), 1e6)
 
 
-def _calls_of_servers(client: LayerSnapshot | None) -> dict[str, float]:
-    """Calls per second by address of the server."""
-    calls: dict[str, float] = {}
+def _calls_of_servers(client: LayerSnapshot | None) -> dict[_End, float]:
+    """Calls per second by the server's address and port."""
+    calls: dict[_End, float] = {}
     for row in rows_of(client, "server"):
         if address := address_of(row.key[-1]):
             rates = (row.values.get(f"{op}s_per_s") for op in ("read", "write", "commit"))
-            calls[address] = calls.get(address, 0.0) + (sum_known(rates) or 0.0)
+            end = address, str(row.values.get("port") or _PORT)
+            calls[end] = calls.get(end, 0.0) + (sum_known(rates) or 0.0)
     return calls
 
 
-def _is_at(end: str, servers: Collection[str]) -> bool:
+def _is_at(end: str, servers: Collection[_End]) -> bool:
     """Whether it is an end at one of these NFS servers, or at any if none is known."""
-    return end.endswith(f":{_PORT}") and (not servers or host_of(end) in servers)
+    return end_of(end) in servers if servers else end.endswith(f":{_PORT}")
 
 
 def _lost_per_s(row: TableRow) -> float:

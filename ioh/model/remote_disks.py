@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ioh.model.connections import host_of, round_trip_us
+from ioh.model.connections import end_of, host_of, round_trip_us
 from ioh.model.snapshot import LayerSnapshot, Snapshot, rows_of
 
 _NBD = re.compile(r"nbd\d+")
@@ -63,8 +63,7 @@ def _nbd_peer(tcp: LayerSnapshot | None) -> str:
 
 def _round_trip_us(tcp: LayerSnapshot | None, end: str) -> float | None:
     protocol, _, endpoint = end.partition(" ")
-    host, port = host_of(endpoint), endpoint.rpartition(":")[2]
-    if protocol not in _OVER_TCP or not host:
+    if protocol not in _OVER_TCP or not host_of(endpoint):
         return None
-    ours = (row for row in rows_of(tcp, "connection") if row.key[1].endswith(f":{port}"))
-    return round_trip_us(row for row in ours if host_of(row.key[1]) == host)
+    connections = rows_of(tcp, "connection")
+    return round_trip_us(row for row in connections if end_of(row.key[1]) == end_of(endpoint))

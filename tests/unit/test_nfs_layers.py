@@ -243,6 +243,7 @@ class Shown:
     reads: int
     export: str = "srv:/home"
     age_s: int = OLD_S
+    options: str = ""
 
     @property
     def mountinfo(self) -> str:
@@ -257,7 +258,7 @@ class Shown:
         moved = self.reads * READ
         return (
             f"device {self.export} mounted on {self.place} with fstype nfs4 statvers=1.1\n"
-            f"\topts:\trw,vers=4.2,proto=tcp\n"
+            f"\topts:\trw,vers=4.2,proto=tcp{self.options}\n"
             f"\tage:\t{self.age_s}\n"
             f"\tbytes:\t{moved} 0 0 0 {moved} 0 0 0\n"
             f"\txprt:\ttcp 665 1 2 0 9 {self.reads} {self.reads} 0 214 0 8 63 62\n"
@@ -374,6 +375,14 @@ def test_names_that_the_kernel_escapes(proc: Superblocks) -> None:
         proc.see(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
     assert proc.proc_bytes() == (3 * READ, 3)
     assert proc.bytes_by("server") == {"srv": 3 * READ}
+
+
+@pytest.mark.parametrize(("options", "port"), [("", None), (",port=12049", 12049)])
+def test_a_servers_port_is_known(proc: Superblocks, options: str, port: int | None) -> None:
+    for reads in (1, 4):
+        proc.see(Shown(53, "/a", reads, options=options))
+    (row,) = proc.interval().tables["server"]
+    assert (row.values["port"], row.values["read_bytes_per_s"]) == (port, 3 * READ)
 
 
 def test_mounts_that_mountinfo_lacks(proc: Superblocks) -> None:

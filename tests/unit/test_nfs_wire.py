@@ -58,6 +58,16 @@ def test_the_round_trip_is_that_of_the_mounts_connections(
     assert found == NfsWire(4_000, is_lossy=False, is_server_local=False)
 
 
+def test_a_server_may_have_another_port() -> None:
+    servers: Rows = [(("nas", "10.0.0.9"), {"reads_per_s": 9.0, "port": 12049})]
+    ours, other = (("10.0.0.7:831", f"10.0.0.9:{port}") for port in (12049, 2049))
+    layers = {
+        "nfs_client": layer("nfs_client", tables={"server": servers}),
+        "tcp": layer("tcp", tables={"connection": [(ours, row(4_000)), (other, row(9))]}),
+    }
+    assert nfs_wire(ticks(1, layers)[0]).round_trip_us == 4_000
+
+
 def test_several_connections_count_by_their_bytes() -> None:
     rows: Rows = [(OURS, row(4_000, 3.0)), (("10.0.0.7:832", OURS[1]), row(8_000, 1.0))]
     assert wire(rows).round_trip_us == 5_000
