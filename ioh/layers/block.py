@@ -18,11 +18,13 @@ from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
+from ioh.procfs.silent_devices import SILENT_DEVICES
 
 if TYPE_CHECKING:
     from ioh.bpf.counters import Bytes
@@ -55,7 +57,7 @@ SPEC = LayerSpec(
         """
     ),
     tables=tables(
-        """
+        f"""
         device | devices | device, on | read_bytes_per_s, write_bytes_per_s
             reads_total          | r/s     | Reads completed.
             read_bytes_total     | rB/s    | Bytes read.
@@ -104,6 +106,7 @@ SPEC = LayerSpec(
         job | maintenance under way | device, job | speed_bytes_per_s
             done_pct          | done% | Share completed.
             speed_bytes_per_s | B/s   | Speed as the kernel reports it.
+        {SILENT_DEVICES}
         """
     ),
     # The probe counts all except the last.  processes_full: bios with no row for their process.
@@ -215,6 +218,7 @@ class Block(Layer):
                 "device": self._rows.merge(rows, named),
                 "process": self._submitters.read(maps["submitters"]),
                 **self._machine.read(),
+                IN_PROGRESS: known.tables.get(IN_PROGRESS, {}),
             },
             parts={**self._diskstats.bio_parts, **named},
             lost={

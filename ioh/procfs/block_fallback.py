@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add
 from pathlib import Path
 
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
 from ioh.procfs.blockdev import BlockDevice, BlockDevices, disk_of_path
 from ioh.procfs.diskstats import DiskStats, read_diskstats
 from ioh.procfs.files import PAGE_BYTES, ROOT, path_under, read_numbers, read_pressure
+from ioh.procfs.silent_devices import SilentDevices
 
 _NS_PER_MS = 1_000_000
 _WRAP_MS = 1 << 32  # ms columns are unsigned int in every kernel
@@ -123,6 +126,7 @@ class BlockFallback:
         self._accounts: dict[int, _Account] = {}
         self._sum: Totals | None = None
         self._bios = _ZERO
+        self._silent = SilentDevices(root)
 
     def sample(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats and sysfs.
@@ -130,6 +134,7 @@ class BlockFallback:
         Returns parts and rows only of devices with I/O since the first sample.  Unavailable if the
         file cannot be read or the chosen device is gone.
         """
+        read_ns = time.monotonic_ns()
         stats = read_diskstats(self._root)
         if stats is None:
             return Unavailable("/proc/diskstats cannot be read", "mount /proc")
@@ -150,7 +155,8 @@ class BlockFallback:
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
             self.devices.forget(dev)
-        return self._as_sample(total, disks)
+        keys = ((disk, self._accounts[disk.dev].key) for disk, _ in disks)
+        return self._as_sample(total, disks, self._silent.table(keys, read_ns))
 
     def activate(self, devs: Iterable[int]) -> Table:
         """Mark devices as active, because the probe saw their I/O.
@@ -244,7 +250,7 @@ class BlockFallback:
         return growth
 
     def _as_sample(
-        self, total: Totals, disks: Sequence[tuple[DiskStats, BlockDevice | None]]
+        self, total: Totals, disks: Sequence[tuple[DiskStats, BlockDevice | None]], silent: Table
     ) -> LayerSample:
         rows: dict[tuple[str, ...], Row] = {}
         parts: dict[str, dict[str, OpTotals]] = {}
@@ -264,7 +270,7 @@ class BlockFallback:
             source="proc",
             ops=ops_of(total),
             metrics={**{name: total[_SLOT[name]] for name in _MERGES}, **_read_swap(self._root)},
-            tables={"device": rows},
+            tables={"device": rows, IN_PROGRESS: silent},
             parts=parts,
             notes=notes,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,33 @@ def test_partition_names(names: list[str], expected: bool) -> None:
     for name in names:
         disks = {"sda", "nvme0n1", "loop0", "md1", name}
         assert looks_like_partition(name, disks) is expected, name
+
+
+def test_a_device_that_completes_nothing_is_in_progress(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three bios in flight on a volume; the disk below does one request after another."""
+    clock = [10**12]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
+    (root / "sys/block/dm-0").mkdir(parents=True, exist_ok=True)
+    (root / "sys/block/dm-0/inflight").write_text("       1        2\n")
+    fallback = BlockFallback(SPEC, root=root)
+    ages = []
+    for second in range(8):
+        done = min(4, second)  # by the volume: the last one at second 4
+        idle = second == 7
+        rewrite(
+            root,
+            dm_0=f"{done} 0 8 1 0 0 0 0 {0 if idle else 3} {second} 1 0 0 0 0 0 0",
+            sda=f"{second} 0 8 1 0 0 0 0 1 {second} 1 0 0 0 0 0 0",
+        )
+        rows = read(fallback).tables["in_progress"]
+        assert {key[0] for key in rows} <= {"dm-0"}
+        ages.append({key[2]: row for key, row in rows.items()})
+        clock[0] += 10**9
+    assert ages[:5] == [{}] * 5
+    assert ages[5:] == [
+        {"read": (1_000_000, 1), "write": (1_000_000, 2)},
+        {"read": (2_000_000, 1), "write": (2_000_000, 2)},
+        {},
+    ]
