@@ -16,7 +16,6 @@ from ioh.model.snapshot import Snapshot, TableRow
 
 PAGE_BYTES = 4096
 _NAME = re.compile(r"[^\s,()]+")
-_PARTITION = re.compile(r"(p?\d+)?")
 _BTRFS_FILE = "/sys/class/bdi/btrfs-*/read_ahead_kb"
 
 
@@ -163,8 +162,9 @@ def _below(device: Device) -> list[str]:
 
 
 def is_disk_of(disk: str, name: str) -> bool:
-    """Whether ``name`` is ``disk`` or one of its partitions."""
-    return name.startswith(disk) and _PARTITION.fullmatch(name[len(disk) :]) is not None
+    """Whether ``name`` is ``disk`` or one of its partitions: ``loop1p1``, but not ``loop10``."""
+    begin = f"{disk}p" if disk[-1:].isdecimal() else disk
+    return name == disk or (name.startswith(begin) and name.removeprefix(begin).isdecimal())
 
 
 def _read(device: Device) -> float:

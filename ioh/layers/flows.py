@@ -236,13 +236,19 @@ class FlowTables:
     def place(self, file: FileId) -> tuple[str, str]:
         """The path of a file in use, and its device, else what its file system is mounted from."""
         self._in_use.add(file)
-        location, dev = self._locate(file), _FILE_KEY.unpack(file)[1]
+        location = self._locate(file)
+        return location.path, printable(self._device(location, _FILE_KEY.unpack(file)[1]))
+
+    def _device(self, location: Location, dev: int) -> str:
         if location.fstype == "devtmpfs":
-            return location.path, location.path.removeprefix(f"{location.mount_point}/")
+            return location.path.removeprefix(f"{location.mount_point}/")
         folder = device_folder(dev, self._root) if dev >> MINOR_BITS else None
-        mount = None if folder else self.mounts.of_dev(dev)
-        source = "" if mount is None else mount.source.removeprefix("/dev/")
-        return location.path, printable(folder_name(folder) if folder else source)
+        mount = self.mounts.of_dev(dev)
+        if folder is not None or mount is None:
+            return folder_name(folder or "")
+        if mount.source.startswith("/dev/"):  # btrfs has no device number
+            return mount.source.removeprefix("/dev/")
+        return f"{mount.source} ({mount.fstype})"
 
     def _name_file(self, file: FileId) -> tuple[str]:
         return (self._locate(file).path,)

@@ -20,6 +20,7 @@ from tests.kernel.uring import Uring
 
 FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 WRITERS = 5
+SILENT_S = 6  # the rule needs 5
 
 
 @contextlib.contextmanager
@@ -97,6 +98,13 @@ def test_calls_half_seen_while_attaching_are_not_in_flight(volume: Volume) -> No
     assert {op: numbers["inflight"] for op, numbers in last.items() if numbers["inflight"]} == {}
 
 
+def finding(ioh: Ioh) -> dict[str, Any] | None:
+    """The finding about a silent disk in the newest interval."""
+    found = [x for x in ioh.intervals[-1]["findings"] if x["rule"] == "disk_no_answer"]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
 def open_rows(ioh: Ioh, line: int = -1) -> list[dict[str, Any]]:
     """This process' rows of what has not ended, in one interval."""
     rows = ioh.intervals[line]["layers"]["syscall"]["top"]["in_progress"]
@@ -128,11 +136,21 @@ def test_what_waits_is_listed_and_its_time_counts_as_it_passes(volume: Volume) -
                 since_began_s = time.monotonic() - began_s
                 last_s = ioh.intervals[-1]["time_unix_s"] - time.time() + time.monotonic()
                 stuck = len(ioh.intervals)
-                time.sleep(1.0)
+                time.sleep(SILENT_S)
                 ioh.settle()
+                found = finding(ioh)
             assert aio.reap(2, 2) == [4096] * 2
             ring.submit(wait=3)
             writer.join(20)
+            time.sleep(2.5)  # the rule needs 2
+            ioh.settle()
+        assert found is not None
+        assert found["cause"].startswith(
+            f"{upper.name} (file {upper.image} on {volume.loop.name}) "
+        )
+        assert "does not answer: 6 writes in flight" in found["cause"]
+        assert f"[{os.getpid()}] has waited for" in found["cause"]
+        assert finding(ioh) is None
         assert row["file"] == upper.path
         assert row["device"] == upper.name
         assert (row["op"], row["count"], row["blocked"]) == ("write_direct", 6, 1)
@@ -164,7 +182,8 @@ def test_a_writer_of_a_frozen_file_system_is_named(volume: Volume) -> None:
             os.splice(fd, writing, 4 * MIB)
             os.splice(fd, writing, MIB)
 
-    with recording("--device", volume.device, "--layers", "syscall", cycle_s=0.25) as ioh:
+    options = ("--device", volume.device, "--layers", "syscall,block")
+    with recording(*options, cycle_s=0.25) as ioh:
         threads = [threading.Thread(target=each) for each in (write, send)]
         with frozen(volume.mount):
             for thread in threads:
@@ -172,10 +191,16 @@ def test_a_writer_of_a_frozen_file_system_is_named(volume: Volume) -> None:
             time.sleep(0.5)
             ioh.settle()
             rows = {row["op"]: row for row in open_rows(ioh)}
+            time.sleep(SILENT_S)
+            ioh.settle()
+            found = finding(ioh)
         os.close(reading)
         for thread in threads:
             thread.join(20)
     os.close(writing)
+    assert found is not None
+    assert found["cause"].startswith(f"Calls on {volume.loop.name} do not end")
+    assert "1 calls wait" in found["evidence"][0]["text"]
     assert rows.keys() == {"write_buffered", "read_buffered"}
     assert rows["write_buffered"]["device"] == volume.loop.name
     assert rows["write_buffered"]["blocked"] == 1
