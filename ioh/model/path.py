@@ -7,25 +7,30 @@ subtracted from the layer above, never more than it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ioh.model.file_systems import NFS
-from ioh.model.path_pairs import SAME_CALLS, left_of, shares_by_pairs
+from ioh.model.file_systems import SERVED_ELSEWHERE
+from ioh.model.nfs_wire import nfs_wire
+from ioh.model.path_calls import calls_of
+from ioh.model.path_flow import Flow, Steps, added_steps, known_us, left_of, scaled_steps
+from ioh.model.path_pairs import SAME_CALLS, shares_by_pairs
 from ioh.model.sample import Value
-from ioh.model.snapshot import LayerSnapshot, Snapshot, rows_of
+from ioh.model.snapshot import Snapshot
 
 DIRECTIONS = ("read", "write", "sync")
 TITLES = {
     "syscall": "app",
+    "cpu_wait": "waiting for a CPU",
+    **{name: name for name in SERVED_ELSEWHERE},
     "nfs_queue": "nfs queue",
     "network": "network",
+    "network_server": "network + nfs server",
     "nfs_server": "nfs server",
     "block_queue": "block queue",
     "device": "device",
 }
-_NFS_PORT = "2049"
-_CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 50.0
+_CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 
 
@@ -52,13 +57,26 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Cached:
+    """Calls that reached no lower layer: reads from memory, buffered writes.
+
+    Units:
+        ``mean_us``: from start to end.
+    """
+
+    ops_per_s: float
+    mean_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Path:
     """The mean operation of one direction, over one interval.
 
     Shape:
         ``top``: the layer that counts the operations: ``syscall``, or the highest one that knows
-        their time.  ``segments``: from top to bottom; the known ones add up to ``mean_us``.
-        ``notes``: what the bar cannot show.
+        their time.  Of calls, those that reached a lower layer; the others are in ``cached``, None
+        if there are none or if the path is theirs.  ``segments``: from top to bottom; the known
+        ones add up to ``mean_us``.  ``notes``: what the bar cannot show.
 
     Units:
         ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.
@@ -70,6 +88,7 @@ class Path:
     mean_us: float
     segments: tuple[Segment, ...]
     notes: tuple[str, ...] = ()
+    cached: Cached | None = None
 
     @property
     def slowest(self) -> Segment:
@@ -81,56 +100,6 @@ class Path:
         if segment.us is None or not self.mean_us:
             return None
         return 100 * segment.us / self.mean_us
-
-
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """Operations of one layer: rate, throughput and time.
-
-    Units:
-        ``us``: µs per second, summed over the operations.
-    """
-
-    ops: float = 0.0
-    size: float = 0.0
-    us: float = 0.0
-    queue_us: float | None = None
-
-    @classmethod
-    def of(cls, layer: LayerSnapshot | None, *names: str) -> _Flow:
-        """A layer's counts of these operations; zero if their time is unknown."""
-        made = cls()
-        for stats in (layer.ops.get(name) for name in names) if layer is not None else ():
-            if stats is not None and stats.ops_per_s and stats.latency_us is not None:
-                rate, queue = stats.ops_per_s, stats.queue_us
-                queue_us = None if queue is None else rate * min(queue, stats.latency_us)
-                one = cls(rate, stats.bytes_per_s or 0.0, rate * stats.latency_us, queue_us)
-                made = made.and_(one) if made.ops else one
-        return made
-
-    def and_(self, other: _Flow) -> _Flow:
-        """Add both; the queue time is known if either knows it."""
-        queues = [flow.queue_us for flow in (self, other) if flow.queue_us is not None]
-        return _Flow(
-            self.ops + other.ops,
-            self.size + other.size,
-            self.us + other.us,
-            sum(queues) if queues else None,
-        )
-
-    def part(self, share: float) -> _Flow:
-        """A share of it, 0 to 1."""
-        share = min(1.0, max(0.0, share))
-        queue = None if self.queue_us is None else self.queue_us * share
-        return _Flow(self.ops * share, self.size * share, self.us * share, queue)
-
-    def carrying(self, size: float) -> _Flow:
-        """The share of it that moved ``size`` bytes."""
-        return self.part(size / self.size) if self.size else _Flow()
-
-    def within(self, most_us: float) -> _Flow:
-        """Limit its time to that of the waiting calls: requests overlap."""
-        return self.part(most_us / self.us) if self.us > most_us else self
 
 
 def paths(snapshot: Snapshot) -> dict[str, Path]:
@@ -159,142 +128,145 @@ class _Way:
         self._nfs_ops = ("write", "commit") if direction == "sync" else (self.verb,)
         self._pairs = [pair for pair in snapshot.pairs if pair.client == snapshot.name]
         self._interval_s = snapshot.interval_s
-        app = self.layers.get("syscall")
-        self.calls = _Flow.of(app, "fsync" if direction == "sync" else self.verb)
-        self.waiting = self._waiting(app)
+        self.calls = calls_of(self.layers.get("syscall"), direction)
         self.client = self._of("nfs_client")
         self.served = self._of("nfs_server")
         self.block = self._of("block")
-        self.is_served_here = bool(
-            self.client.ops
-            and abs(self.served.ops - self.client.ops) <= SAME_CALLS * self.client.ops
-        )
+        self.wire = nfs_wire(snapshot)
 
-    def _waiting(self, app: LayerSnapshot | None) -> _Flow:
-        """The calls that wait for lower layers; buffered writes do not."""
-        if self.direction == "write":
-            return _Flow.of(app, "write_direct", "write_sync").within(self.calls.us)
-        return self.calls
-
-    def _of(self, name: str) -> _Flow:
+    def _of(self, name: str) -> Flow:
         """A lower layer's operations in this direction."""
         layer = self.layers.get(name)
         if self.direction != "sync":
-            return _Flow.of(layer, self.verb)
-        return _Flow.of(layer, *(("flush",) if name == "block" else ("write", "commit")))
+            return Flow.of(layer, self.verb)
+        return Flow.of(layer, *(("flush",) if name == "block" else ("write", "commit")))
 
     def path(self) -> Path | None:
         """The path of the operations that took most of the time."""
-        below = self._below_app()
+        waited, cached = self.calls.waited, self.calls.cached
         if self.direction == "sync":  # COMMITs and flushes alone are not calls
-            return self._made("syscall", self.calls, below) if self.calls.us else None
-        if self.calls.us and (self.is_served_here or self.calls.us >= self.served.us):
-            return self._made("syscall", self.calls, below)
-        if self.client.us and (self.is_served_here or self.client.us >= self.served.us):
-            return self._made("nfs_client", self.client, self._below_client(self.client))
+            return self._made("syscall", waited, self._below_app()) if waited.us else None
+        # Those who asked this server, if it is not this machine, have their own calls.
+        others_us = 0.0 if self.wire.is_server_local else self.served.us
+        if waited.us + cached.us > 0 and waited.us + cached.us >= others_us:
+            if waited.us:
+                return self._made("syscall", waited, self._below_app())
+            return self._made("syscall", cached, {})
+        if self.client.us and self.client.us >= others_us:
+            return self._made("nfs_client", self.client, self._below_client())
         if self.served.us:
             return self._made("nfs_server", self.served, self.below_server(self.served))
         return self._made("block", self.block, _split_block(self.block)) if self.block.us else None
 
-    def _made(self, top: str, flow: _Flow, below: Mapping[str, float | None]) -> Path:
+    def _made(self, top: str, flow: Flow, below: Steps) -> Path:
         """Make a path: convert times per second into times per operation."""
         steps = dict(below)
         if top in TITLES and top not in steps:
-            steps = {top: left_of(flow.us, sum(us or 0.0 for us in steps.values())), **steps}
+            steps[top] = left_of(flow.us, known_us(steps))
         segments = tuple(
-            Segment(name, None if us is None else us / flow.ops, self._is_cache(name, us))
+            Segment(name, None if us is None else us / flow.ops, self._is_cache(name, flow, us))
             for name in TITLES
             if name in steps
             for us in (steps[name],)
         )
         made = Path(self.direction, top, flow.ops, flow.us / flow.ops, segments)
+        cached = self.calls.cached
+        if top == "syscall" and flow is not cached and cached.ops:
+            made = replace(made, cached=Cached(cached.ops, cached.us / cached.ops))
         return replace(made, notes=tuple(self._notes(made)))
 
-    def _is_cache(self, step: str, us: float | None) -> bool:
+    def _is_cache(self, step: str, flow: Flow, us: float | None) -> bool:
         """Whether most of a step is page cache: cached reads, buffered writes."""
-        if step != "syscall" or self.direction == "sync":
-            return False
-        if self.direction == "read":
-            return (self._metric("syscall", "cached_pct") or 0.0) >= _CACHED_MOST_PCT
-        return us is not None and self.calls.us - self.waiting.us >= us / 2
+        if step != "syscall" or not self.calls.is_mixed:
+            return flow is self.calls.cached
+        is_most = us is not None and us >= flow.us / 2
+        return is_most and (self._metric("syscall", "cached_pct") or 0.0) >= _CACHED_MOST_PCT
 
     def _below_app(self) -> dict[str, float | None]:
-        """The parts of NFS and the disk in the calls' time."""
-        on_nfs = min(self.waiting.us, self._nfs_calls_us())
+        """The parts of NFS, other file systems and the disk in the calls' time."""
+        waited, nfs = self.calls.waited, self.calls.nfs
+        if nfs is None:
+            return {}
         client = self.client
         if self.direction == "write":
-            client = client.carrying(self.waiting.size)
-        steps = self._below_client(client.within(on_nfs)) if on_nfs and client.us else {}
-        local = self._own_requests().within(self.waiting.us - on_nfs)
-        return _added(steps, _split_block(local)) if local.us else steps
+            client = client.carrying(nfs.size)
+        client = client.within(nfs.us)
+        steps = scaled_steps(self._below_client(), client.us / self.client.us) if client.us else {}
+        left_us = waited.us - nfs.us
+        for name, flow in self.calls.elsewhere.items():
+            steps[name] = min(left_us, flow.us)
+            left_us -= min(left_us, flow.us)
+        local = self._own_requests(nfs).within(left_us)
+        steps = added_steps(steps, _split_block(local)) if local.us else steps
+        cpu_wait_us = min(self.calls.cpu_wait_us or 0.0, waited.us - known_us(steps))
+        return {**steps, "cpu_wait": cpu_wait_us} if cpu_wait_us > 0 else steps
 
-    def _nfs_calls_us(self) -> float:
-        """Time of the calls on NFS files, from the table of mounts."""
-        kind = "sync" if self.direction == "sync" else self.verb
-        return (
-            sum(
-                row.values.get(f"{kind}_ns_per_s") or 0.0
-                for row in rows_of(self.layers.get("syscall"), "mount")
-                if row.key[-1] in NFS
-            )
-            / 1e3
-        )
-
-    def _own_requests(self) -> _Flow:
-        """Disk requests that the calls submitted themselves, by bytes."""
-        size = self._submitted_here()
+    def _own_requests(self, nfs: Flow) -> Flow:
+        """Disk requests that the calls submitted themselves, by bytes; ``nfs``: those on NFS."""
+        size, waited = self._submitted_here(), self.calls.waited
         if self.direction == "write":
-            size = min(size, self.waiting.size)
+            size = min(size, waited.size - nfs.size)
         if self.direction != "sync":
             return self.block.carrying(size)
         app = self.layers.get("syscall")
-        size -= min(size, _Flow.of(app, "write_direct", "write_sync").size)
-        data = _Flow.of(self.layers.get("block"), "write").carrying(size)
+        size -= min(size, Flow.of(app, "write_direct", "write_sync").size)
+        data = Flow.of(self.layers.get("block"), "write").carrying(size)
         return data.and_(self.block)
 
     def _submitted_here(self) -> float:
         """Bytes that calls submitted to local disks; the layer's count includes NFS."""
         size = self._metric("syscall", f"{self.verb}_lower_bytes_per_s") or 0.0
-        return max(0.0, size - _Flow.of(self.layers.get("nfs_client"), self.verb).size)
+        if self.direction == "write" and self.calls.nfs is not None:
+            return max(0.0, size - self.calls.nfs.size)
+        return max(0.0, size - Flow.of(self.layers.get("nfs_client"), self.verb).size)
 
-    def _below_client(self, client: _Flow) -> dict[str, float | None]:
-        """The parts of an NFS client's calls: waiting before sending, network, server."""
+    def _below_client(self) -> dict[str, float | None]:
+        """The parts of all calls of the NFS client: waiting before sending, network, server."""
+        client = self.client
         beyond = client.us - (client.queue_us or 0.0)
         steps: dict[str, float | None] = {"nfs_queue": client.queue_us}
-        if self.is_served_here:
-            served = self.served.within(beyond)
-            below = self.below_server(served)
-            steps |= {"network": left_of(beyond, served.us), **below}
-            steps["nfs_server"] = left_of(served.us, sum(us or 0.0 for us in below.values()))
-            return steps
-        all_calls = self.client.ops * self._interval_s
+        all_calls = client.ops * self._interval_s
         if (shares := shares_by_pairs(self._pairs, self._nfs_ops, all_calls)) is not None:
-            return steps | {
-                k: None if part is None else beyond * part for k, part in shares.items()
-            }
-        wire = self._round_trip_us()
-        if wire is None:
-            return steps | {"network": beyond, "nfs_server": None}
-        network = min(beyond, wire * client.ops)
-        return steps | {"network": network, "nfs_server": left_of(beyond, network)}
+            return steps | scaled_steps(shares, beyond)
+        if self._is_served_here():
+            served = self.served.part(client.ops / self.served.ops).within(beyond)
+            below = self.below_server(served)
+            # In its sockets, calls wait for one of its threads.
+            unread_us = min(beyond - served.us, (self.wire.unread_us or 0.0) * client.ops)
+            steps |= {"network": left_of(beyond, served.us + unread_us), **below}
+            return steps | {"nfs_server": left_of(served.us + unread_us, known_us(below))}
+        wire_us = self._wire_us()
+        if wire_us is None or wire_us >= beyond:
+            return steps | {"network_server": beyond}
+        return steps | {"network": wire_us, "nfs_server": beyond - wire_us}
 
-    def below_server(self, served: _Flow) -> dict[str, float | None]:
+    def _is_served_here(self) -> bool:
+        """Whether this machine's server has measured the client's calls."""
+        is_here = bool(self.wire.is_server_local and self.served.ops)
+        return is_here and self.served.ops >= (1 - SAME_CALLS) * self.client.ops
+
+    def _wire_us(self) -> float | None:
+        """The round trips of the client's calls to another machine; None if not known.
+
+        Where the server is a fact, not a guess from counts: without one, a server on this machine
+        might have served them.
+        """
+        if self.wire.is_lossy or self.wire.round_trip_us is None or self.wire.is_server_local:
+            return None
+        if self.wire.is_server_local is None and "nfs_server" in self.layers:
+            return None
+        return self.wire.round_trip_us * self.client.ops
+
+    def below_server(self, served: Flow) -> dict[str, float | None]:
         """The disk's part of the server's calls: what no local program submitted."""
         if self.direction == "sync":
             return {}
         left = self.block.carrying(min(served.size, self.block.size - self._submitted_here()))
         if self.direction == "write":
             server = self.layers.get("nfs_server")
-            left = left.within(_Flow.of(server, "write_data_sync", "write_file_sync").us)
+            left = left.within(Flow.of(server, "write_data_sync", "write_file_sync").us)
         found = left.within(served.us)
         return _split_block(found) if found.us else {}
-
-    def _round_trip_us(self) -> float | None:
-        """TCP's round-trip time to NFS servers, at the client."""
-        for row in rows_of(self.layers.get("tcp"), "port"):
-            if row.key[0] == _NFS_PORT and (value := row.values.get("srtt_us")) is not None:
-                return float(value)
-        return None
 
     def _metric(self, layer: str, name: str) -> Value:
         found = self.layers.get(layer)
@@ -304,33 +276,46 @@ class _Way:
         """What the bar does not show; most important first."""
         if path.top != "syscall":
             yield self._whose(path.top)
-        elif self.direction == "read":
-            yield from self._cached()
-        elif self.direction == "write":
-            yield from self._written_behind()
-        elif not self.client.us:
-            yield "app includes the journal's writes"
+        elif path.segments[0].is_cache and not self.calls.is_mixed:
+            yield "no call reached a lower layer"
+        if any(segment.name == "network_server" for segment in path.segments):
+            yield from ["packets are lost"] * self.wire.is_lossy
+        if path.top == "syscall":
+            yield from self._of_calls()
         unknown = [segment.title for segment in path.segments if segment.us is None]
         unknown += self._untimed() if path.top == "syscall" else []
         if unknown:
             yield f"{' and '.join(unknown)} not separable"
 
+    def _of_calls(self) -> Iterator[str]:
+        """What is left out of the time of calls."""
+        if self.direction == "read":
+            yield from self._cached()
+        elif self.direction == "write":
+            yield from self._written_behind()
+        elif not self.client.us:
+            yield "app includes the journal's writes"
+
     def _untimed(self) -> list[str]:
         """Active layers below the calls whose time is unknown."""
         layers = [self.layers.get(name) for name in ("nfs_client", "block")]
+        is_split = self.calls.nfs is not None
         return [
             layer.spec.title
             for layer in layers
             if layer is not None
             and (stats := layer.ops.get(self.verb)) is not None
             and stats.ops_per_s
-            and stats.latency_us is None
+            and (stats.latency_us is None or not is_split)
         ]
 
     def _cached(self) -> Iterator[str]:
-        """The share of reads that no lower layer saw."""
-        layer, of = ("nfs_client", " of NFS bytes") if self.client.us else ("syscall", "")
-        cached = self._metric(layer, "cached_pct")
+        """The share of NFS bytes that no READ fetched, and of calls that are not told apart."""
+        if self.client.us:
+            name, of = "nfs_client", " of NFS bytes"
+        else:
+            name, of = "syscall" if self.calls.is_mixed else "", " of calls"
+        cached = self._metric(name, "cached_pct")
         if cached is not None and cached >= _CACHED_MIN_PCT:
             yield f"{cached:.0f} %{of} cached"
 
@@ -346,7 +331,7 @@ class _Way:
     def _written_behind(self) -> Iterator[str]:
         """Write-back, for which no call waits."""
         lower, title = (self.client, "nfs") if self.client.us else (self.block, "block")
-        behind = max(0.0, lower.size - self.waiting.size)
+        behind = max(0.0, lower.size - self.calls.waited.size)
         if lower.size and behind > _BEHIND_MIN * lower.size:
             yield (
                 f"write-back: {behind / 1e6:.3g} MB/s, "
@@ -354,17 +339,8 @@ class _Way:
             )
 
 
-def _split_block(flow: _Flow) -> dict[str, float | None]:
+def _split_block(flow: Flow) -> dict[str, float | None]:
     """Split into queue and device time."""
     if flow.queue_us is None:
         return {"block_queue": None, "device": flow.us}
     return {"block_queue": flow.queue_us, "device": flow.us - flow.queue_us}
-
-
-def _added(*steps: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Add step by step; unknown if unknown in one."""
-    added: dict[str, float | None] = {}
-    for name, us in (item for each in steps for item in each.items()):
-        before = added.get(name, 0.0)
-        added[name] = None if us is None or before is None else before + us
-    return added

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ioh.model.path_flow import left_of
 from ioh.model.snapshot import Pair, PairOp
 
 # Most relative difference of a server's and its client's counts in one interval.
 SAME_CALLS = 0.2
-_LEFT_MIN = 1e-6  # share of the whole; less is a rounding error
 
 
 def shares_by_pairs(
@@ -38,9 +38,3 @@ def shares_by_pairs(
         "nfs_server": left_of(server, disk),
         **({"block_queue": queue, "device": device} if disk else {}),
     }
-
-
-def left_of(whole: float, taken: float) -> float | None:
-    """The rest of a step; None if the steps below fill it: then its part is unknown."""
-    left = whole - taken
-    return left if left > _LEFT_MIN * whole else None

@@ -24,6 +24,7 @@ from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pages import render
 from ioh.sinks.cells import clock, format_fixed, format_scaled, format_unit, safe_name
+from ioh.sinks.metrics import path_notes
 from ioh.sinks.rows import OpRow, is_flow, op_rows
 
 COLUMNS = 180  # of heat maps, each for one or more intervals
@@ -154,6 +155,7 @@ def render_recording(recorded: Recorded) -> str:
             "name": lambda text: _fitting(safe_name(text, _NAME_BYTES), _NAME_BYTES),
             "clock": lambda unix_s: clock(unix_s, utc=recorded.utc, with_date=True),
             "number": format_scaled,
+            "path_notes": lambda path: "; ".join(path_notes(path)),
             "ms": lambda us: format_fixed(us / 1e3 if us else us, 8, 3),
             "mega": lambda value: format_fixed(value / 1e6 if value else value, 9, 3),
         },

@@ -110,15 +110,23 @@ def to_line(made: dict[str, Json]) -> str:
 
 def _path(path: Path) -> Json:
     """Where the time of one direction goes; the step next to a null step includes its time."""
+    cached = path.cached
     return {
         "top": path.top,
         "ops_per_s": number_to_json(path.ops_per_s),
         "mean_us": number_to_json(path.mean_us),
+        "cached": None
+        if cached is None
+        else {
+            "ops_per_s": number_to_json(cached.ops_per_s),
+            "mean_us": number_to_json(cached.mean_us),
+        },
         "segments": [
             {
                 "name": segment.name,
                 "us": number_to_json(segment.us),
                 "share_pct": number_to_json(path.share_pct(segment)),
+                "is_cache": segment.is_cache,
             }
             for segment in path.segments
         ],

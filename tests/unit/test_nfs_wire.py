@@ -78,6 +78,9 @@ def test_a_server_on_this_machine_is_known_by_the_other_end() -> None:
     # The mount is in another network namespace than nfsd, which knows the very connection.
     assert wire([(OURS, row(40))], clients=[(("10.0.0.7:831",), {})]).is_server_local
     assert not wire([(OURS, row(40))], clients=[(("10.0.0.7:832",), {})]).is_server_local
+    # Of a mount in another network namespace, only the server's end is seen.
+    assert wire([(THEIRS, row(40))]).is_server_local
+    assert wire([(THEIRS, row(40))], server="10.0.0.8").is_server_local is None
 
 
 def test_a_mount_of_another_network_namespace_is_known_by_the_servers_end() -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from ioh.model.path import DIRECTIONS, Path, Segment, paths
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import cut_to, display_width, format_ms
+from ioh.sinks.metrics import path_notes
 from ioh.tui.render.line import Line
 
 _STYLES = {"read": "read", "write": "write", "sync": "other"}
@@ -16,9 +17,11 @@ _LABEL = 16  # columns of the direction and the mean time
 # Short names, for narrow segments.
 _SHORT = {
     "page cache": "cache",
+    "waiting for a CPU": "cpu",
     "nfs queue": "nfs",
     "nfs server": "srv",
     "network": "net",
+    "network + nfs server": "net+srv",
     "block queue": "queue",
 }
 
@@ -44,7 +47,7 @@ def _line(name: str, path: Path | None, width: int) -> Line:
         _bar(line, path, bar)
     if said:
         line.add(cut_to(f" ◂ {_largest(path, said - 3)}", said), "strong")
-        for note in path.notes:
+        for note in path_notes(path):
             room = width - line.width - 2
             whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
             if text := next(whole, ""):
