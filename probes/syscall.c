@@ -89,6 +89,14 @@ BPF_PROG_ARRAY(submit_step, 1);
 BPF_PROG_ARRAY(revise_step, 1);
 BPF_PROG_ARRAY(reap_step, 1);
 
+/* Where a call reads: -1 is the file's own position. */
+static inline u64 position(const struct target *of, u64 call, u64 from)
+{
+	if (call == SYS_read || call == SYS_readv || from == ~0ULL)
+		READ(from, of->file + OFF_file_f_pos);
+	return from;
+}
+
 /*
  * sys_enter(struct pt_regs *regs, long id).  fd is the file read or written;
  * sendfile, splice and copy_file_range have a second one, out_fd.
@@ -98,6 +106,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	const char *regs = REGISTERS(ctx), *task;
 	struct target to = {}, out = {};
 	struct arguments args = {};
+	struct call *c;
 	u32 op = OP_READ, call_flags = 0;
 	int fd = -1, out_fd = -1;
 	u64 pid_tgid, now;
@@ -184,8 +193,13 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		}
 	}
 	if (op != OP_COPY) {
-		if (aim(&to, file_of(task, fd), op, call_flags, ANYWHERE))
-			begin(&to, task, pid_tgid, now);
+		if (!aim(&to, file_of(task, fd), op, call_flags, ANYWHERE))
+			return 0;
+		c = begin(&to, task, pid_tgid, now);
+		if (c && to.op == OP_READ_DIRECT) {
+			read_arguments(&args, ctx, regs);
+			note_place(c, &to, position(&to, ctx->args[1], args.a[3]), 0);
+		}
 		return 0;
 	}
 	/* A copy between files, or a read or a write of the only file. */

@@ -62,6 +62,7 @@ static inline void submit_iocb(struct call *c, const char *task, u64 address, u3
 	}
 	c->batch[op == OP_WRITE] += 1;
 	c->direct += a.target.op == OP_READ_DIRECT;
+	note_place(c, &a.target, iocb.offset, iocb.bytes);
 	pages = (iocb.bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 	if (op == OP_READ && pages > c->largest)
 		c->largest = pages;
@@ -238,7 +239,7 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
  * Requests that wait for another one or for a worker, or are opaque, are not watched.
  */
 static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const struct target *of,
-				u32 flags, u64 request)
+				u32 flags, const char *request, u64 from)
 {
 	struct call *c = find_call(pid_tgid);
 	u32 waits;
@@ -257,7 +258,11 @@ static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const st
 		return 0;
 	c->batch[op == OP_WRITE] = 1;
 	c->direct = of->op == OP_READ_DIRECT;
-	c->request = request;
+	c->request = (u64)request;
+#ifdef OFF_io_rw_len
+	if (c->direct)
+		note_place(c, of, from, PEEK(u32, FIELD(request, io_kiocb_cmd), RW, io_rw_len));
+#endif
 	return WATCHED;
 }
 
@@ -282,6 +287,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	struct async a = {}, *noted;
 	u64 pid_tgid = PID_TGID(task);
 	u32 flags, fd, rw_flags = 0, op;
+	u64 from = ANYWHERE;
 
 	switch (OF_SUBMITTED(u8, request, opcode)) {
 	case 1: /* READV */
@@ -314,11 +320,12 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
 		fd = OF_SUBMITTED(u32, request, cqe_fd);
-		if (!aim(&a.target, file_of(task, fd), op, rw_flags,
-			 op == OP_READ ? position_of(request, task, fd) : ANYWHERE))
+		if (op == OP_READ)
+			from = position_of(request, task, fd);
+		if (!aim(&a.target, file_of(task, fd), op, rw_flags, from))
 			return 0;
 	}
-	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, key.request);
+	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, request, from);
 	a.start_ns = bpf_ktime_get_ns();
 	/* Unseen: its completion did not fit the ring, or the program did not want one. */
 	if (!note_async(&key, &a, LOST_URING_UNSEEN))

@@ -2,26 +2,49 @@
  * The operations below of calls and requests, from start to end.  Part of
  * syscall.c.
  */
+static inline u32 parts(const struct lower *low)
+{
+	return low->requests ? low->requests : low->bios;
+}
+
+#ifdef OFF_xa_node_slots /* and the account */
 /*
- * direct: how many of the calls were O_DIRECT.  They are never cached, even if the bio left the
- * caller's context because a control group's limit delayed it.
+ * Direct reads without bios, all like the last one: either their file system reads through memory,
+ * or no block has their data.  Returns how many were served from memory.
  */
-static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
+static inline u32 charge_without_bios(struct charges *sum, const struct call *c, u32 reads)
+{
+	u64 bytes = reads * c->place.bytes, file = c->place.file;
+
+	if (file)
+		file = real_file(file);
+	if (!file)
+		return 0;
+	if (!is_in_memory(file, c->place.page) || is_of_holes(file, c->place.ino)) {
+		sum->read_direct_hole_bytes += bytes;
+		return 0;
+	}
+	sum->read_direct_from_memory_bytes += bytes;
+	return reads;
+}
+#else
+#define charge_without_bios(sum, c, reads) 0
+#endif
+
+/* Requests of a batch look the same: each bio counts as one of them, first the direct ones. */
+static inline void charge_reads(struct charges *sum, const struct call *c, u32 calls_made,
 				const struct lower *low)
 {
-	/* Requests of a batch look the same: each bio counts as one of them. */
+	u32 direct = c->direct < calls_made ? c->direct : calls_made;
 	u32 fetched = low->bios > direct ? low->bios : direct;
 
 	sum->read_calls += calls_made;
 	if (fetched < calls_made)
 		sum->read_cached += calls_made - fetched;
-	sum->read_lower_ops += low->requests ? low->requests : fetched;
+	if (low->bios < direct)
+		sum->read_cached += charge_without_bios(sum, c, direct - low->bios);
+	sum->read_lower_ops += parts(low);
 	sum->read_lower_bytes += low->bytes;
-}
-
-static inline u32 parts(const struct lower *low)
-{
-	return low->requests ? low->requests : low->bios;
 }
 
 static inline void charge_writes(struct charges *sum, u64 calls_made, const struct lower *low)
@@ -70,7 +93,7 @@ static inline void charge_ends(struct charges *sum, const struct call *c, const 
 	if (!c->at_end)
 		return;
 	if (!c->batch[0] && low->bios)
-		charge_reads(sum, c->at_end, 0, low);
+		charge_reads(sum, c, c->at_end, low);
 	else
 		sum->read_at_end += c->at_end;
 }
@@ -81,7 +104,7 @@ static inline void settle_batch(struct charges *sum, const struct call *c, const
 
 	if (c->batch[0]) {
 		add_handed_on(c, task, c->batch[0], &reads);
-		charge_reads(sum, c->batch[0], c->direct, &reads);
+		charge_reads(sum, c, c->batch[0], &reads);
 	}
 	charge_ends(sum, c, &reads);
 	if (c->batch[1])
@@ -100,7 +123,7 @@ static inline int is_of_writes(const struct call *c, u32 op)
  * Count a call's operations below at its end; for a batch, each direction separately.  Returns 1 if
  * there were any.  On an opaque file system they are invisible: there a call that slept had some.
  */
-static inline int settle(const struct call *c, const char *task, u32 op, s64 result)
+static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 {
 	struct lower both = {};
 	struct charges *sum;
@@ -123,12 +146,14 @@ static inline int settle(const struct call *c, const char *task, u32 op, s64 res
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
 		if (op <= OP_READ_DIRECT)
 			add_handed_on(c, task, 1, &both);
+		if (op == OP_READ_DIRECT)
+			c->place.bytes = result;
 		if (op == OP_READ && result > 0)
 			look_for_holes(sum, c, result, both.bios);
 		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
 		else if (result || both.bios) {
-			charge_reads(sum, 1, op == OP_READ_DIRECT && result, &both);
+			charge_reads(sum, c, 1, &both);
 			sum->read_followed_bytes += result;
 		} else /* The end of the file: no cache has data for it. */
 			sum->read_at_end += 1;
@@ -149,14 +174,22 @@ static inline void forget_lower(struct call *c, const char *task)
 	c->cpu_wait_ns = CPU_WAIT_NS(task);
 }
 
+static inline void note_place(struct call *c, const struct target *of, u64 from, u64 bytes)
+{
+	c->place.file = of->file;
+	c->place.ino = of->ino;
+	c->place.page = from / PAGE_BYTES;
+	c->place.bytes = bytes;
+}
+
 /* now: when the call entered, to include the probe's own time until here. */
-static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 now)
+static inline struct call *begin(struct target *to, const char *task, u64 pid_tgid, u64 now)
 {
 	u32 tid = pid_tgid;
 	struct call *c = open_call(tid);
 
 	if (!c)
-		return;
+		return NULL;
 	c->target = *to;
 	c->tgid = pid_tgid >> 32;
 	if (to->is_opaque)
@@ -164,7 +197,12 @@ static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 
 	forget_lower(c, task);
 	if (to->op < OPS)
 		note_started(to->op);
+	if (to->op == OP_READ_DIRECT) {
+		c->direct = 1;
+		c->place.file = 0;
+	}
 	c->start_ns = now;
+	return c;
 }
 
 /* io_getevents: what its thread submits during the call is charged to nothing. */

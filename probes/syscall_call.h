@@ -27,6 +27,8 @@ struct charges {
 	u64 read_packed_bytes;
 	u64 read_unpacked_bytes;
 	u64 read_followed_bytes;
+	u64 read_direct_from_memory_bytes;
+	u64 read_direct_hole_bytes;
 	/* Operations counted as started that never were, or whose end will not be seen. */
 	u64 withdrawn[OPS];
 	u64 cpu_wait_ns[OPS]; /* the threads of calls could have run, but had no CPU */
@@ -40,6 +42,14 @@ struct charges {
 struct lower {
 	u32 bios;
 	u32 requests;
+	u64 bytes;
+};
+
+/* Where a call's last direct read begins, and its size. */
+struct place {
+	u64 file;
+	u64 ino;
+	u64 page;
 	u64 bytes;
 };
 
@@ -67,6 +77,7 @@ struct call {
 	u64 read_account; /* the kernel's account of the thread when the call began */
 	u64 request; /* io_uring's watched request, or libaio's context */
 	u64 cpu_wait_ns; /* the thread's, when the call began */
+	struct place place;
 };
 
 struct flow_key {

@@ -104,6 +104,10 @@ COUNTED = numbers(
     read_packed_bytes_total   | | Compressed bytes that buffered reads fetched.
     read_unpacked_bytes_total | | Their size in the page cache, uncompressed.
     read_followed_bytes_total | | Bytes of the read calls followed.
+    read_direct_from_memory_bytes_total | | Bytes that direct reads got from the page cache: their
+        file system did no direct I/O for the file.
+    read_direct_hole_bytes_total | | Bytes that direct reads got neither from a device nor from the
+        page cache: holes and blocks never written.
     """
 )
 _COMPUTED = numbers(
@@ -188,7 +192,7 @@ class Syscall(Layer):
             "io_uring_complete": {"req": 16, "res": 32},
         },
     }
-    welcome_modules = ("btrfs", "xfs")
+    welcome_modules = ("btrfs", "overlay", "xfs")
     events = (
         Event("exit", "sys_exit"),
         Event("uring_complete", "io_uring_complete", "io_uring", has_uring),
@@ -361,7 +365,7 @@ class _CachedBytes:
         """The running total, from one reading of the probe's counters."""
         read = metrics["read_followed_bytes_total"]
         fetched = metrics["read_lower_bytes_total"] - metrics["read_packed_bytes_total"]
-        fetched += metrics["read_unpacked_bytes_total"]
+        fetched += metrics["read_unpacked_bytes_total"] + metrics["read_direct_hole_bytes_total"]
         grown = fetched - self._fetched
         ahead = self._ahead + grown - (read - self._read)
         self._read, self._fetched = read, fetched

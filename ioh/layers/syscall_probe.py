@@ -72,6 +72,14 @@ _OPTIONAL = (
     ("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid"),
     ("task_struct ioac.read_bytes",),  # CONFIG_TASK_IO_ACCOUNTING
     ("inode i_mapping i_blocks", "address_space i_pages.xa_flags nrpages"),
+    (
+        "file f_mapping",
+        "inode i_mapping",
+        "address_space i_pages.xa_head",
+        "xa_node shift slots",
+        "task_struct ioac.read_bytes",  # without it, a read without bios may be a delayed one
+    ),
+    ("file private_data", "ovl_file realfile"),
     ("xfs_inode i_vnode i_nblocks", "super_block s_blocksize_bits"),
 )
 _CPU_WAIT = ("task_struct sched_info.run_delay",)  # CONFIG_SCHED_INFO
@@ -227,10 +235,15 @@ def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
 def _uring_arguments(btf: Btf) -> dict[str, int]:
     """Where the RWF_ flags and the position are: in the part of each opcode."""
     own, flags = btf.offset("io_kiocb", "cmd"), btf.offset("io_rw", "flags")
-    position = btf.offset("io_rw", "kiocb.ki_pos")
-    if own is None or flags is None or position is None:
+    position, length = btf.offset("io_rw", "kiocb.ki_pos"), btf.offset("io_rw", "len")
+    if own is None or flags is None or position is None or length is None:
         return {}
-    return {"OFF_io_kiocb_cmd": own, "OFF_io_rw_flags": flags, "OFF_io_rw_position": position}
+    return {
+        "OFF_io_kiocb_cmd": own,
+        "OFF_io_rw_flags": flags,
+        "OFF_io_rw_position": position,
+        "OFF_io_rw_len": length,
+    }
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:

@@ -34,7 +34,8 @@ def kinds(ioh: Ioh) -> tuple[int, int]:
 def reader(engine: str, fd: int) -> Iterator[Read]:
     """Reads a page at an offset."""
     if engine == "pread":
-        yield lambda at: len(os.pread(fd, PAGE, at))
+        with aligned(PAGE) as buffer:
+            yield lambda at: os.preadv(fd, [buffer], at)
     elif engine == "libaio":
         with closing(aio.Aio(8)) as context:
 

@@ -115,6 +115,40 @@ def test_reads_that_a_loop_device_answers_are_not_holes(on_loop: int, fires: boo
     assert ("holes" in found({"syscall": app, "block": below})) is fires
 
 
+@pytest.mark.parametrize(
+    ("memory", "holes", "subject", "words"),
+    [
+        (299, 0, "memory", "not do direct I/O for this file (btrfs: compressed files, and small"),
+        (0, 299, "direct", "holes, or blocks that were allocated but never written."),
+        (0, 0, "direct", "never written, or were in memory (some files are read through it)."),
+        (3, 0, "direct", "never written, or were in memory (some files are read through it)."),
+    ],
+)
+def test_direct_reads_of_no_device_are_of_memory_or_of_holes(
+    memory: int, holes: int, subject: str, words: str
+) -> None:
+    """Their probe knows which, but not of those that a worker does."""
+    app = calls(
+        "read_direct", op(300, MB, 2e3),
+        {"mount": [(("/srv", "btrfs"), {"read_bytes_per_s": 3e8, "read_waited_bytes_per_s": 3e8})]},
+        read_calls_per_s=300.0, read_direct_from_memory_bytes_per_s=memory * MB,
+        read_direct_hole_bytes_per_s=holes * MB,
+    )  # fmt: skip
+    [said] = found({"syscall": app, "block": layer("block")}).values()
+    assert (said.rule, said.subject) == ("holes", subject)
+    assert said.cause.endswith(words) or words in said.cause
+    assert said.confidence == ("medium" if memory + holes < 100 else "high")
+
+
+def test_direct_reads_that_reach_the_device_are_neither() -> None:
+    app = calls(
+        "read_direct", op(300, MB, 2e3), read_calls_per_s=300.0,
+        read_lower_bytes_per_s=290.0 * MB, read_direct_from_memory_bytes_per_s=9.0 * MB,
+    )  # fmt: skip
+    below = layer("block", **disk("sda", op(290, MB, 2e3)))
+    assert "holes" not in found({"syscall": app, "block": below})
+
+
 def _said(looked: int, holes: int, grows: int) -> set[str]:
     """Rules that fire at 300 MB/s of buffered reads, none of it fetched, while the cache grows."""
     metrics: dict[str, Value] = {

@@ -1,4 +1,4 @@
-"""Blocks that were never written: reads of them need no I/O, first writes allocate them."""
+"""Reads that need no I/O, of blocks never written or of memory; first writes allocate blocks."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import increase, increases, sum_op
-from ioh.findings.window import Stretch, busiest_file
+from ioh.findings.sums import OpSum, increase, increases, sum_op
+from ioh.findings.window import Stretch, busiest, busiest_file
 from ioh.model.finding import Evidence
 
 _ADVICE = "Write the whole file before you measure reads of it."
+# Which files a file system reads through the page cache, even with O_DIRECT.
+_NOT_DIRECT = {
+    "btrfs": "compressed files, and small ones",
+    "ext4": "files with data=journal, encryption or verity, and small ones in the inode",
+    "bcachefs": "compressed or encrypted files",
+    "f2fs": "compressed or encrypted files",
+    "overlay": "files whose own file system does so, such as tmpfs",
+}
 
 
 @Rule(
-    title="Reads of holes",
+    title="Reads that reach no device",
     layer="syscall",
-    watches="Bytes of direct reads compared with bytes requested from devices; for buffered reads, "
-    "the pages in memory compared with the blocks of the file.",
+    watches="Bytes of direct reads compared with bytes requested from devices, and whether such a "
+    "read that requested nothing is in memory; for buffered reads, the pages in memory compared "
+    "with the blocks of the file.",
     sources="The probes of both layers; of the buffered reads, one per millisecond and CPU.",
-    blind="Unwritten blocks of thin volumes and arrays, which serve such reads themselves. "
+    blind="Unwritten blocks of thin volumes and arrays, which serve such reads themselves. Direct "
+    "reads that a worker of io_uring does: then holes and memory are not told apart. "
     "Buffered reads of blocks that were allocated but never written, of file systems other than "
     "ext4, btrfs and XFS (XFS since Linux 5.13), and by io_uring or libaio.",
     false_alarm="A file whose holes were read before and that is now read elsewhere. Files in "
@@ -37,15 +47,44 @@ _ADVICE = "Write the whole file before you measure reads of it."
 )
 def holes(recent: Stretch, limits: Limits) -> Verdicts:
     """Check direct reads that reach no device, and buffered reads of no block of the file."""
-    yield from _direct(recent, limits)
+    direct = sum_op(recent, "syscall", "read_direct")
+    if direct.bytes_per_s >= limits["bytes_min_per_s"]:
+        yield from _from_memory(recent, direct, limits)
+        yield from _direct(recent, direct, limits)
     yield from _buffered(recent, limits)
 
 
-def _direct(recent: Stretch, limits: Limits) -> Verdicts:
-    direct = sum_op(recent, "syscall", "read_direct")
-    if direct.bytes_per_s < limits["bytes_min_per_s"]:
+def _from_memory(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
+    found = increase(recent, "syscall", "read_direct_from_memory_bytes")
+    share, least = found / direct.bytes, limits["direct_min_pct"]
+    if share * 100 < least:
         return
-    asked = direct.bytes - off_disk_bytes(recent, "read")
+    row = busiest(recent[-1], "syscall", "mount", "read_waited_bytes_per_s")
+    fstype = row.key[-1] if row is not None else ""
+    which = f" ({fstype}: {_NOT_DIRECT[fstype]})" if fstype in _NOT_DIRECT else ""
+    text = f"of {size(direct.bytes)} read, {size(found)} caused no request and were in memory"
+    yield Verdict(
+        subject="memory",
+        confidence="high",
+        cause=f"{percent(share)} of the bytes read with O_DIRECT ({rate(direct.bytes_per_s)}, "
+        f"{duration(direct.latency_us or 0)} per read) were served by the page cache, although "
+        f"opened with O_DIRECT: the file system does not do direct I/O for this file{which}.",
+        evidence=(
+            Evidence(
+                text, "read_direct_from_memory_bytes_per_s", share * 100, least, "probe of calls"
+            ),
+        ),
+        advice="This is the speed of memory. To measure storage, use a file system or a file that "
+        "does direct I/O, or a file larger than memory.",
+        command=f"findmnt -T {name}; lsattr {name}" if (name := busiest_file(recent)) else "",
+    )
+
+
+def _direct(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
+    memory, holes_ = increases(
+        recent, "syscall", "read_direct_from_memory_bytes", "read_direct_hole_bytes"
+    )
+    asked = direct.bytes - memory - off_disk_bytes(recent, "read")
     submitted = increase(recent, "syscall", "read_lower_bytes")
     below = sum_op(recent, "block", "read")
     # The sum of all disks excludes stacked devices; data they serve from memory is on no disk.
@@ -57,12 +96,14 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
     if share * 100 < least:
         return
     text = f"{size(asked)} read, {size(reached)} requested from devices"
+    is_known = holes_ >= (asked - reached) / 2
+    or_memory = "" if is_known else ", or were in memory (some files are read through it)"
     yield Verdict(
         subject="direct",
-        confidence="high",
+        confidence="high" if is_known else "medium",
         cause=f"At least {percent(share)} of the bytes read with O_DIRECT "
         f"({rate(direct.bytes_per_s)}, {duration(direct.latency_us or 0)} per read) come from no "
-        "device: they are holes, or blocks that were allocated but never written.",
+        f"device: they are holes, or blocks that were allocated but never written{or_memory}.",
         evidence=(
             Evidence(text, "read_lower_bytes_per_s", share * 100, least, "probes of both layers"),
         ),
