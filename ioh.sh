@@ -13,8 +13,8 @@
 #   ./ioh.sh --soak [minutes]            check for hours that ioh does not grow and loses nothing
 #   ./ioh.sh --fuzz [seconds [seed]]     read malicious recordings for an hour
 #   ./ioh.sh --setup [yes]               install what is missing (yes: also for tests), then exit
-#   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), link `ioh`
-#   ./ioh.sh --uninstall [PREFIX]        remove that copy and its links
+#   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), and `ioh`
+#   /opt/ioh/ioh.sh --uninstall          remove that copy and all that --install made
 #
 # IOH_PYTHON        a Python 3.10 or newer, if /usr/bin/python3 is older
 # IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = skip them
@@ -60,7 +60,16 @@ if [ "$uid" = 0 ]; then
     [ "${owner%:*}" = 0 ] || foreign=$owner
 fi
 
-can_sudo() { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
+can_sudo() { # run $1, or without it anything; perhaps with a password from the terminal
+    command -v sudo >/dev/null || return
+    if [ -z "${1-}" ]; then
+        [ -t 0 ] || sudo -n true 2>/dev/null
+    elif ! refusal=$(LC_ALL=C sudo -n -l "$1" 2>&1 >/dev/null); then
+        case $refusal in *password*) [ ! -t 0 ] || return 0 ;; esac
+        say "sudo does not run $1 without a password: ioh has only /proc"
+        return 1
+    fi
+}
 
 as_owner() { # files in another user's checkout are created by that user
     command -v setpriv >/dev/null ||
@@ -298,17 +307,18 @@ needs_root() { # does this command measure this machine, or only read a file?
 }
 
 run_ioh() {
-    [ "${1-}" != bench ] || ! needs_root "$@" || need_programs fio
-    if [ "$uid" != 0 ] && needs_root "$@" && can_sudo; then
-        set -- "$venv/bin/python" -I -B -m ioh "$@"
-        # sudo drops the environment; passing it with `env` needs no extra rule in sudoers.
-        before=$1
-        for name in COLORTERM NO_COLOR CWIDTH PAD; do
-            eval "value=\${$name-}"
-            [ -z "$value" ] || set -- "$name=$value" "$@"
-        done
-        [ "$1" = "$before" ] || set -- env "$@"
-        exec sudo -- "$@"
+    if [ "$uid" != 0 ] && needs_root "$@"; then
+        # The name in the sudo rule that docs/security.md recommends.
+        program=$(sed -n '1s|$|/bin/ioh|p' "$root/installed.txt" 2>/dev/null) || :
+        if can_sudo "$program"; then
+            [ -n "$program" ] || set -- "$venv/bin/python" -I -B -m ioh "$@"
+            # sudo drops the environment; neither `env` nor the program needs an extra rule for it.
+            for name in COLORTERM NO_COLOR CWIDTH PAD; do
+                eval "value=\${$name-}"
+                [ -z "$value" ] || set -- "$name=$value" "$@"
+            done
+            exec sudo -- "${program:-env}" "$@"
+        fi
     fi
     exec "$venv/bin/python" -I ${foreign:+-B} -m ioh "$@"
 }
@@ -332,7 +342,9 @@ if ! venv_ready && [ ! -w "$root" ]; then
     venv=$home/ioh/venv-$(printf %s "$root" | cksum | cut -d' ' -f1)
 fi
 
-case ${1-} in
+verb=${1-}
+[ ! -L "$0" ] || verb= # a sudo rule may name the link: it runs ioh, and nothing else
+case $verb in
 --install | --uninstall)
     # shellcheck source=contrib/install.sh
     . "$root/contrib/install.sh"
@@ -349,9 +361,23 @@ case ${1-} in
     told_bcc=${3-}
     setup
     ;;
+--run) # from the program that --install makes; its caller may have no right to anything but ioh
+    shift
+    while :; do
+        case ${1-} in
+        COLORTERM=* | NO_COLOR=* | CWIDTH=* | PAD=*) export "${1?}" ;;
+        *) break ;;
+        esac
+        shift
+    done
+    venv=$root/.venv
+    venv_ready || die "the system has changed: run sudo $root/ioh.sh --setup"
+    run_ioh "$@"
+    ;;
 *)
     setup
     [ "$uid" != 0 ] || warn_of_others
+    [ "${1-}" != bench ] || ! needs_root "$@" || need_programs fio
     run_ioh "$@"
     ;;
 esac

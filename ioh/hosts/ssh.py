@@ -85,7 +85,7 @@ def why_ended(host: str, command: str | None, status: int | None, said: str) -> 
         return IohError(f"{name}: {text or 'the connection failed'}", hint)
     if status in _NOT_THERE:
         if command is None:
-            path = "--remote-command 'sudo -n /PATH/ioh.sh'"
+            path = "--remote-command 'sudo -n /PATH/ioh'"
             hint = f"Run: ioh deploy {name}; or give its path: {path}"
             return IohError(f"ioh is not on the PATH of {name}", hint, ExitCode.UNAVAILABLE)
         cause = f"{name} cannot run {printable(command)}"

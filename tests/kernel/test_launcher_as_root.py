@@ -55,8 +55,9 @@ def everything(folder: Path) -> dict[Path, object]:
 
 @pytest.fixture
 def system(machine: Machine) -> Iterator[Path]:
-    """Directories that --install may write to and other users may not."""
-    system = Path(tempfile.mkdtemp())
+    """Directories that --install may write to and other users may not; /tmp would be refused."""
+    system = Path(tempfile.mkdtemp(dir="/var/lib"))
+    system.chmod(0o755)
     for made in ("opt", "usr/local/bin", "usr/local/share/man"):
         (system / made).mkdir(parents=True)
     for name in ("contrib", "man"):
@@ -71,8 +72,12 @@ def system(machine: Machine) -> Iterator[Path]:
     machine.environment["IOH_LINKS"] = str(system / "usr/local")
     installer = machine.checkout / "contrib" / "install.sh"
     text = installer.read_text().replace("/var/cache/ioh", f"{system}/cache")
-    for place in ("/etc/systemd/system", "/run/systemd/system"):
-        text = text.replace(place, f"{system}{place}")
+    text = text.replace("/etc/systemd/system", f"{system}/etc/systemd/system")
+    run = machine.checkout.parent / "run"
+    run.mkdir()
+    text = text.replace("/run/", f"{run}/")
+    for name in ("useradd", "userdel"):
+        machine.add(name)
     installer.write_text(text)
     yield system
     shutil.rmtree(system)
@@ -97,7 +102,6 @@ def test_installed_files_belong_to_root_and_are_removed_to_the_last(
         assert path.is_symlink() or not found.st_mode & 0o022, path
     assert not (prefix / "ioh" / "__pycache__").exists()
     for link, target in (
-        ("usr/local/bin/ioh", "ioh.sh"),
         ("usr/local/share/man/man8/ioh.8", "man/ioh.8"),
         ("etc/fish/completions/ioh.fish", "contrib/completion/ioh.fish"),
     ):
@@ -155,16 +159,19 @@ def test_files_that_ioh_did_not_install_are_left_alone(machine: Machine, system:
     for place, complaint in (
         ("relative/ioh", "absolute path"),
         (f"{system}/opt/../ioh", "absolute path"),
-        (f"{system}/opt/theirs", "ioh.sh did not install it"),
+        (f"{system}/opt/theirs", "ioh.sh did not install"),
+        (f"{system}/it's", "absolute path"),
         (f"{writable}/ioh", "other users can write"),
+        ("/tmp/ioh", "other users can write"),
         (f"{system}/opt/ioh", "ioh.sh did not create it"),
     ):
         status, said = machine.run("--install", place)
         assert status == 1
         assert complaint in said[-1]
-    status, said = machine.run("--uninstall", f"{system}/opt/theirs")
-    assert status == 1
-    assert "was not installed" in said[-1]
+    for places, copy in (([], "/opt/ioh"), ([f"{system}/opt/theirs"], f"{system}/opt/theirs")):
+        status, said = machine.run("--uninstall", *places)
+        assert status == 1
+        assert said[-1].endswith(f"removes itself: sudo {copy}/ioh.sh --uninstall")
     writable.rmdir()
     (system / "opt/theirs").rmdir()
     (system / "usr/local/bin/ioh").unlink()
