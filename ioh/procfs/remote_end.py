@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
+from glob import escape, glob
 
 from ioh.model.printable import printable
 from ioh.procfs.files import read_line
 
+_FABRICS = frozenset({"tcp", "rdma", "fc"})  # others are in this machine: pcie, loop, apple-ans
 _SESSION = re.compile(r"(.*/session\d+)/.*")
 
 
@@ -18,19 +19,17 @@ def remote_end(folder: str) -> str:
     """
     controller = folder.rpartition("/")[0]
     transport = read_line(f"{controller}/transport")  # of an NVMe controller
-    if transport is not None and transport != "pcie":
-        pairs = (
-            word.partition("=") for word in (read_line(f"{controller}/address") or "").split(",")
-        )
-        given = {name: value for name, _, value in pairs}
+    if transport in _FABRICS:
+        words = (read_line(f"{controller}/address") or "").split(",")
+        given = {name: value for name, _, value in (word.partition("=") for word in words)}
         end = _endpoint(given.get("traddr"), given.get("trsvcid"))
-        return f"nvme/{printable(transport)} {end}".rstrip()
+        return f"nvme/{transport} {end}".rstrip()
     session = _SESSION.match(folder)
     if session is None:
         return ""
-    for name in _folders(session[1], "connection"):
-        at = f"{session[1]}/{name}/iscsi_connection/{name}"
-        if end := _endpoint(read_line(f"{at}/address"), read_line(f"{at}/port")):
+    pattern = f"{escape(session[1])}/connection*/iscsi_connection/*/address"
+    for file in sorted(glob(pattern)):
+        if end := _endpoint(read_line(file), read_line(f"{file.removesuffix('address')}port")):
             return f"iscsi {end}"
     return "iscsi"
 
@@ -40,10 +39,3 @@ def _endpoint(address: str | None, port: str | None) -> str:
     if not address or not port:
         return printable(address or "")
     return printable(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
-
-
-def _folders(path: str, begin: str) -> list[str]:
-    try:
-        return sorted(name for name in os.listdir(path) if name.startswith(begin))
-    except OSError:
-        return []

@@ -94,6 +94,7 @@ def test_only_what_lies_on_a_counted_device_is_stacked(
     ("transport", "address", "stack"),
     [
         ("pcie", "0000:01:00.0", "nvme0n1"),
+        ("loop", "", "nvme0n1"),
         ("tcp", "traddr=10.99.2.2,trsvcid=4420", "nvme0n1 on nvme/tcp 10.99.2.2:4420"),
         (
             "tcp", "traddr=fd00::2,trsvcid=4421,src_addr=fd00::1",
