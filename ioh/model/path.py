@@ -15,6 +15,7 @@ from ioh.model.nfs_wire import nfs_wire
 from ioh.model.path_calls import calls_of
 from ioh.model.path_flow import Flow, Steps, added_steps, known_us, left_of, scaled_steps
 from ioh.model.path_pairs import SAME_CALLS, shares_by_pairs
+from ioh.model.remote_disks import network_us_per_s
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -28,6 +29,7 @@ TITLES = {
     "network_server": "network + nfs server",
     "nfs_server": "nfs server",
     "block_queue": "block queue",
+    "disk_network": "network to disk",
     "device": "device",
 }
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
@@ -114,7 +116,8 @@ def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float |
     if not way.served.us or way.layers.get("block") is None or direction == "sync":
         return None, None
     below = way.below_server(way.served) or {"block_queue": 0.0, "device": 0.0}
-    queue_us, device_us = below["block_queue"], below["device"] or 0.0
+    queue_us = below["block_queue"]
+    device_us = (below["device"] or 0.0) + (below.get("disk_network") or 0.0)
     return None if queue_us is None else queue_us / way.served.us, device_us / way.served.us
 
 
@@ -133,6 +136,8 @@ class _Way:
         self.served = self._of("nfs_server")
         self.block = self._of("block")
         self.wire = nfs_wire(snapshot)
+        way_us = network_us_per_s(snapshot, "flush" if direction == "sync" else self.verb)
+        self._far_share = way_us / (self.block.us - (self.block.queue_us or 0.0)) if way_us else 0.0
 
     def _of(self, name: str) -> Flow:
         """A lower layer's operations in this direction."""
@@ -156,7 +161,11 @@ class _Way:
             return self._made("nfs_client", self.client, self._below_client())
         if self.served.us:
             return self._made("nfs_server", self.served, self.below_server(self.served))
-        return self._made("block", self.block, _split_block(self.block)) if self.block.us else None
+        return (
+            self._made("block", self.block, self._split_block(self.block))
+            if self.block.us
+            else None
+        )
 
     def _made(self, top: str, flow: Flow, below: Steps) -> Path:
         """Make a path: convert times per second into times per operation."""
@@ -197,7 +206,7 @@ class _Way:
             steps[name] = min(left_us, flow.us)
             left_us -= min(left_us, flow.us)
         local = self._own_requests(nfs).within(left_us)
-        steps = added_steps(steps, _split_block(local)) if local.us else steps
+        steps = added_steps(steps, self._split_block(local)) if local.us else steps
         cpu_wait_us = min(self.calls.cpu_wait_us or 0.0, waited.us - known_us(steps))
         return {**steps, "cpu_wait": cpu_wait_us} if cpu_wait_us > 0 else steps
 
@@ -266,7 +275,16 @@ class _Way:
             server = self.layers.get("nfs_server")
             left = left.within(Flow.of(server, "write_data_sync", "write_file_sync").us)
         found = left.within(served.us)
-        return _split_block(found) if found.us else {}
+        return self._split_block(found) if found.us else {}
+
+    def _split_block(self, flow: Flow) -> dict[str, float | None]:
+        """Split into queue, the way to remote disks, and device time."""
+        device_us = flow.us - (flow.queue_us or 0.0)
+        way_us = device_us * min(1.0, self._far_share)
+        steps: dict[str, float | None] = {"block_queue": flow.queue_us}
+        if way_us:
+            steps["disk_network"] = way_us
+        return {**steps, "device": device_us - way_us}
 
     def _metric(self, layer: str, name: str) -> Value:
         found = self.layers.get(layer)
@@ -337,10 +355,3 @@ class _Way:
                 f"write-back: {behind / 1e6:.3g} MB/s, "
                 f"{lower.us / lower.ops / 1e3:.3g} ms per {title} write"
             )
-
-
-def _split_block(flow: Flow) -> dict[str, float | None]:
-    """Split into queue and device time."""
-    if flow.queue_us is None:
-        return {"block_queue": None, "device": flow.us}
-    return {"block_queue": flow.queue_us, "device": flow.us - flow.queue_us}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ioh.model.finding import Finding
+from ioh.model.path import paths
 from ioh.model.remote_disks import RemoteDisk, network_us_per_s, remote_disks
 from ioh.model.snapshot import LayerSnapshot
-from tests.unit.snapshot_maker import Layers, disk, found, layer, op, ticks
+from tests.unit.snapshot_maker import Layers, calls, disk, found, layer, op, ticks
 
 TARGET = "10.99.2.2:4420"
 ON = f"nvme0n1 on nvme/tcp {TARGET}"
@@ -73,6 +74,23 @@ def test_without_its_connection_nothing_is_known_of_the_way(
     snapshot = ticks(1, reading(name, on, linked(43_000)))[0]
     assert remote_disks(snapshot) == known
     assert network_us_per_s(snapshot, "read") == 0
+
+
+@pytest.mark.parametrize(
+    ("on", "us", "expected"),
+    [
+        (ON, 48_000, {"block_queue": 0, "disk_network": 43_000, "device": 5_000}),
+        (ON, 9_000, {"block_queue": 0, "disk_network": 9_000, "device": 0}),
+        ("nvme0n1", 48_000, {"block_queue": 0, "device": 48_000}),
+    ],
+)
+def test_the_path_shows_the_way_to_the_disk(on: str, us: float, expected: dict[str, int]) -> None:
+    call = op(80, 8192, 50_000)
+    app = calls("read_direct", call, read_lower_bytes_per_s=80 * 8192.0)
+    layers = {"syscall": app, **reading("nvme0n1", on, linked(43_000), us=us)}
+    found_path = paths(ticks(1, layers)[0])["read"]
+    steps = {each.name: round(each.us or 0) for each in found_path.segments}
+    assert steps == {"syscall": 50_000 - us, **expected}
 
 
 def test_a_long_way_to_a_disk_is_not_the_disk() -> None:

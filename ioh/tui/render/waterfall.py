@@ -23,6 +23,7 @@ _SHORT = {
     "network": "net",
     "network + nfs server": "net+srv",
     "block queue": "queue",
+    "network to disk": "net",
 }
 
 
