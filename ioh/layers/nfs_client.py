@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,10 @@ from ioh.layers.nfs_maps import (
     read_procedures,
 )
 from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
+from ioh.layers.nfs_pending import PENDING_CALLS, PendingCalls
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
@@ -129,6 +132,7 @@ SPEC = LayerSpec(
             queue_us = 1e-3 * queue_ns_total / calls_total | queue µs | Mean wait before sending.
             rtt_us = 1e-3 * rtt_ns_total / calls_total | rtt µs | Mean time to the reply.
             execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean total time.
+        {PENDING_CALLS}
         """
     ),
     lost=("map_full", "no_start"),
@@ -185,7 +189,8 @@ class NfsClient(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
-        self._totals = PartTotals(SPEC.ops, queue=True)
+        self._totals = PartTotals(SPEC.ops, queue=True, accrues=True)
+        self._pending = PendingCalls(self._flows, SPEC.ops)
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
@@ -195,7 +200,9 @@ class NfsClient(Layer):
         """Read each mount's totals, and the kernel's own counters from mountstats."""
         mounts = read_mountstats(self.root)  # before the tick ends: it takes milliseconds
         ended = advance_epoch(maps["epoch"])
-        parts = self._totals.read(maps["totals"], ended)
+        counted = self._totals.read(maps["totals"], ended)
+        self._pending.look(maps["pendings"], time.monotonic_ns())
+        parts = self._pending.book(counted)
         procedures = read_procedures(maps["procedures"])
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
@@ -214,6 +221,7 @@ class NfsClient(Layer):
                 "process": flows["process"],
                 "file": flows["file"],
                 "procedure": procedures,
+                IN_PROGRESS: self._pending.table(self._find_name),
             },
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),

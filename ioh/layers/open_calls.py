@@ -82,11 +82,8 @@ class OpenCalls:
             self._open_ns[name] += max(0, now_ns - start_ns)
         else:  # neither counted as begun nor known to be direct
             name = name.partition("_")[0]
-        row = self._rows.get((name, who.tgid, who.file))
-        number = 1 if row is None else row.number + 1
-        if row is not None and row.start_ns < start_ns:
-            start_ns, who = row.start_ns, row.who
-        self._rows[name, who.tgid, who.file] = Open(name, who, start_ns, number)
+        one, key = Open(name, who, start_ns), (name, who.tgid, who.file)
+        self._rows[key] = self._rows[key].with_one(one) if key in self._rows else one
 
     def _slots(self, maps: Maps, tick: int, now_ns: int) -> Iterator[tuple[int, ...]]:
         """The open slots, of the groups used since the last look or open at it."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
-from ioh.bpf.totals import STARTED, WORDS, decode_op_totals
+from ioh.bpf.totals import STARTED, WORDS, decode_ended_ns, decode_op_totals
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each, has_grown
 from ioh.model.derive_op import add_ops
 from ioh.model.sample import OTHERS, OpTotals
@@ -35,11 +35,12 @@ class PartTotals:
     """Totals by part and op; keeps the last reading, to skip idle ops.
 
     Each op has an entry from the start for the parts that find the table full.  ``retired``: the
-    totals of ended parts, by op.
+    totals of ended parts, by op.  ``accrues``: the time of all operations that ended is in
+    ``weighted_ns_total``, for the caller to add that of the others.
     """
 
-    def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
-        self._ops = ops
+    def __init__(self, ops: tuple[str, ...], *, queue: bool, accrues: bool = False) -> None:
+        self._ops, self._accrues = ops, accrues
         self._queue = queue
         self._previous: dict[bytes, OpTotals] = {}
         self.retired: dict[str, OpTotals] = {}
@@ -62,7 +63,10 @@ class PartTotals:
             self._previous[key] = decoded
             done = (decoded.count_total or 0) + (decoded.errors_total or 0)
             inflight = max(0, (decoded.started_total or 0) - done)
-            parts[part][self._ops[op]] = replace(decoded, inflight=inflight)
+            ended_ns = decode_ended_ns(value) if self._accrues else None
+            parts[part][self._ops[op]] = replace(
+                decoded, inflight=inflight, weighted_ns_total=ended_ns
+            )
         return parts
 
     def retire(self, totals: Map, part: int) -> None:

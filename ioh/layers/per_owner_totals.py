@@ -113,13 +113,15 @@ class OwnedTotals:
 
 
 def has_grown(older: Ops, newer: Ops) -> bool:
-    """Whether an operation began or ended between two readings of a device."""
+    """Whether an operation began, waited or ended between two readings of a device."""
     return any(
         name not in older or _progress(older[name]) != _progress(op) for name, op in newer.items()
     )
 
 
-_progress = attrgetter("started_total", "count_total", "bytes_total", "errors_total")
+_progress = attrgetter(
+    "started_total", "count_total", "bytes_total", "errors_total", "weighted_ns_total"
+)
 
 
 def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:

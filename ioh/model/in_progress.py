@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ioh.model.sample import Row, Table, Value
@@ -31,6 +31,11 @@ class Open(Generic[Who]):
     who: Who
     start_ns: int
     number: int = 1
+
+    def with_one(self, other: Open[Who]) -> Open[Who]:
+        """This and another one of the same row."""
+        oldest = min(self, other, key=lambda each: each.start_ns)
+        return replace(oldest, number=self.number + other.number)
 
 
 def in_progress_table(

@@ -144,6 +144,19 @@ def test_an_outage_is_not_the_servers_time(server: Server, quiet: Ioh) -> None:
         if (found := [f for f in interval["findings"] if f["rule"] in RULES])
     ]
     print(*said_at, sep="\n")
+    waits = [
+        row
+        for interval in part.intervals
+        for row in interval["layers"]["nfs_client"]["top"]["in_progress"]
+    ]
+    oldest = max(waits, key=lambda row: float(row["age_us"]))
+    assert oldest["op"] == "read"
+    assert oldest["age_us"] >= (OUTAGE_S - 3) * 1e6
+    assert oldest["mount"].startswith("10.99.1.1:/")
+    # The calls' time passed in the outage, and not at its end.
+    in_flight = [stats["avg_inflight"] or 0 for stats in part.ops("nfs_client", "read")]
+    assert max(in_flight) < 2 * max(stats["inflight"] for stats in part.ops("nfs_client", "read"))
+    assert "disk_no_answer" not in {f["rule"] for x in part.intervals for f in x["findings"]}
     slow, silent = ("nfs_latency", "read server"), ("nfs_no_answer", "10.99.1.1")
     assert any(slow in found for _, found in said_at)
     assert any(silent in found for _, found in said_at)

@@ -1,0 +1,201 @@
+"""What of the application and of NFS is open: the probes' maps, and the time it takes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ioh.bpf.maps import Map
+from ioh.layers import open_calls
+from ioh.layers.accrued_time import AccruedTime
+from ioh.layers.flows import FlowTables
+from ioh.layers.nfs_client import NfsClient
+from ioh.layers.nfs_pending import PendingCalls
+from ioh.layers.open_calls import CALL_GROUP, Caller, OpenCalls
+from ioh.layers.part_totals import NOTHING, OTHER_PARTS
+from ioh.layers.syscall import Syscall
+from tests.unit import fake_kernel
+from tests.unit.fake_kernel import FakeMap
+from tests.unit.probe_text import text_of
+
+NOW_NS, MS = 10**15, 10**6
+OPS = ("read_buffered", "read_buffered", "read_direct", "write_buffered")
+DIRECT, WRITE, SUBMIT = 2, 3, 0x80
+FILE = struct.pack("=QII", 7, 8 << 20, 99)
+
+
+class Kernel(NamedTuple):
+    """The probe's maps as ioh reads them, and what is in them."""
+
+    maps: dict[str, Map]
+    held: dict[str, FakeMap]
+
+    def call(self, tid: int, op: int, ago_ms: int, crowd: int = 0, tick: int = 5) -> None:
+        slot = tid & 0xFFFF
+        size = self.held["calls"].spec.value_size
+        self.held["calls"].entries[slot.to_bytes(4, "little")] = raw_call(
+            tid, op, ago_ms, crowd
+        ).ljust(size, b"\0")
+        groups = self.held["call_groups"]
+        ticks = bytearray(groups.get(bytes(4)) or b"")
+        ticks[slot // CALL_GROUP] = tick
+        groups.entries[bytes(4)] = bytes(ticks)
+
+    def request(self, number: int, op: int, ago_ms: int, file: int = 1) -> bytes:
+        key = struct.pack("=QQ", number, 42)
+        self.held["asyncs"].entries[key] = struct.pack(
+            "=QQQIHHIIIIQ", NOW_NS - ago_ms * MS, file, 7, 8 << 20, op, 0, 99, 0, 42, 0, 0
+        )
+        return key
+
+
+def raw_call(tid: int, op: int, ago_ms: int, crowd: int = 0) -> bytes:
+    start = NOW_NS - ago_ms * MS
+    return struct.pack("=IIQQQIHHIII", tid, crowd, start, 1, 7, 8 << 20, op, 0, 99, 0, 42)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(Syscall).maps())
+    return Kernel(maps, held)
+
+
+def look(calls: OpenCalls, kernel: Kernel, tick: int = 5, *abandoned: bytes) -> dict[str, object]:
+    calls.look(kernel.maps, tick, NOW_NS, abandoned)
+    return {each.op: (each.start_ns, each.number, each.who) for each in calls.found}
+
+
+def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -> None:
+    kernel.call(43, DIRECT, 300)
+    kernel.call(44, DIRECT, 500)
+    kernel.request(1, DIRECT, 400)
+    kernel.request(2, DIRECT, 0)
+    kernel.call(45, SUBMIT, 900)  # io_submit itself
+    kernel.request(4, WRITE, 50, file=0)  # a registered file
+    gone = kernel.request(3, DIRECT, 5000)
+    calls = OpenCalls(OPS)
+    rows = look(calls, kernel, 5, gone)
+    assert rows == {
+        "read_direct": (NOW_NS - 500 * MS, 4, Caller(42, FILE, 44)),
+        "write": (NOW_NS - 50 * MS, 1, Caller(42, b"", 0)),
+    }
+    assert calls.open_ns("read_direct") == 1200 * MS
+    assert calls.open_ns("write_buffered") == 0  # not counted as begun
+
+
+def test_an_open_call_stays_in_sight_although_its_group_is_not_used_again(kernel: Kernel) -> None:
+    calls = OpenCalls(OPS)
+    kernel.call(43, WRITE, 300, tick=5)
+    for tick in (5, 6, 7, 8, 300):
+        assert "write_buffered" in look(calls, kernel, tick)
+    kernel.held["calls"].entries.clear()
+    assert not look(calls, kernel, 301)
+    kernel.call(43, WRITE, 300, tick=5)
+    assert not look(calls, kernel, 302)  # no call began lately: nobody looks
+
+
+def test_threads_that_share_a_slot_are_in_the_hash(kernel: Kernel) -> None:
+    kernel.call(43, WRITE, 300, crowd=1)
+    hashed = kernel.held["crowded"]
+    other = raw_call(43 + (1 << 16), WRITE, 700, 0xFFFFFFFF).ljust(hashed.spec.value_size, b"\0")
+    hashed.entries[(43 + (1 << 16)).to_bytes(4, "little")] = other
+    calls = OpenCalls(OPS)
+    assert look(calls, kernel)["write_buffered"] == (
+        NOW_NS - 700 * MS, 2, Caller(42, FILE, 43 + (1 << 16)),
+    )  # fmt: skip
+    kernel.call(0, WRITE, 0)  # not this slot
+    kernel.held["calls"].entries[(43).to_bytes(4, "little")] = raw_call(0, 0, 0, 1).ljust(
+        kernel.held["calls"].spec.value_size, b"\0"
+    )
+    assert look(calls, kernel, 9)["write_buffered"] == (
+        NOW_NS - 700 * MS, 1, Caller(42, FILE, 43 + (1 << 16)),
+    )  # fmt: skip
+
+
+def test_the_start_of_a_call_that_was_just_beginning_is_read_again(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.call(43, WRITE, 9000)  # its previous one's
+    at = Map.at
+
+    def just_begun(self: Map, index: int) -> memoryview:
+        if self is kernel.maps["calls"]:
+            kernel.call(43, WRITE, 0)
+        return at(self, index)
+
+    monkeypatch.setattr(Map, "at", just_begun)
+    assert look(OpenCalls(OPS), kernel)["write_buffered"] == (NOW_NS, 1, Caller(42, FILE, 43))
+
+
+def test_too_many_requests_are_not_all_looked_at(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_calls, "_MOST_REQUESTS", 3)
+    calls = OpenCalls(OPS)
+    for number in range(3):
+        kernel.request(number, DIRECT, 200)
+    look(calls, kernel)
+    assert calls.open_ns("read_direct") == 600 * MS
+    kernel.request(3, DIRECT, 200)
+    assert look(calls, kernel)["read_direct"] == (NOW_NS - 200 * MS, 3, Caller(42, FILE, 0))
+    assert calls.open_ns("read_direct") is None
+
+
+def test_user_space_reads_these_structs() -> None:
+    """Its formats have their members up to the last one that it needs."""
+    app, nfs = text_of(Syscall), text_of(NfsClient)
+    expected = {
+        "target": "file ino dev op is_opaque name is_at_end",
+        "call": "tid crowd start_ns target tgid",
+        "async": "start_ns target tgid rw_flags context",
+        "fault": "start_ns bytes key",
+    }
+    for struct_name, members in expected.items():
+        names = [member.name for member in app.struct(struct_name)]
+        assert " ".join(names).startswith(members)
+    pending = [member.name for member in nfs.struct("pending")]
+    assert pending == ["start_ns", "ino", "dev", "tgid", "op", "name", "comm"]
+
+
+def test_accrued_time_never_falls() -> None:
+    accrued = AccruedTime()
+    assert accrued.total("read", 10, 500) == 510
+    assert accrued.total("read", 10, 0) == 510  # ended between the two readings
+    assert accrued.total("read", 520, 30) == 550
+    assert accrued.total("read", 600, None) is None
+    assert accrued.total("write", 1, 1) == 2
+
+
+def test_pending_calls_of_nfs_are_listed_by_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(NfsClient).maps())
+
+    def pend(number: int, op: int, ago_ms: int, dev: int = 49, tgid: int = 42) -> None:
+        comm = b"dd" if tgid else b"(write-back)"
+        value = struct.pack("=QQIIII16s", NOW_NS - ago_ms * MS, 7, dev, tgid, op, 99, comm)
+        held["pendings"].entries[number.to_bytes(8, "little")] = value
+
+    pend(1, 0, 3000)
+    pend(2, 0, 400)
+    pend(3, 4, 2000, tgid=0)
+    pend(4, 0, 700, dev=50)  # a mount beyond the probe's room
+    pending = PendingCalls(FlowTables(Path("/nowhere")), NfsClient.spec.ops)
+    pending.look(maps["pendings"], NOW_NS)
+    rows = pending.table({49: "nas1:/export on /mnt"}.get)
+    file = "inode 7 on device 0:49"
+    assert rows == {
+        ("42", "dd", "read", file, "nas1:/export on /mnt"): (3_000_000, 2),
+        ("0", "(write-back)", "commit", file, "nas1:/export on /mnt"): (2_000_000, 1),
+        ("42", "dd", "read", "inode 7 on device 0:50", "0:50"): (700_000, 1),
+    }
+    booked = pending.book(
+        {49: {"read": NOTHING, "write_unstable": NOTHING}, OTHER_PARTS: {"read": NOTHING}}
+    )
+    accrued = {
+        (dev, name): op.weighted_ns_total for dev, ops in booked.items() for name, op in ops.items()
+    }
+    assert accrued == {
+        (49, "read"): 3400 * MS, (49, "write_unstable"): 0, (OTHER_PARTS, "read"): 700 * MS,
+    }  # fmt: skip
