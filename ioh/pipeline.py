@@ -1,11 +1,13 @@
-"""The whole data path: Samples from a source, derived in pairs, judged, handed on as Snapshots."""
+"""The whole data path: Samples from a source, derived in pairs, judged, handed on in rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
-from ioh.model.intervals import Intervals
+from ioh.model.intervals import Intervals, is_over
+from ioh.model.pairs import HostInterval, Round, pairs, with_own_pairs
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 
@@ -23,7 +25,7 @@ class Judge(Protocol):
 
     @property
     def look_back_s(self) -> float:
-        """Of this time before an interval depends what is found in it."""
+        """How far back an interval's findings may depend on earlier ones."""
         ...
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
@@ -31,30 +33,59 @@ class Judge(Protocol):
         ...
 
 
-def snapshots(source: Iterable[Sample]) -> Iterator[Snapshot]:
-    """Each interval between two consecutive Samples.
+MakeJudge = Callable[[], "Judge | None"]
+
+
+def no_judge() -> None:
+    """Make no judge."""
+
+
+def alone(samples: Iterable[Sample], intervals: Intervals | None = None) -> Iterator[Round]:
+    """The rounds of a single machine.
 
     Returns:
-        One Snapshot fewer than there are Samples; the first Sample is the baseline.
+        One Round fewer than there are Samples; the first Sample is the baseline.
     """
-    return Intervals().each(source)
+    intervals = intervals or Intervals()
+    older: Sample | None = None
+    end_s: float | None = None
+    for sample in samples:
+        snapshot = intervals.take(sample)
+        if not intervals.has_taken(sample):
+            continue  # joined to a later one
+        before, older = older, intervals.newest
+        if snapshot is not None and before is not None:
+            # The machine's own clock may be set.
+            end_s = snapshot.time_unix_s if end_s is None else end_s + snapshot.interval_s
+            yield Round(end_s, (HostInterval("", (), snapshot, (before, older)),))
 
 
-def judged(snapshots: Iterable[Snapshot], judge: Judge | None) -> Iterator[Snapshot]:
-    """The same Snapshots with what the rules find in them; as they are without a judge."""
-    for snapshot in snapshots:
-        yield snapshot if judge is None else judge.judge(snapshot)
+def rounds(
+    source: Iterable[Round], make_judge: MakeJudge = no_judge, run_s: float | None = None
+) -> Iterator[Round]:
+    """Each round, its hosts paired and judged, until ``run_s`` is over; None for all.
 
-
-def until(intervals: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:
-    """The intervals that cover at least ``seconds``; all of them when that is None.
-
-    A tick may come a little early against the one before, so a tenth of an interval is
-    forgiven rather than another one waited for.
+    ``make_judge`` is called once for each host.
     """
-    elapsed_s = 0.0
-    for interval in intervals:
-        yield interval
-        elapsed_s += interval.interval_s
-        if seconds is not None and elapsed_s >= seconds - interval.interval_s / 10:
+    judges: dict[str, Judge | None] = {}
+    paired: set[tuple[str, str]] = set()
+    begin_s: float | None = None
+    for each in source:
+        found = pairs(each.intervals, paired)
+        judged = []
+        for part in each.intervals:
+            snapshot = with_own_pairs(part.snapshot, found, part.name)
+            if part.name not in judges:
+                judges[part.name] = make_judge()
+            if (judge := judges[part.name]) is not None:
+                snapshot = judge.judge(snapshot)
+            judged.append(replace(part, snapshot=snapshot))
+        yield replace(each, intervals=tuple(judged), pairs=found)
+        begin_s = each.time_unix_s - each.interval_s if begin_s is None else begin_s
+        if is_over(run_s, each.time_unix_s - begin_s, each.interval_s):
             return
+
+
+def snapshots(source: Iterable[Sample], make_judge: MakeJudge = no_judge) -> Iterator[Snapshot]:
+    """Each interval of a single machine, judged."""
+    return (each.snapshot for each in rounds(alone(source), make_judge))

@@ -18,7 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ioh.feeds.file_feed import FileFeed, Played
+from ioh.history.file import Played
+from ioh.player.file import FilePlayer
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
 from ioh.tui.picture import svg
@@ -85,8 +86,8 @@ def record(target: Path) -> None:
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
     """Draw the end of a recording, after some keys."""
     os.chdir(session.parent)  # so that the picture does not show the folder
-    with FileFeed(session.name, Played()) as feed:
-        app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
+    with FilePlayer(session.name, Played()) as player:
+        app = IohApp(player, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)
             await pilot.press("end", *keys)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from ioh.model.feed import Extent, RecordingState, TimelineEvent
 from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.player import Extent, RecordingState, TimelineEvent
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ioh.findings.engine import Engine
 from ioh.model.path import paths
 from ioh.model.snapshot import Snapshot
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.session.stream import Tick
 from ioh.tui.actions import with_valid_choice
@@ -73,7 +73,7 @@ def picture(name: str, step: str, rule: str) -> str:
     path = next((ROOT / "tests" / "data").rglob(f"{name}.ioh"))
     with ReplaySource(str(path), speed=None) as source:
         samples = [item.sample for item in source if isinstance(item, Tick)]
-    intervals = list(judged(snapshots(samples), Engine()))
+    intervals = list(snapshots(samples, Engine))
     last = max(i for i, shown in enumerate(intervals) if _fits(shown, step, rule))
     shown = intervals[last]
     view = HeaderView(

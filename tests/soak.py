@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
 
-from ioh.feeds.memory_recording import MemoryRecording
 from ioh.findings.engine import Engine
+from ioh.history.memory_recording import MemoryRecording
 from ioh.live.memory import give_back_large
 from ioh.model.derive import derive
 from ioh.recorder.rotated_files import part_name

@@ -56,5 +56,5 @@ def parts(name: str, samples: list[Sample]) -> list[HostInterval]:
     for older, newer in pairwise(samples):
         found = interval(older, newer)
         assert found is not None
-        made.append(HostInterval(name, (ADDRESSES[name],), found, (older, newer)))
+        made.append(HostInterval(name, (ADDRESSES[name],) if name else (), found, (older, newer)))
     return made

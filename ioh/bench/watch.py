@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ioh.bench.fio import columns
@@ -25,7 +26,7 @@ from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import OpStats, Snapshot
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
 from ioh.recorder.marks import PRIVATE, RunningRecording, running_recordings, send_mark
@@ -145,7 +146,7 @@ def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
     """Read the part of a recording between two marks; IohError if they are missing."""
     with Session(str(path)) as session:
         part = read_aggregate(session, Span(When(begin), When(end)))
-        ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
+        ticks = tuple(snapshots(samples_of(session, part), partial(Engine, config=config)))
     return Seen(part.snapshot, ticks, part.remarks)
 
 

@@ -27,10 +27,9 @@ from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.feeds.hosts_feed import HostsFeed
-    from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
     from ioh.model.pairs import Round
+    from ioh.player.player import BasePlayer
     from ioh.session.stream import Item
     from ioh.sinks.hosts import HostsSink
 
@@ -91,7 +90,7 @@ def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
     with Ending() as ending, HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
-        def rounds() -> Iterator[Round]:
+        def reported_rounds() -> Iterator[Round]:
             for each in stack:
                 for state in each.states:
                     if state.why and state.why != reported[state.name]:
@@ -99,45 +98,30 @@ def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
                     reported[state.name] = state.why
                 yield each
 
-        _write_rounds(args, rounds(), sink, ending, cycle_s=asked.cycle_s)
+        _write_rounds(args, reported_rounds(), sink, ending)
     return ending.code
 
 
-def _write_rounds(  # noqa: PLR0913
+def _write_rounds(
     args: argparse.Namespace,
-    rounds: Iterable[Round],
+    source: Iterable[Round],
     sink: HostsSink,
     ending: Ending,
-    *,
-    cycle_s: float,
     remarks: Callable[[], str] = str,
 ) -> bool:
     """Judge rounds and print them until ``-t`` is over; return whether there was any.
 
     ``remarks`` returns what to print before the next round.
     """
-    from ioh.model.pairs import pairs
-    from ioh.playback.joined import with_own_pairs
+    from ioh.pipeline import rounds
 
-    engines: dict[str, Engine | None] = {}
-    first_s: float | None = None
-    known: set[tuple[str, str]] = set()
-    for each in rounds:
-        found = pairs(each.intervals, known)
-        given = {p.name: with_own_pairs(p.snapshot, found, p.name) for p in each.intervals}
-        for name, snapshot in given.items():
-            if name not in engines:
-                engines[name] = engine_from(args)
-            if (engine := engines[name]) is not None:
-                given[name] = engine.judge(snapshot)
-        text = [remarks(), *(sink.host(state, given.get(state.name)) for state in each.states)]
-        text.append(sink.pairs(each.time_unix_s, each.states, found))
-        ending.write("".join(text))
-        first_s = each.time_unix_s if first_s is None else first_s
-        seen_s = each.time_unix_s - first_s + cycle_s
-        if ending.received or (args.run_s and seen_s >= args.run_s - cycle_s / 10):
+    has_any = False
+    for each in rounds(source, partial(engine_from, args), args.run_s):
+        has_any = True
+        ending.write(remarks() + sink.render(each))
+        if ending.received is not None:
             break
-    return first_s is not None
+    return has_any
 
 
 def show_hosts(args: argparse.Namespace) -> int:
@@ -145,18 +129,18 @@ def show_hosts(args: argparse.Namespace) -> int:
     asked = _asked(args)
     from ioh.commands.screen import filters_text, show
 
-    def make(stack: contextlib.ExitStack, _: object) -> HostsFeed:
-        from ioh.feeds.hosts_feed import HostsFeed
+    def make(stack: contextlib.ExitStack, _: object) -> BasePlayer:
         from ioh.hosts.stack import HostStack
+        from ioh.player.live import LivePlayer
 
-        feed = HostsFeed(
+        player = LivePlayer(
             stack.enter_context(HostStack(args.hosts, asked)),
-            args.hosts,
+            hosts=args.hosts,
             cycle_s=asked.cycle_s,
             make_judge=lambda: engine_from(args),
             run_s=args.run_s,
         )
-        return stack.enter_context(feed)
+        return stack.enter_context(player)
 
     return show(args, "live", make, filters_text(args))
 
@@ -224,17 +208,17 @@ def _run_joined(
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)
-        rounds = joined_rounds(sources, partial(intervals_from, args), cycle_s, take)
+        source = joined_rounds(sources, partial(intervals_from, args), cycle_s, take)
 
         def stop() -> None:
-            for source in sources.values():
-                source.stop()
+            for each in sources.values():
+                each.stop()
 
         ending.stop = stop
-        has_any = _write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)
+        has_any = _write_rounds(args, source, sink, ending, remarked)
         if not has_any and ending.received is None:
             raise no_interval(args.file, span)
         ending.write(remarked())
-    for each in faults.values():
-        each.report()
+    for found in faults.values():
+        found.report()
     return ending.code

@@ -132,7 +132,7 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
     ReaderGoneError: nobody reads stdout.
     """
     refuse_live_options(args)
-    from ioh.pipeline import judged, until
+    from ioh.pipeline import alone, rounds
     from ioh.playback.replay import ReplaySource
 
     engine = engine_from(args) if form.judges else None
@@ -169,10 +169,10 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
                 yield sample
                 write_remarks()
 
-        for snapshot in until(judged(intervals.each(samples()), engine), args.run_s):
+        for each in rounds(alone(samples(), intervals), lambda: engine, args.run_s):
             is_empty = False
             write_remarks()
-            ending.write(sink.render(snapshot))
+            ending.write(sink.render(each.snapshot))
             if ending.received is not None:
                 break
         if is_empty and ending.received is None:

@@ -17,6 +17,7 @@ from ioh.commands.options import add_interval_arguments, digits, number
 from ioh.commands.progress import Progress
 from ioh.commands.run import Ending, Signalled, live_source
 from ioh.model.errors import IohError, refuse_if
+from ioh.model.intervals import is_over
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
 from ioh.recorder.rotated_files import default_names
@@ -194,8 +195,7 @@ def _record(
                 progress.say_what_is_from_proc(sample)
             progress.tick(sample)
             first_ns, last_ns = first_ns or sample.mono_ns, sample.mono_ns
-            interval_s = args.cycle_s / 10
-            if args.run_s is not None and (last_ns - first_ns) / 1e9 >= args.run_s - interval_s:
+            if is_over(args.run_s, (last_ns - first_ns) / 1e9, args.cycle_s):
                 break
             if ending.received is not None:
                 break

@@ -21,7 +21,7 @@ from ioh.commands.playback import span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.sinks.cells import clock
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def _report(args: argparse.Namespace) -> str:
             say(note)
         spans = None
         if engine is not None:
-            shown = judged(snapshots(samples_of(session, period)), engine)
-            spans = finding_spans(shown)
+            spans = finding_spans(snapshots(samples_of(session, period), lambda: engine))
         marks = [mark for mark in session.marks() if period.holds(mark)]
         if args.html:
             return _page(args, session, period, spans, marks)

@@ -23,7 +23,7 @@ from ioh.model.errors import ExitCode, refuse_if
 if TYPE_CHECKING:
     from ioh.live.first_interval import ReportFirst
     from ioh.live.source import LiveSource
-    from ioh.model.snapshot import Snapshot
+    from ioh.model.pairs import Round
     from ioh.pipeline import SnapshotSink
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -127,24 +127,24 @@ def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
     IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
     refuse_span(args)
-    made: list[tuple[SnapshotSink, Iterator[Snapshot]]] = []
+    made: list[tuple[SnapshotSink, Iterator[Round]]] = []
 
     def prepare() -> None:
         """Import the rest: after the loader is forked, before root is dropped."""
-        from ioh.pipeline import judged, snapshots, until
+        from ioh.pipeline import alone, rounds
 
         engine = engine_from(args)
-        made.append((make_sink(), until(judged(snapshots(source), engine), args.run_s)))
+        made.append((make_sink(), rounds(alone(source), lambda: engine, args.run_s)))
 
     source = live_source(args, prepare)
     with Ending() as ending, source, few_collections(is_live=True):
         ending.stop = source.stop
         sink, shown = made[0]
         source.attach()  # the first interval has every layer
-        for number, snapshot in enumerate(shown):
-            if not number and (why := why_nothing(snapshot)):
+        for number, each in enumerate(shown):
+            if not number and (why := why_nothing(each.snapshot)):
                 report_nothing(why)
-            ending.write(sink.render(snapshot))
+            ending.write(sink.render(each.snapshot))
             if ending.received is not None:
                 break
     return ending.code

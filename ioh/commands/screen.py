@@ -1,4 +1,4 @@
-"""The screen: its options, when to show it instead of text, and its feeds."""
+"""The screen: its options, when to show it instead of text, and its players."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from ioh.commands.garbage import few_collections, without_garbage
 from ioh.commands.options import engine_from
 from ioh.commands.playback import choose_layers, refuse_live_options, span_from
 from ioh.commands.run import Ending, live_source, refuse_span
-from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
     TerminalWatch,
     has_terminal,
@@ -27,16 +26,11 @@ from ioh.commands.terminal import (
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.feeds.file_feed import FileFeed
-    from ioh.feeds.hosts_feed import HostsFeed
-    from ioh.feeds.joined_feed import JoinedFeed
-    from ioh.feeds.stream_feed import StreamFeed
     from ioh.findings.engine import Engine
-    from ioh.model.feed import Mode
+    from ioh.model.player import Mode
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
-
-    AnyFeed = FileFeed | StreamFeed | HostsFeed | JoinedFeed
+    from ioh.player.player import BasePlayer
 
 THEMES = ("auto", "dark", "light", "mono")
 # Python's thread switch interval.  A key needs dozens of switches between three threads, and the
@@ -68,19 +62,19 @@ def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bo
 def show(
     args: argparse.Namespace,
     mode: Mode,
-    make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
+    make_player: Callable[[ExitStack, Callable[[Snapshot], None]], BasePlayer],
     filters_text: str = "",
 ) -> int:
-    """Show a feed until the user or a signal ends it; return the exit status.
+    """Show a player until the user or a signal ends it; return the exit status.
 
     Args:
         args: The options of add_screen_arguments(), and ``utc``.
-        mode: The feed's mode.
-        make_feed: Opens the feed and registers its closing on the stack.  A live feed may pass its
-            first interval to the function before it is open.  IohError: nothing to show.
+        mode: The player's mode.
+        make_player: Opens the player and registers its closing on the stack.  A live one may pass
+            its first interval to the function before it is open.  IohError: nothing to show.
         filters_text: The probes' filters, printable.
     """
-    from ioh.model.feed import FeedEnded
+    from ioh.model.player import PlayerEnded
     from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
@@ -111,25 +105,25 @@ def show(
         title=printable(args.file) if is_replay else "",
     )
     first: list[Snapshot] = []
-    with Ending() as ending, contextlib.suppress(FeedEnded), ExitStack() as stack:
+    with Ending() as ending, contextlib.suppress(PlayerEnded), ExitStack() as stack:
         stack.enter_context(few_collections(is_live=not is_replay))
         # Open a recording before the screen, so that an error is only a line.  Live, show the
         # screen first: probes take time to attach.
-        feed = None if mode == "live" else make_feed(stack, first.append)
+        player = None if mode == "live" else make_player(stack, first.append)
         with starting(draw) as redraw, without_garbage():
 
             def report(snapshot: Snapshot) -> None:
                 first.append(snapshot)
                 redraw(partial(draw, snapshot=snapshot))
 
-            feed = feed or make_feed(stack, report)
+            player = player or make_player(stack, report)
             from ioh.tui.run import run_screen
 
             stack.enter_context(stderr_on_terminal())
-            watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
+            watch = TerminalWatch(player.end, player.close, lambda: ending.code)
             ending.stop = stack.enter_context(watch).end
         return run_screen(
-            feed, options, first[0] if first else None, remembered=remembered, note=wrong
+            player, options, first[0] if first else None, remembered=remembered, note=wrong
         )
     return ending.code
 
@@ -139,13 +133,13 @@ def show_live(args: argparse.Namespace) -> int:
     refuse_span(args)
     from ioh.rights.files import SCREEN_FILES, kept
 
-    cycle_s = args.cycle_s
     engines: list[Engine | None] = []
     reporters: list[Callable[[Snapshot], None]] = []
 
     def preload() -> None:
-        """Import what the screen and its feed need, while it can be read."""
-        import ioh.feeds.stream_feed  # noqa: F401
+        """Import what the screen and its player need, while it can be read."""
+        import ioh.commands.this_machine
+        import ioh.player.live  # noqa: F401
         from ioh.tui.preload import preload_screen
 
         preload_screen()
@@ -159,37 +153,22 @@ def show_live(args: argparse.Namespace) -> int:
 
     source = live_source(args, preload, report_first)
 
-    def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> StreamFeed:
+    def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> BasePlayer:
         reporters.append(report)
         stack.enter_context(source)
-        from ioh.feeds.stream_feed import StreamFeed
+        from ioh.commands.this_machine import ThisMachine
+        from ioh.player.live import LivePlayer
 
-        return stack.enter_context(
-            StreamFeed(
-                source,
-                source.stop,
-                mode="live",
-                cycle_s=cycle_s,
-                hostname=os.uname().nodename,
-                awaited=lambda: source.awaited,
-                sample_soon=source.sample_soon,
-                set_cycle=source.set_interval,
-                run_s=args.run_s,
-                make_judge=lambda: engines[0],
-                remark=_remark,
-            )
+        machine = ThisMachine(source)
+        player = LivePlayer(
+            machine, cycle_s=args.cycle_s, make_judge=lambda: engines[0], run_s=args.run_s
         )
+        return stack.enter_context(player)
 
     with contextlib.closing(source):
         source.fork_loader()  # before the screen's imports, which the loader would keep
         with kept(".", SCREEN_FILES):  # the same, and shares the loader's memory
             return show(args, "live", make, filters_text(args))
-
-
-def _remark(snapshot: Snapshot) -> str:
-    """The message if this machine has nothing to show; "" if it has."""
-    why = why_nothing(snapshot)
-    return f"nothing to show for this machine ({printable(why)}); {HINT}" if why else ""
 
 
 def filters_text(args: argparse.Namespace) -> str:
@@ -212,9 +191,10 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     span, speed, run_s = span_from(args), args.speed, args.run_s
     choose, make_judge = partial(choose_layers, args), partial(engine_from, args)
 
-    def make(stack: ExitStack, _: object) -> AnyFeed:
+    def make(stack: ExitStack, _: object) -> BasePlayer:
         if args.file != "-":
-            from ioh.feeds.file_feed import FileFeed, Played
+            from ioh.history.file import Played
+            from ioh.player.file import FilePlayer
 
             played = Played(
                 span,
@@ -225,15 +205,11 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
                 has_index=not args.no_findings,
                 mode=mode,
             )
-            if names := hosts_of(args.file):
-                from ioh.feeds.joined_feed import JoinedFeed
-
-                return stack.enter_context(JoinedFeed(args.file, names, played))
-            return stack.enter_context(FileFeed(args.file, played))
-        from ioh.feeds.file_feed import pipe_feed
+            return stack.enter_context(FilePlayer(args.file, played, hosts_of(args.file)))
+        from ioh.player.pipe import pipe_player
 
         source = ReplaySource("-", span, speed=speed, stdin_fd=take_keyboard())
         stack.enter_context(source)
-        return stack.enter_context(pipe_feed(source, choose, run_s=run_s, make_judge=make_judge))
+        return stack.enter_context(pipe_player(source, choose, run_s=run_s, make_judge=make_judge))
 
     return show(args, mode, make)

@@ -21,7 +21,7 @@ from ioh.commands.output import agrees, say, write_stdout
 from ioh.commands.run import Ending, live_source
 from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, refuse_if
-from ioh.pipeline import judged, snapshots, until
+from ioh.pipeline import alone, rounds
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
@@ -75,10 +75,10 @@ def run(args: argparse.Namespace) -> int:
             return ending.code
         with Server(listening, page, config):
             say(f"serving {url_of(listening, tls=bool(config.tls))}")
-            shown = judged(snapshots(chain([first], samples)), engine)
-            for number, snapshot in enumerate(until(shown, args.run_s)):
-                page.judge(snapshot)
-                if not number and (why := why_nothing(snapshot)):
+            shown = rounds(alone(chain([first], samples)), lambda: engine, args.run_s)
+            for number, each in enumerate(shown):
+                page.judge(each.snapshot)
+                if not number and (why := why_nothing(each.snapshot)):
                     say(f"nothing to measure on this machine ({why})")
     return ending.code
 

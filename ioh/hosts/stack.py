@@ -11,6 +11,7 @@ from ioh.hosts.clock import steady_clock
 from ioh.hosts.host import Asked, Host
 from ioh.model.closing import Closing
 from ioh.model.pairs import HostState, Round
+from ioh.model.player import RoundSource
 from ioh.model.rounds import round_edge, take_round
 
 _BEGIN_S = 30.0  # how long to wait for all hosts at the start
@@ -18,7 +19,7 @@ _SLACK_S = 1.0
 _NOTHING_S = 4.0  # without data, beyond an interval: then all hosts are lost
 
 
-class HostStack(Closing):
+class HostStack(Closing, RoundSource):
     """Reads several hosts at the same time; a context manager and an iterator of Rounds."""
 
     def __init__(self, names: Sequence[str], asked: Asked) -> None:
@@ -32,7 +33,7 @@ class HostStack(Closing):
             host.start()
 
     @property
-    def states(self) -> tuple[HostState, ...]:
+    def states(self) -> tuple[HostState, ...]:  # type: ignore[override]
         """Each host's present state."""
         return tuple(host.state for host in self._hosts)
 

@@ -27,6 +27,14 @@ def interval(older: Sample | None, newer: Sample) -> Snapshot | None:
     return derive(older, newer)
 
 
+def is_over(run_s: float | None, elapsed_s: float, interval_s: float) -> bool:
+    """Whether a requested time is over; None for never.
+
+    Ticks can be slightly early: allow a tenth of an interval.
+    """
+    return run_s is not None and elapsed_s >= run_s - interval_s / 10
+
+
 class Intervals:
     """Pairs each sample with the one before it.
 

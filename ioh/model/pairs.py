@@ -73,13 +73,29 @@ class HostState:
 class Round:
     """The matching intervals of all hosts, and the state of every host, lost ones included.
 
+    A single machine is a stack of one: its rounds have one interval, without a host's name.
+
+    Shape:
+        ``pairs`` of the hosts, once they are known.
+
     Units:
-        ``time_unix_s``: the first end of an interval, by our clock.
+        ``time_unix_s``: the first end of an interval, by a steady clock of ours.
     """
 
     time_unix_s: float
     intervals: tuple[HostInterval, ...]
-    states: tuple[HostState, ...]
+    states: tuple[HostState, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def interval_s(self) -> float:
+        """The length of its longest interval; 0 without any."""
+        return max((part.snapshot.interval_s for part in self.intervals), default=0.0)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The interval of a single machine."""
+        return self.intervals[0].snapshot
 
 
 def pairs(
@@ -97,6 +113,12 @@ def pairs(
     own = {name: addresses - shared for name, addresses in own.items()}
     found = (_pair(client, server, own, count, known) for client, server in permutations(hosts, 2))
     return tuple(pair for pair in found if pair is not None)
+
+
+def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
+    """Add the pairs of which this host is the client, as the rules expect."""
+    pairs_of = tuple(pair for pair in found if pair.client == own)
+    return replace(snapshot, pairs=pairs_of, name=own)
 
 
 def _pair(

@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -174,9 +173,3 @@ class Companions(Closing):
                 session.close()
             else:
                 self._sessions[name], self._cursors[name] = session, Cursor(session)
-
-
-def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
-    """Add the pairs of which this host is the client, as the rules expect."""
-    pairs_of = tuple(pair for pair in found if pair.client == own)
-    return replace(snapshot, pairs=pairs_of, name=own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.model.pairs import HostState
+from ioh.model.pairs import HostState, Round
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 from ioh.sinks.cells import UNKNOWN, fixed_ms, format_fixed, pad_right, safe_name
 from ioh.sinks.json import Json, JsonSink, fine_latencies_to_json, number_to_json, to_line
@@ -29,16 +29,18 @@ class TextHosts:
         self._options = options
         self._sinks: dict[str, TextSink] = {}
 
-    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """One host's part of a round; ``snapshot`` is None if the host sent none."""
+    def render(self, each: Round) -> str:
+        """Every host's part of a round; then each pair of hosts by kind of call, if any."""
+        parts = [self._host(state, snapshot) for state, snapshot in _by_state(each)]
+        if each.pairs:
+            parts += [f"{line}\n" for line in (*pair_lines(each.pairs), "")]
+        return "".join(parts)
+
+    def _host(self, state: HostState, snapshot: Snapshot | None) -> str:
         if snapshot is None:
             return "" if state.is_here else _heading(state)
         made = TextSink(self._options, with_legend=not self._sinks)
         return _heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
-
-    def pairs(self, _time: float, _states: tuple[HostState, ...], found: tuple[Pair, ...]) -> str:
-        """Each pair of hosts by kind of call; "" if no host serves another one."""
-        return "".join(f"{line}\n" for line in [*pair_lines(found), ""]) if found else ""
 
 
 class JsonHosts:
@@ -47,7 +49,15 @@ class JsonHosts:
     def __init__(self, top: int | None) -> None:
         self._sink = JsonSink(top)
 
-    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+    def render(self, each: Round) -> str:
+        """Every host's line; then the states of all hosts, and the pairs."""
+        lines = [self._host(state, snapshot) for state, snapshot in _by_state(each)]
+        made: dict[str, Json] = {"time_unix_s": round(each.time_unix_s, 6), "host": None}
+        made["hosts"] = [_host_to_json(state) for state in each.states]
+        made["pairs"] = [_pair_to_json(pair) for pair in each.pairs]
+        return "".join((*lines, to_line(made)))
+
+    def _host(self, state: HostState, snapshot: Snapshot | None) -> str:
         """The interval as for one machine, and the state of the host."""
         if snapshot is None:
             return ""
@@ -56,17 +66,14 @@ class JsonHosts:
         made["host"] = _host_to_json(state) | (host if isinstance(host, dict) else {})
         return to_line(made)
 
-    def pairs(
-        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
-    ) -> str:
-        """The states of all hosts, and the pairs."""
-        made: dict[str, Json] = {"time_unix_s": round(time_unix_s, 6), "host": None}
-        made["hosts"] = [_host_to_json(state) for state in states]
-        made["pairs"] = [_pair_to_json(pair) for pair in found]
-        return to_line(made)
-
 
 HostsSink = TextHosts | JsonHosts
+
+
+def _by_state(each: Round) -> Iterator[tuple[HostState, Snapshot | None]]:
+    """Every host with its interval; None if it sent none."""
+    given = {part.name: part.snapshot for part in each.intervals}
+    return ((state, given.get(state.name)) for state in each.states)
 
 
 def _heading(state: HostState) -> str:

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ioh.model.errors import ExitCode
-from ioh.model.feed import Feed, Hosts, News
+from ioh.model.player import News, Player
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui import effects
@@ -47,7 +47,7 @@ _FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
 
 
 class IohApp(App[int]):
-    """The screen of a feed, or of one of several hosts; arguments as of run_screen()."""
+    """The screen of a player, which shows one of its hosts; arguments as of run_screen()."""
 
     CSS = "Screen { overflow: hidden; }"
     ENABLE_COMMAND_PALETTE = False  # textual's writes 45 KB; see palette.py
@@ -58,7 +58,7 @@ class IohApp(App[int]):
 
     def __init__(
         self,
-        feed: Feed | Hosts,
+        player: Player,
         options: ScreenOptions | None = None,
         first: Snapshot | None = None,
         remembered: Preferences | None = None,
@@ -74,14 +74,12 @@ class IohApp(App[int]):
         remembered = remembered or Preferences()
         self.chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()
-        self._hosts = feed if isinstance(feed, Hosts) else None
+        self._player = player
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._feed_thread = threading.Thread(
-            target=self._run_feed, args=(feed,), name="feed", daemon=True
-        )
+        self._player_thread = threading.Thread(target=self._play, name="player", daemon=True)
         self._views = [
-            View(each, options, partial(self._call, partial(self._take_found, at)))
-            for at, each in enumerate(feed.feeds if isinstance(feed, Hosts) else (feed,))
+            View(player, host, options, partial(self._call, partial(self._take_found, host)))
+            for host in range(len(player.histories))
         ]
         self.view = self._views[0]
         self.view.latest = self.view.shown = first
@@ -93,7 +91,7 @@ class IohApp(App[int]):
             "theme": self._change_theme,  # type: ignore[dict-item]
             "host": lambda name: self._show_host(str(name)),
             "visit": lambda moment: self._visit(str(moment)),
-            "record": lambda _: self.view.feed.toggle_recording(),
+            "record": lambda _: player.toggle_recording(),
             "set_mark": lambda text: effects.set_mark(self.view, str(text).strip()),
             "compare": lambda _: self._compare(),
             "compare_with": lambda time_unix_s: effects.compare_with(self.view, time_unix_s),
@@ -121,7 +119,7 @@ class IohApp(App[int]):
         for view in self._views:
             view.seeker.start()
         self._loop = asyncio.get_running_loop()
-        self._feed_thread.start()
+        self._player_thread.start()
         self.set_interval(_CHECK_S, self._check)
         self.redraw()
 
@@ -130,16 +128,16 @@ class IohApp(App[int]):
         return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     def end(self) -> None:
-        """End the threads; the feed must have been stopped."""
+        """End the threads; the player must have been stopped."""
         for view in self._views:
             view.seeker.stop()
-        if self._feed_thread.is_alive():
-            self._feed_thread.join(_END_S)
+        if self._player_thread.is_alive():
+            self._player_thread.join(_END_S)
 
-    def _run_feed(self, feed: Feed | Hosts) -> None:
+    def _play(self) -> None:
         report = partial(self._call, self._take_news)
         try:
-            feed.run(report)
+            self._player.run(report)
         except BaseException as error:  # noqa: BLE001 (raised again after the terminal is restored)
             report(News(error=error))
 
@@ -154,7 +152,7 @@ class IohApp(App[int]):
         self.do(action)
 
     def _came_back(self, stood_s: float) -> None:
-        if stood_s and self.view.feed.mode == "live":
+        if stood_s and self._player.mode == "live":
             self.say(f"suspended {stood_s:.0f} s (shown as one interval)")
         self._canvas.forget()
         self.redraw()
@@ -182,7 +180,7 @@ class IohApp(App[int]):
         view = self._views[news.host]
         view.take(news)
         if news.is_over and news.status:
-            again = "Space plays it again, " if view.feed.can_play else ""
+            again = "Space plays it again, " if self._player.can_play else ""
             self.say(f"{news.status}: {again}left arrow goes back, q quits", lasts=True)
         is_new = news.snapshot is not None and view.findings.is_new_critical(news.snapshot)
         if is_new and self.options.bell and view is self.view:
@@ -208,7 +206,7 @@ class IohApp(App[int]):
 
     def _show_host(self, name: str) -> str:
         """Show a host by name, else the next one, at the same time."""
-        names = self._hosts.names if self._hosts else ()
+        names = self._player.names
         at = names.index(name) if name in names else self._views.index(self.view) + 1
         before, self.view = self.view, self._views[at % len(self._views)]
         if before is not self.view:
@@ -226,7 +224,7 @@ class IohApp(App[int]):
             self._message_until_s = max(self._message_until_s, time.monotonic() + MESSAGE_S)
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message, is_new = ("", ""), True
-        if is_new or (self.view.age_s() or 0) > LATE_INTERVALS * self.view.feed.cycle_s:
+        if is_new or (self.view.age_s() or 0) > LATE_INTERVALS * self.view.history.cycle_s:
             self.redraw()
 
     # ---- drawing
@@ -280,7 +278,7 @@ class IohApp(App[int]):
             tick=tick,
             found=self.view.findings.found(),
             compared=self.view.baseline.compared() if self.state.screen == "compare" else None,
-            hosts=self._hosts.states if self._hosts else (),
+            hosts=tuple(self._player.states),
             host_at=self._views.index(self.view),
             is_ascii=self.options.ascii_only,
         )

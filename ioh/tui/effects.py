@@ -50,9 +50,9 @@ def set_mark(view: View, text: str) -> str:
     """Set a mark now, or at the interval shown; pin that interval for comparisons."""
     if view.shown is None or not text:
         return "a mark needs a text"
-    is_now = view.travel.is_following and view.feed.mode == "live"
+    is_now = view.travel.is_following and view.player.mode == "live"
     view.baseline.pin(view.shown, text)
-    return view.feed.set_mark(text, None if is_now else view.shown.time_unix_s)
+    return view.player.set_mark(text, None if is_now else view.shown.time_unix_s)
 
 
 def compare(view: View, state: ViewState, *, utc: bool) -> tuple[ViewState, str]:

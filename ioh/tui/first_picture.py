@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ioh.model.feed import Mode
+from ioh.model.player import Mode
 from ioh.model.snapshot import Snapshot
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.options import ScreenOptions
@@ -26,7 +26,7 @@ def first_picture(  # noqa: PLR0913
     title: str = "",
     snapshot: Snapshot | None = None,
 ) -> list[str]:
-    """The lines of the screen before the feed reports anything: plain, no spaces at their ends.
+    """The lines of the screen before the player reports anything: plain, no spaces at their ends.
 
     ``size`` in columns and lines; ``cycle_s`` as requested; ``title`` of a recording, printable;
     ``snapshot`` is the first interval, if it is available.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ioh.model.feed import Feed
+from ioh.model.player import History
 from ioh.model.snapshot import Snapshot
 from ioh.tui.history import Past
 
@@ -36,8 +36,10 @@ class Prefetch:
     Fills ``past`` with ``span`` intervals up to the one requested; calls ``report`` in its thread.
     """
 
-    def __init__(self, feed: Feed, past: Past, report: Callable[[Found], None], span: int) -> None:
-        self._feed, self._past, self._report, self._span = feed, past, report, span
+    def __init__(
+        self, history: History, past: Past, report: Callable[[Found], None], span: int
+    ) -> None:
+        self._history, self._past, self._report, self._span = history, past, report, span
         self._asked: dict[Purpose, int] = {}
         self._is_visiting = False
         self._is_over = False
@@ -79,9 +81,9 @@ class Prefetch:
                 asked, self._is_visiting = self._asked, "show" in self._asked
                 self._asked = {}
             if (tick := asked.get("baseline")) is not None:
-                self._report(Found(tick, self._feed.visit(tick), "baseline"))
+                self._report(Found(tick, self._history.visit(tick), "baseline"))
             if (tick := asked.get("show")) is not None:
-                found = self._feed.visit(tick)
+                found = self._history.visit(tick)
                 self._is_visiting = False
                 self._report(Found(tick, found))
                 self._wait(DRAW_S)
@@ -105,16 +107,16 @@ class Prefetch:
                 self._wait(REST_S)
             return not self._has_other_work()
 
-        judged = self._feed.judge(tick, is_wanted)
+        judged = self._history.judge(tick, is_wanted)
         if judged is not None and not self._has_other_work():
             self._report(Found(tick, judged))
 
     def _fill(self, tick: int) -> None:
-        missing = self._past.missing(tick, self._span, self._feed.extent.first)
+        missing = self._past.missing(tick, self._span, self._history.extent.first)
         if missing is None or self._has_other_work():
             return
         is_whole = self._past.is_narrowed  # by tables and parts
-        for at, snapshot in self._feed.walk(*missing, is_whole=is_whole):
+        for at, snapshot in self._history.walk(*missing, is_whole=is_whole):
             self._past.take(at, snapshot, is_whole=is_whole)
             if self._has_other_work():
                 return

@@ -1,11 +1,11 @@
-"""Shows the screen of a feed until the user quits."""
+"""Shows the screen of a player until the user quits."""
 
 from __future__ import annotations
 
 import sys
 
 from ioh.model.errors import ExitCode
-from ioh.model.feed import Feed, Hosts
+from ioh.model.player import Player
 from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
@@ -13,29 +13,29 @@ from ioh.tui.preferences import Preferences, save
 
 
 def run_screen(
-    feed: Feed | Hosts,
+    player: Player,
     options: ScreenOptions | None = None,
     first: Snapshot | None = None,
     *,
     remembered: Preferences | None = None,
     note: str = "",
 ) -> int:
-    """Show a feed until the user quits; return the exit status.
+    """Show a player until the user quits; return the exit status.
 
-    ``first`` is shown until the feed reports something; ``remembered`` are the last choices, and
+    ``first`` is shown until the player reports something; ``remembered`` are the last choices, and
     the new ones are saved; ``note`` is the first message, printable.
 
     Raises:
-        BaseException: The feed's error, after the terminal is restored.
+        BaseException: The player's error, after the terminal is restored.
     """
     remembered = remembered or Preferences()
-    app = IohApp(feed, options, first, remembered)
+    app = IohApp(player, options, first, remembered)
     if note:
         app.say(note, "warn")
     try:
         code = app.run(mouse=app.options.mouse)
     finally:
-        feed.stop()
+        player.stop()
         app.end()
     if why := save(remembered, Preferences.of(app.state, app.chosen_theme)):
         sys.stderr.write(f"ioh: {why}\n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ioh.model.feed import Extent, Feed, Overview
 from ioh.model.finding import Finding
+from ioh.model.player import Extent, Overview, Player
 from ioh.model.snapshot import Snapshot
 from ioh.tui.render.findings import key_of
 from ioh.tui.render.line import Argument
@@ -27,18 +27,20 @@ class TimeNavigation:
 
     def __init__(
         self,
-        feed: Feed,
+        player: Player,
+        host: int,
         request: Callable[[int], None],
         findings: FindingTimes,
         speed: float = 1.0,
     ) -> None:
-        self._feed, self._request, self._findings = feed, request, findings
+        self._player, self._host = player, host
+        self._history, self._request, self._findings = player.histories[host], request, findings
         self.tick, self.is_following = 0, True
         self.speed = speed
         self.actions: dict[str, Callable[[Argument, Snapshot | None], str | None]] = {
             "pause": lambda _, shown: self._pause(shown),
             "step": lambda ticks, _: self._go(self.tick + int(ticks)),
-            "begin": lambda *_: self._go(feed.extent.first),
+            "begin": lambda *_: self._go(self._history.extent.first),
             "end": lambda *_: self._end(),
             "seek": lambda time_unix_s, _: self.seek(float(time_unix_s)),
             "moment": lambda direction, shown: self._moment(int(direction), shown),
@@ -47,72 +49,72 @@ class TimeNavigation:
 
     def _go(self, tick: int) -> None:
         """Show an interval, or the nearest one."""
-        extent = self._feed.extent
+        extent = self._history.extent
         if extent.last >= extent.first:
             self.tick, self.is_following = extent.nearest(tick), False
-            self._feed.hold()
+            self._player.hold()
             self._request(self.tick)
 
     def seek(self, time_unix_s: float) -> None:
         """Show the last interval that ends at or before a time."""
-        self._go(self._feed.tick_at(time_unix_s))
+        self._go(self._history.tick_at(time_unix_s))
 
     def _pause(self, shown: Snapshot | None) -> None:
         if not self.is_following or self._is_at_the_end:
             self.follow()
         elif shown is not None:
             self.is_following = False
-            self._feed.hold()
+            self._player.hold()
 
     @property
     def _is_at_the_end(self) -> bool:
         """Whether there is nothing left to play."""
-        extent = self._feed.extent
+        extent = self._history.extent
         is_last = self.tick >= extent.last and not extent.is_growing
-        return is_last and self._feed.can_play
+        return is_last and self._player.can_play
 
     def follow(self) -> None:
         """Continue: a recording from here, or from the start if it ended; live from now."""
         self.is_following = True
         if self._is_at_the_end:
-            self.tick = self._feed.extent.first
-        if self._feed.mode != "live":
-            self._feed.play_from(self.tick)
-        elif self._feed.extent.last:
-            self.tick = self._feed.extent.last
+            self.tick = self._history.extent.first
+        if self._player.mode != "live":
+            self._player.play_from(self.tick, self._host)
+        elif self._history.extent.last:
+            self.tick = self._history.extent.last
             self._request(self.tick)
 
     def _end(self) -> None:
-        extent = self._feed.extent
-        if self._feed.mode != "live":
+        extent = self._history.extent
+        if self._player.mode != "live":
             self._go(extent.last)
-        if self._feed.mode == "live" or extent.is_growing:
+        if self._player.mode == "live" or extent.is_growing:
             self.follow()
 
     def _moment(self, direction: int, shown: Snapshot | None) -> str:
         if shown is None:
             return ""
-        extent, now_s = self._feed.extent, shown.time_unix_s
+        extent, now_s = self._history.extent, shown.time_unix_s
         self._findings.take(shown)
-        times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
+        times = [m.until_unix_s or m.time_unix_s for m in self._history.moments()]
         times += self._findings.within(extent)
         ahead = (time_s for time_s in times if (time_s - now_s) * direction > _SAME_S)
         for time_s in sorted(ahead, reverse=direction < 0):
             # A moment is in the interval after the last one that ends before it.
-            tick = extent.nearest(self._feed.tick_at(time_s) + 1)
+            tick = extent.nearest(self._history.tick_at(time_s) + 1)
             if tick != self.tick:
                 self._go(tick)
                 return ""
         return "no further mark, gap or finding"
 
     def _change_speed(self, by: int) -> str:
-        if self._feed.mode == "live":
-            cycle_s = _next(_CYCLES_S, self._feed.cycle_s, -by)
-            if self._feed.set_cycle(cycle_s):
+        if self._player.mode == "live":
+            cycle_s = _next(_CYCLES_S, self._history.cycle_s, -by)
+            if self._player.set_cycle(cycle_s):
                 return f"interval: {cycle_s:g} s"
             return "the ioh that sends the data sets the interval"
         self.speed = _next(_SPEEDS, self.speed, by)
-        self._feed.set_speed(self.speed)
+        self._player.set_speed(self.speed)
         return f"speed {self.speed:g}x"
 
 
@@ -123,10 +125,10 @@ def _next(scale: tuple[float, ...], now: float, by: int) -> float:
 
 
 class FindingTimes:
-    """A feed's findings: those of its own search, and those seen on the screen."""
+    """A machine's findings: those of the player's search, and those seen on the screen."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, overview: Callable[[], Overview]) -> None:
+        self._search = overview
         self._critical: set[str] = set()
         self._overview = Overview()
         self._seen: dict[str, Finding] = {}  # in the order seen
@@ -139,8 +141,8 @@ class FindingTimes:
             self._seen.pop(next(iter(self._seen)))
 
     def look(self) -> bool:
-        """Ask the feed again; return whether there is more to show."""
-        before, now = self._overview, self._feed.overview()
+        """Ask the player again; return whether there is more to show."""
+        before, now = self._overview, self._search()
         self._overview = now
         return before.begins != now.begins or (
             (before.until_unix_s, before.is_under_way) != (now.until_unix_s, now.is_under_way)
@@ -150,7 +152,7 @@ class FindingTimes:
     def within(self, extent: Extent) -> list[float]:
         """When each finding that can be visited began."""
         known = self._overview
-        # Where the feed has searched, it knows more than the screen, which saw some intervals.
+        # Where the player has searched, it knows more than the screen, which saw some intervals.
         seen = (finding.since_unix_s for finding in self._seen.values())
         begins = (*known.begins, *(since for since in seen if since > known.until_unix_s))
         return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
@@ -160,7 +162,7 @@ class FindingTimes:
         return (*self._overview.found, *self._seen.values())
 
     def looked_until_unix_s(self) -> float | None:
-        """How far the feed has searched; None if it is done or does not search."""
+        """How far the player has searched; None if it is done or does not search."""
         known = self._overview
         return known.until_unix_s if known.is_under_way else None
 

@@ -1,12 +1,12 @@
-"""One feed on the screen: the interval shown, its place in time, and its past."""
+"""One machine on the screen: the interval shown, its place in time, and its past."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from ioh.model.feed import Feed, News, TimelineEvent
 from ioh.model.filters import applied_options
+from ioh.model.player import History, News, Player, TimelineEvent
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import STARTING
@@ -24,30 +24,33 @@ _NARROWED = 48  # columns
 
 
 class View:
-    """The screen's data of one feed; one of several is shown.
+    """The screen's data of one host of a player; one of several is shown.
 
     Shape:
         ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` is below the
         header.  ``report`` gets each past interval requested, in another thread.
     """
 
-    def __init__(self, feed: Feed, options: ScreenOptions, report: Callable[[Found], None]) -> None:
-        self.feed, self._options = feed, options
+    def __init__(
+        self, player: Player, host: int, options: ScreenOptions, report: Callable[[Found], None]
+    ) -> None:
+        self.player, self._options = player, options
+        self.history = history = player.histories[host]
         self.latest: Snapshot | None = None
         self.shown: Snapshot | None = None
         self._latest_tick = 0
-        self.findings = FindingTimes(feed)
+        self.findings = FindingTimes(lambda: player.overview(host))
         self.past = Past()
-        self.seeker = Prefetch(feed, self.past, report, HISTORY_INTERVALS)
-        self.baseline = Baseline(feed, lambda tick: self.seeker.ask(tick, "baseline"))
-        self.travel = TimeNavigation(feed, self.seeker.ask, self.findings, options.speed)
+        self.seeker = Prefetch(history, self.past, report, HISTORY_INTERVALS)
+        self.baseline = Baseline(history, lambda tick: self.seeker.ask(tick, "baseline"))
+        self.travel = TimeNavigation(player, host, self.seeker.ask, self.findings, options.speed)
         self.news_s = time.monotonic()
         self.status = STARTING
         self.line = ""
         self.is_over = False
 
     def take(self, news: News) -> None:
-        """Take a report of the feed; show its interval when following."""
+        """Take a report of the player; show its interval when following."""
         self.status = news.status
         # A recording can be played again.
         self.is_over = news.is_over or (self.is_over and news.snapshot is None)
@@ -60,14 +63,14 @@ class View:
             self.travel.tick = news.tick
             self.shown = news.snapshot
             # A recording that starts in the middle has a past that was not reported.
-            is_live = self.feed.mode == "live"
-            if not is_live and self.past.missing(news.tick, 2, self.feed.extent.first):
+            is_live = self.player.mode == "live"
+            if not is_live and self.past.missing(news.tick, 2, self.history.extent.first):
                 self.seeker.ask(news.tick)
 
     def age_s(self) -> float | None:
         """The age of the newest interval; None if no further one is expected."""
         is_awaited = self.latest is not None and not self.is_over
-        if not is_awaited or self.feed.mode != "live" or not self.travel.is_following:
+        if not is_awaited or self.player.mode != "live" or not self.travel.is_following:
             return None
         return time.monotonic() - self.news_s
 
@@ -80,7 +83,7 @@ class View:
             self.travel.is_following = True
             return
         # Matching intervals of two hosts end at most half an interval apart.
-        self.travel.seek(other.shown.time_unix_s + self.feed.cycle_s / 2)
+        self.travel.seek(other.shown.time_unix_s + self.history.cycle_s / 2)
 
     def look(self) -> bool:
         """Ask for a new line below the header and new findings; return whether there are any."""
@@ -90,7 +93,7 @@ class View:
 
     def header(self, narrow: Narrow | None) -> HeaderView:
         """The data of the first line."""
-        is_live = self.feed.mode == "live"
+        is_live = self.player.mode == "live"
         how = "ended" if self.is_over else "live" if is_live else "playing"
         # A disk is on itself: print the name once.
         only = [f"only {' '.join(dict.fromkeys(narrow.key))}"] if narrow else []
@@ -99,13 +102,13 @@ class View:
             layers = self.shown.measured.values()
             options = [*applied_options(note for layer in layers for note in layer.notes)]
         return HeaderView(
-            mode=self.feed.mode,
+            mode=self.player.mode,
             shown=how if self.travel.is_following else "paused",
-            cycle_s=self.feed.cycle_s,
+            cycle_s=self.history.cycle_s,
             age_s=self.age_s(),
             speed=self.travel.speed,
-            title=self.feed.title,
-            recording=self.feed.recording,
+            title=self.history.title,
+            recording=self.player.recording,
             now_unix_s=time.time(),
             utc=self._options.utc,
             narrowed=printable("  ".join([*options, *only]), _NARROWED),
@@ -113,10 +116,10 @@ class View:
 
     def timeline(self) -> TimelineView | None:
         """The time line at the interval shown; None if there is no past yet."""
-        extent, shown = self.feed.extent, self.shown
+        extent, shown = self.history.extent, self.shown
         if shown is None or extent.last <= extent.first:
             return None
-        at, moments = shown.time_unix_s, self.feed.moments()
+        at, moments = shown.time_unix_s, self.history.moments()
         self.findings.take(shown)
         return TimelineView(
             extent,
@@ -137,8 +140,8 @@ class Baseline:
         ``request`` asks for an interval by its number; take() gets the answer.
     """
 
-    def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:
-        self._feed, self._request = feed, request
+    def __init__(self, history: History, request: Callable[[int], None]) -> None:
+        self._history, self._request = history, request
         self.snapshot: Snapshot | None = None
         self.text = ""
         self._asked: TimelineEvent | None = None
@@ -149,7 +152,7 @@ class Baseline:
 
     def marks(self) -> list[TimelineEvent]:
         """All marks, newest first, without gaps."""
-        marks = (moment for moment in self._feed.moments() if moment.until_unix_s is None)
+        marks = (moment for moment in self._history.moments() if moment.until_unix_s is None)
         return sorted(marks, key=lambda mark: -mark.time_unix_s)
 
     def nearest(self, shown: Snapshot) -> TimelineEvent | None:
@@ -162,7 +165,7 @@ class Baseline:
     def ask(self, mark: TimelineEvent) -> None:
         """Request a mark's interval: the one after the last that ends before the mark."""
         self._asked = mark
-        self._request(self._feed.extent.nearest(self._feed.tick_at(mark.time_unix_s) + 1))
+        self._request(self._history.extent.nearest(self._history.tick_at(mark.time_unix_s) + 1))
 
     def take(self, found: Snapshot | None) -> bool:
         """Take the interval of ask(); False if it is lost."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from ioh.findings.engine import Engine
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from tests.scenarios.catalogue import Scenario
@@ -45,7 +45,7 @@ def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
         samples = [item.sample for item in session.items(0) if isinstance(item, Tick)]
         marks = {mark.text: mark.time_unix_s for mark in session.marks()}
     assert samples, f"{path} holds no samples"
-    return judged(snapshots(samples), Engine()), marks
+    return snapshots(samples, Engine), marks
 
 
 def judge_phases(path: Path, sign: Sign) -> dict[str, dict[str, tuple[float, Finding]]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ioh.findings.engine import Engine
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 from ioh.serve.listening import listen
@@ -29,7 +29,7 @@ class Recorded:
         with ReplaySource(str(path), Span(None, None), speed=None) as source:
             self.samples = [item.sample for item in source if isinstance(item, Tick)]
         self.engine = Engine()
-        self.found: Sequence[Snapshot] = list(judged(snapshots(self.samples), self.engine))
+        self.found: Sequence[Snapshot] = list(snapshots(self.samples, lambda: self.engine))
 
 
 class Played:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ioh.feeds.memory_recording import MemoryRecording
+from ioh.history.memory_recording import MemoryRecording
 from ioh.model.derive import derive
 from ioh.playback.cursor import Cursor
 from ioh.session.reader import Recording, Session

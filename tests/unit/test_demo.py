@@ -10,11 +10,12 @@ import pytest
 
 from ioh.commands import main, replay
 from ioh.commands.sample import DEMO, bundled_path
-from ioh.feeds.file_feed import FileFeed, Played
-from ioh.model.feed import News
+from ioh.history.file import Played
+from ioh.model.player import News
 from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
+from ioh.player.file import FilePlayer
 from ioh.session.stream import Tick
 from tests.sessions import Shown
 
@@ -33,13 +34,13 @@ def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
         if news.tick is not None:
             ticks.append(news.tick)
         if len(ticks) > 1 and ticks[-1] < ticks[-2]:
-            feed.stop()
+            player.stop()
 
     path = str(bundled_path(DEMO))
-    with FileFeed(path, Played(speed=1e5, mode="demo")) as feed:
-        assert feed.mode == "demo"
-        feed.run(tell)
-        assert ticks[-1] == feed.extent.first
+    with FilePlayer(path, Played(speed=1e5, mode="demo")) as player:
+        assert player.mode == "demo"
+        player.run(tell)
+        assert ticks[-1] == player.histories[0].extent.first
 
 
 @pytest.mark.parametrize("words", [["demo"], ["replay", "demo"]])

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds.findings_index import FindingsIndex
 from ioh.findings.engine import Engine
 from ioh.findings.spans import MAX_SPANS, finding_spans
-from ioh.model.feed import Extent, Overview
+from ioh.history.findings_index import FindingsIndex
+from ioh.model.player import Extent, Overview
 from ioh.model.sample import Sample
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
@@ -25,7 +25,7 @@ from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
 from ioh.tui.time_navigation import FindingTimes
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed
+from tests.screen_player import FakePlayer
 from tests.screens import FINDINGS, minute
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ IN_A_PROCESS = """
 import os, sys, time
 from ioh.findings.engine import Engine
 from ioh.playback.time_range import Span, parse_when
-from ioh.feeds.findings_index import FindingsIndex
+from ioh.history.findings_index import FindingsIndex
 path, until, begin, layers = sys.argv[1:]
 span = Span(parse_when(begin) if begin else None)
 chosen = frozenset(layers.split(",")) if layers else None
@@ -62,7 +62,7 @@ def samples_from(begin: str = "") -> list[Sample]:
 
 def spans(begin: str = "") -> list[float]:
     """When each finding begins, as ``ioh report`` shows it."""
-    found = finding_spans(judged(snapshots(samples_from(begin)), Engine()))
+    found = finding_spans(snapshots(samples_from(begin), Engine))
     return sorted(span.begin_unix_s for span in found)
 
 
@@ -117,7 +117,7 @@ KILLED = """
 import os, signal, sys
 from ioh.findings.engine import Engine
 from ioh.playback.time_range import Span
-from ioh.feeds.findings_index import FindingsIndex
+from ioh.history.findings_index import FindingsIndex
 index = FindingsIndex(sys.argv[1], Span(), choose=lambda _: None, make_judge=Engine)
 index.start()
 while not index.overview().until_unix_s:
@@ -151,7 +151,7 @@ def assert_dated() -> None:
     index.start()
     while index.overview().is_under_way:
         time.sleep(0.02)
-    last = list(judged(snapshots(samples_from()), Engine()))[-1]
+    last = list(snapshots(samples_from(), Engine))[-1]
     assert last.findings
     glanced = tuple(replace(f, since_unix_s=last.time_unix_s - 1) for f in last.findings)
     assert index.dated(replace(last, findings=glanced)) == last
@@ -163,20 +163,20 @@ def assert_dated() -> None:
 
 
 def test_the_time_line_adds_findings_seen_beyond_the_index() -> None:
-    feed = FakeFeed(minute(), mode="replay")
-    times = FindingTimes(feed)
+    player = FakePlayer(minute(), mode="replay")
+    times = FindingTimes(player.overview)
     early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
     times.take(replace(minute()[45], findings=(early, late)))
-    assert times.within(feed.extent) == [START_S + 11.5, START_S + 40]
+    assert times.within(player.extent) == [START_S + 11.5, START_S + 40]
     assert times.looked_until_unix_s() is None
-    feed.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
+    player.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
     assert times.look()
     assert not times.look()
     # The begin seen in a look at the last seconds is replaced by what the index knows.
-    assert times.within(feed.extent) == [START_S + 10, START_S + 40]
+    assert times.within(player.extent) == [START_S + 10, START_S + 40]
     assert times.looked_until_unix_s() == START_S + 30
-    feed.scanned = replace(feed.scanned, until_unix_s=START_S + 60, is_under_way=False)
+    player.scanned = replace(player.scanned, until_unix_s=START_S + 60, is_under_way=False)
     assert times.look()
     assert times.looked_until_unix_s() is None
-    assert times.within(feed.extent) == [START_S + 10]
+    assert times.within(player.extent) == [START_S + 10]
     assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []

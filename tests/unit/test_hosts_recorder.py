@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds import screen_recorder
-from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.model.errors import IohError
 from ioh.model.intervals import interval
 from ioh.model.snapshot import LayerSnapshot
+from ioh.player import recorder as player_recorder
+from ioh.player.recorder import ScreenRecorder
 from ioh.recorder.rotation import Recorder
 from ioh.session.check import check
 from ioh.session.join import Joining
@@ -22,7 +22,7 @@ from tests.two_hosts import ADDRESSES, host, parts
 
 
 def test_r_records_all_hosts_into_one_file(here: Path) -> None:
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
+    recorder = ScreenRecorder(("db01", "nfs01"), 1.0)
     ours, theirs = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
     recorder.write(ours[0])  # before recording was requested
     assert "recording 2 hosts into" in recorder.toggle()
@@ -47,7 +47,7 @@ def test_r_records_all_hosts_into_one_file(here: Path) -> None:
 
 def test_a_lost_host_has_no_numbers_for_that_time(here: Path) -> None:
     """Its ioh started again, and so did its totals."""
-    recorder = HostsRecorder(("nfs01",), 1.0)
+    recorder = ScreenRecorder(("nfs01",), 1.0)
     recorder.toggle()
     before, after = host("nfs01", 3), host("nfs01", 5)
     later = [
@@ -68,7 +68,7 @@ def test_a_lost_host_has_no_numbers_for_that_time(here: Path) -> None:
 
 
 def test_a_failure_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
+    recorder = ScreenRecorder(("db01", "nfs01"), 1.0)
     assert recorder.mark("nothing is recorded") == "marked"
     recorder.toggle()
     recorder.write(parts("db01", host("db01", 2))[0])
@@ -86,14 +86,14 @@ def test_a_failure_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> N
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    monkeypatch.setattr(screen_recorder, "can_create_here", lambda: True)
+    monkeypatch.setattr(player_recorder, "can_create_here", lambda: True)
     assert recorder.toggle() == "not recording: No such file or directory"
 
 
 def test_recordings_that_cannot_be_joined_stay_one_file_per_host(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
+    recorder = ScreenRecorder(("db01", "nfs01"), 1.0)
     recorder.toggle()
     for name in ("db01", "nfs01"):
         for part in parts(name, host(name, 4)):

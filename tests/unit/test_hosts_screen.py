@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from ioh.feeds.hosts_feed import HostsFeed
-from ioh.model.feed import Feed, News, TimelineEvent
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval, HostState, Round
+from ioh.model.player import News, RoundSource, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, PairOp, Snapshot
+from ioh.player.live import LivePlayer
 from ioh.tui.render.header import render_hosts, render_path
 from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_player import FakePlayer, Stage, stage
 from tests.screens import FINDINGS, minute
 from tests.unit.test_pairs import OURS, client, host, server
 
@@ -31,7 +30,7 @@ LOST = HostState("nfs01", False, 12.4, "nfs01: Broken\x1b pipe", 0.0, 0.001)
 PAIR = Pair("db01", "nfs01", {"read": PairOp(10, 9, 5000, 1000)})
 
 
-class Scripted:
+class Scripted(RoundSource):
     """Rounds made up by a test."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
@@ -51,12 +50,18 @@ def part(name: str, older: Sample, newer: Sample) -> HostInterval:
     return HostInterval(name, (), found, (older, newer))
 
 
-def read(rounds: Sequence[Sequence[HostInterval]]) -> tuple[HostsFeed, list[News]]:
+def read(rounds: Sequence[Sequence[HostInterval]]) -> tuple[LivePlayer, list[News]]:
     made = [Round(parts[0].snapshot.time_unix_s, tuple(parts), (HERE, LOST)) for parts in rounds]
-    feed = HostsFeed(Scripted(made), ("db01", "nfs01"), cycle_s=1.0, make_judge=Finds)
+    player = LivePlayer(Scripted(made), hosts=("db01", "nfs01"), make_judge=Finds)
     news: list[News] = []
-    feed.run(news.append)
-    return feed, news
+
+    def take(each: News) -> None:
+        news.append(each)
+        if each.is_over:
+            player.stop()
+
+    player.run(take)
+    return player, news
 
 
 class Finds:
@@ -72,8 +77,8 @@ def test_a_lost_host_has_a_gap_and_the_other_continues() -> None:
     samples = fakes.first(12)
     here = [part("db01", *pair) for pair in pairwise(samples)]
     away = [part("nfs01", *samples[at : at + 2]) for at in (0, 1, 6, 7)]
-    feed, news = read([[here[0], away[0]], [here[1], away[1]], [here[2]], [here[6], away[2]]])
-    own, other = feed.feeds
+    player, news = read([[here[0], away[0]], [here[1], away[1]], [here[2]], [here[6], away[2]]])
+    own, other = player.histories
     assert [own.extent.last, other.extent.last] == [5, 4]
     assert [tick for tick, _ in other.walk(1, 9)] == [1, 2, 4]
     assert [each.host for each in news if each.status.startswith("no data from")] == [0, 1]
@@ -84,21 +89,21 @@ def test_a_lost_host_has_a_gap_and_the_other_continues() -> None:
     assert [(each.host, each.tick) for each in news if each.tick] == [
         *((0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (0, 5), (1, 4)),
     ]
-    feed.close()
+    player.close()
 
 
 def test_every_host_knows_the_findings_of_all() -> None:
     samples = fakes.first(3)
     parts = [part(name, samples[0], samples[1]) for name in ("db01", "nfs01")]
-    feed, news = read([parts])
+    player, news = read([parts])
     told = [each.snapshot for each in news if each.snapshot is not None]
-    visited = [each.visit(1) for each in feed.feeds]
+    visited = [each.visit(1) for each in player.histories]
     for snapshot in (*told, *visited):
         assert snapshot is not None
         assert {found.host for found in snapshot.findings} == {"db01", "nfs01"}
-    assert {found.host for found in feed.feeds[0].overview().found} == {"db01", "nfs01"}
-    assert len(feed.feeds[0].overview().begins) == 1
-    feed.close()
+    assert {found.host for found in player.overview(0).found} == {"db01", "nfs01"}
+    assert len(player.overview(0).begins) == 1
+    player.close()
 
 
 def test_calls_served_after_the_clients_last_interval_are_still_paired() -> None:
@@ -116,43 +121,32 @@ def test_calls_served_after_the_clients_last_interval_are_still_paired() -> None
             for each in parts
         ]
 
-    feed, news = read([at(0, busy, served), at(1, idle, served)])
+    player, news = read([at(0, busy, served), at(1, idle, served)])
     told = [each.snapshot.pairs for each in news if each.snapshot is not None and not each.host]
     assert [pair.ops["read"].server_calls for (pair,) in told] == [9, 9]
     assert [pair.ops["read"].client_calls for (pair,) in told] == [100, 0]
-    feed.close()
+    player.close()
 
 
-class FakeHosts:
-    """Made-up feeds of two hosts."""
-
-    names = ("db01", "nfs01")
+class FakeHosts(FakePlayer):
+    """A made-up player of two hosts."""
 
     def __init__(self, *states: HostState) -> None:
+        super().__init__(minute())
         self.states = states or (HERE, replace(HERE, name="nfs01"))
-        first, second = FakeFeed(minute()), FakeFeed([replace(s, pairs=(PAIR,)) for s in minute()])
-        self.fakes = (first, second)
-        self.feeds: Sequence[Feed] = self.fakes
-        self.intervals = first.intervals
-
-    def run(self, report: Callable[[News], None]) -> None:
-        def run_one(at: int, feed: FakeFeed) -> None:
-            feed.run(lambda news: report(replace(news, host=at)))
-
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(run_one, (0, 1), self.fakes))
-
-    def stop(self) -> None:
-        for feed in self.fakes:
-            feed.stop()
-
-    def push(self, count: int = 1, *, status: str = "") -> None:
-        for feed in self.fakes:
-            feed.push(count, status=status)
+        self.names = [state.name for state in self.states]
+        self.second = FakePlayer([replace(s, pairs=(PAIR,)) for s in minute()])
 
     @property
-    def told(self) -> int:
-        return self.fakes[0].told
+    def histories(self) -> Sequence[FakePlayer]:
+        return (self, self.second)
+
+    def push(self, count: int = 1, *, status: str = "") -> None:
+        for _ in range(count):
+            self.second.told += 1
+            there = self.second.intervals[self.second.told - 1]
+            self.say(News(self.second.told, there, status, host=1))
+            super().push(status=status)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -168,9 +162,9 @@ def test_a_key_switches_the_host_and_keeps_the_time(size: tuple[int, int]) -> No
         await on.press("H")
         await on.shows("nfs01 2/2", "R |db01 from nfs01:|      10|       9|   5.000")
         await on.press("left", "left")
-        await on.until(lambda: on.app.view.shown is hosts.fakes[1].intervals[17])
+        await on.until(lambda: on.app.view.shown is hosts.second.intervals[17])
         await on.press("H")
-        await on.until(lambda: on.app.view.shown is hosts.fakes[0].intervals[17])
+        await on.until(lambda: on.app.view.shown is hosts.intervals[17])
         await on.shows("db01 1/2", "PAUSED")
         await on.click("nfs01", into=1)
         await on.shows("nfs01 2/2", "PAUSED")
@@ -178,12 +172,12 @@ def test_a_key_switches_the_host_and_keeps_the_time(size: tuple[int, int]) -> No
         await on.shows("next host, if there are several")
         assert len(on.lines) == size[1]
 
-    stage(flow, hosts, size=size)  # type: ignore[arg-type]
+    stage(flow, hosts, size=size)
 
 
 def test_a_marks_interval_is_compared_on_its_own_host_only() -> None:
     hosts, may_answer = FakeHosts(), threading.Event()
-    first = hosts.fakes[0]
+    first = hosts
     first.marks = (TimelineEvent(minute()[9].time_unix_s + 0.5, "fio run 3"),)
     visit = first.visit
 
@@ -204,7 +198,7 @@ def test_a_marks_interval_is_compared_on_its_own_host_only() -> None:
         await on.press("H", "A")
         await on.shows("db01 1/2", "fio run 3 with")
 
-    stage(flow, hosts)  # type: ignore[arg-type]
+    stage(flow, hosts)
 
 
 def test_a_lost_host_says_since_when_and_its_numbers_are_grey() -> None:
@@ -221,13 +215,13 @@ def test_a_lost_host_says_since_when_and_its_numbers_are_grey() -> None:
         await on.shows("PAUSED")
         assert len({style for line in on.app.frame().lines for _, style in line.spans}) > 4
 
-    stage(flow, hosts)  # type: ignore[arg-type]
+    stage(flow, hosts)
 
 
 def test_enter_on_a_finding_of_another_host_shows_that_host() -> None:
     hosts = FakeHosts()
     found = replace(FINDINGS[0], host="nfs01", since_unix_s=minute()[9].time_unix_s)
-    hosts.fakes[0].intervals[:] = [replace(s, findings=(found,)) for s in minute()]
+    hosts.intervals[:] = [replace(s, findings=(found,)) for s in minute()]
 
     async def flow(on: Stage) -> None:
         await on.push(20)
@@ -236,7 +230,7 @@ def test_enter_on_a_finding_of_another_host_shows_that_host() -> None:
         await on.until(lambda: on.app.view.travel.tick == 10)
         await on.shows("nfs01 2/2", "PAUSED")
 
-    stage(flow, hosts)  # type: ignore[arg-type]
+    stage(flow, hosts)
 
 
 def test_hosts_that_do_not_fit_give_way_to_the_one_shown() -> None:
@@ -281,9 +275,9 @@ def test_the_screen_ends_after_its_run_time() -> None:
         for older, newer in pairwise(samples)
     ]
     script = Scripted(rounds)
-    feed = HostsFeed(script, ("db01",), cycle_s=1.0, make_judge=lambda: None, run_s=3.0)
+    player = LivePlayer(script, hosts=("db01",), run_s=3.0)
     news: list[News] = []
-    feed.run(news.append)
+    player.run(news.append)
     assert script.over.is_set()
     assert news[-1].error is not None
-    feed.close()
+    player.close()

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from ioh.commands import main
-from ioh.feeds.file_feed import Played
-from ioh.feeds.joined_feed import JoinedFeed
 from ioh.findings.engine import Engine
+from ioh.history.file import Played
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.feed import News
 from ioh.model.intervals import interval
+from ioh.model.player import News
 from ioh.playback.joined import Companions
+from ioh.player.file import FilePlayer
 from ioh.session.check import check
 from ioh.session.frame import Kind, make_frame
 from ioh.session.join import Joining
@@ -195,28 +195,31 @@ def played(make_judge: Callable[[], Engine | None] = lambda: None, **changes: An
     return replace(usual, **changes)
 
 
-def news_of(feed: JoinedFeed) -> list[News]:
+HOSTS = ("db01", "nfs01")
+
+
+def news_of(player: FilePlayer) -> list[News]:
     news: list[News] = []
 
     def tell(each: News) -> None:
         news.append(each)
         if each.is_over:
-            feed.stop()
+            player.stop()
 
-    feed.run(tell)
+    player.run(tell)
     return news
 
 
 def test_one_host_is_played_and_the_other_follows(tmp_path: Path) -> None:
     # Slow enough that each interval is judged alone: nfs01 is missing in a part of longer ones.
-    with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played(Engine, speed=20.0)) as feed:
-        news = news_of(feed)
+    with FilePlayer(two_in_one(tmp_path), played(Engine, speed=20.0), HOSTS) as player:
+        news = news_of(player)
         shown = [each for each in news if each.snapshot is not None]
         assert [each.host for each in shown[-2:]] == [0, 1]
         for each in shown:
             assert each.snapshot is not None
             assert each.tick is not None
-            visited = feed.feeds[each.host].visit(each.tick)
+            visited = player.histories[each.host].visit(each.tick)
             assert visited is not None
             assert visited.time_unix_s == each.snapshot.time_unix_s
             assert visited.pairs == each.snapshot.pairs
@@ -245,22 +248,22 @@ def test_in_fast_play_both_ends_have_the_same_span(tmp_path: Path) -> None:
 
 
 def test_moving_in_time_moves_all_hosts(tmp_path: Path) -> None:
-    with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played()) as feed:
-        first, second = feed.feeds
+    with FilePlayer(two_in_one(tmp_path), played(), HOSTS) as player:
+        first, second = player.histories
         news: list[News] = []
 
         def tell(each: News) -> None:
             news.append(each)
             if each.is_over and len([n for n in news if n.is_over]) == 2:
-                second.play_from(10)  # tick 15 of the first one
+                player.play_from(10, host=1)  # tick 15 of the first one
             elif each.is_over and len([n for n in news if n.is_over]) == 4:
-                feed.stop()
+                player.stop()
 
-        feed.run(tell)
+        player.run(tell)
         again = news[next(at for at, n in enumerate(news) if n.is_over) :]
         ticks = [(each.host, each.tick) for each in again if each.tick]
         assert ticks[:2] == [(0, 15), (1, 10)]
-        assert feed.set_mark("here", None).startswith("marked")
+        assert player.set_mark("here", None).startswith("marked")
         assert [m.text for f in (first, second) for m in f.moments()] == ["go", "here"] * 2
 
 

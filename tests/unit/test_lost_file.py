@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
-from ioh.model.feed import RecordingState
+from ioh.model.player import RecordingState
+from ioh.player.recorder import ScreenRecorder
 from ioh.recorder.rotated_files import default_names, part_name
 from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
 from tests import fakes
+from tests.two_hosts import parts
 from tests.unit.test_record import await_size, said, start
 
 SAMPLES = fakes.first(6)
@@ -267,12 +268,12 @@ def test_the_screens_recording_continues_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    recording = ScreenRecorder(lambda _: None, None)
+    recording = ScreenRecorder(("",), 1.0)
     lines = []
-    for tick, sample in enumerate(SAMPLES):
-        recording.write(sample)
+    for tick, part in enumerate(parts("", SAMPLES), 1):
+        recording.write(part)
         if tick == 1:
-            lines.append(recording.toggle("db", 1.0))
+            lines.append(recording.toggle())
             path = Path(recording.state.path)
         if tick == 3:
             path.unlink()
@@ -294,12 +295,12 @@ def test_the_screens_recording_ends_if_it_cannot_continue(
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    recording = ScreenRecorder(lambda _: None, None)
+    recording = ScreenRecorder(("",), 1.0)
     lines = []
-    for tick, sample in enumerate(SAMPLES):
-        recording.write(sample)
+    for tick, part in enumerate(parts("", SAMPLES), 1):
+        recording.write(part)
         if tick == 1:
-            recording.toggle("db", 1.0)
+            recording.toggle()
             path = Path(recording.state.path)
         if tick == 3:
             path.unlink()

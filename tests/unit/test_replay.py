@@ -16,7 +16,7 @@ from ioh.commands import main
 from ioh.findings.engine import Engine
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.span import Downsampler
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.playback.time_range import parse_when, unix_s_of
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
@@ -40,7 +40,7 @@ def session_file(tmp_path: Path) -> Path:
 
 def test_json_of_a_file_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
     sink = JsonSink(top=None)
-    live = "".join(map(sink.render, judged(snapshots(SAMPLES), Engine())))
+    live = "".join(map(sink.render, snapshots(SAMPLES, Engine)))
     assert shown("json", session_file, "--top", "all") == live
 
 
@@ -49,7 +49,7 @@ def test_text_of_a_file_is_the_text_of_live(
     session_file: Path, shown: Shown, command: list[str]
 ) -> None:
     sink = TextSink(TextOptions(frozenset({"all"}), utc=True))
-    live = "".join(map(sink.render, judged(snapshots(SAMPLES), Engine())))
+    live = "".join(map(sink.render, snapshots(SAMPLES, Engine)))
     told = shown(*command, session_file, "-d", "all", "--utc")
     assert "# mark 15:44:50  run 3 \\x1b[31m\n\n" in told
     assert "\x1b" not in told

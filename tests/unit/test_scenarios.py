@@ -18,7 +18,7 @@ import pytest
 from ioh.findings.engine import MAX_TEXT, Engine
 from ioh.model.finding import Finding
 from ioh.model.sample import LayerSample, Sample
-from ioh.pipeline import judged, snapshots
+from ioh.pipeline import snapshots
 from ioh.session.reader import Session
 from tests.programs.catalogue import DB_ANOMALIES, DB_SCENARIOS, PROGRAMS
 from tests.scenarios.catalogue import ANOMALIES, SCENARIOS
@@ -77,7 +77,7 @@ def commands(path: Path) -> Iterator[tuple[str, str]]:
     """Rule and command of each finding in a recording, whose names are made hostile."""
     with Session(str(path)) as session:
         samples = [renamed(tick.sample) for tick in session.ticks(0)]
-    for snapshot in judged(snapshots(samples), Engine()):
+    for snapshot in snapshots(samples, Engine):
         for finding in snapshot.findings:
             yield finding.rule, finding.command
 

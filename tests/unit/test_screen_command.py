@@ -25,8 +25,9 @@ PRELOADED = """
 import sys
 from ioh.commands import build_parser, main
 from ioh.layers import all_layers
-import ioh.commands.screen, ioh.findings.engine, ioh.live.source, ioh.feeds.stream_feed
-import ioh.feeds.screen_recorder, ioh.live.attached, ioh.procfs.host, ioh.bpf.libbpf, ioh.bpf.totals
+import ioh.commands.screen, ioh.findings.engine, ioh.live.source, ioh.player.live
+import ioh.commands.this_machine, ioh.player.recorder, ioh.live.attached, ioh.procfs.host
+import ioh.bpf.libbpf, ioh.bpf.totals
 import ioh.bpf.server_files
 from ioh.tui.preload import preload_screen
 build_parser(), all_layers(), preload_screen(), ioh.findings.engine.Engine()

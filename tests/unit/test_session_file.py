@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds.memory_recording import MemoryRecording
+from ioh.history.memory_recording import MemoryRecording
 from ioh.model.errors import ExitCode, IohError
 from ioh.session import reader
 from ioh.session.check import check

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ioh.model.feed import TimelineEvent
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from ioh.model.player import TimelineEvent
+from tests.screen_player import FakePlayer, Stage, on_screen, stage
 from tests.screens import minute
 
 
-@on_screen(lambda: FakeFeed(minute()), told=5)
+@on_screen(lambda: FakePlayer(minute()), told=5)
 async def test_without_a_mark_a_pins_an_interval_and_compares_with_it(on: Stage) -> None:
     await on.press("A")
     assert "14:06:45 is pinned" in on.lines[-1]
@@ -25,12 +25,12 @@ async def test_without_a_mark_a_pins_an_interval_and_compares_with_it(on: Stage)
     assert on.app.state.screen == "main"
 
 
-def replay(*ticks: int) -> FakeFeed:
+def replay(*ticks: int) -> FakePlayer:
     """A recording with marks (fio run 3, and so on) in these intervals, and a gap."""
     times = [minute()[tick - 1].time_unix_s + 0.5 for tick in ticks]
     marks = [TimelineEvent(at, f"fio run {number}") for number, at in enumerate(times, 3)]
     gap = TimelineEvent(times[-1] + 20, "nothing was measured", times[-1] + 25)
-    return FakeFeed(minute(), mode="replay", moments=(*marks, gap))
+    return FakePlayer(minute(), mode="replay", moments=(*marks, gap))
 
 
 @on_screen(lambda: replay(5, 11))
@@ -63,7 +63,7 @@ async def test_before_the_first_mark_a_compares_with_that_one(on: Stage) -> None
 
 @on_screen(lambda: replay(5))
 async def test_a_mark_whose_interval_is_lost_is_reported(on: Stage) -> None:
-    on.feed.lost = {6}
+    on.player.lost = {6}
     await on.press("end")
     await on.shows("14:07:40")
     await on.press("A")
@@ -81,4 +81,4 @@ def test_of_many_marks_the_newest_are_listed_and_the_others_counted() -> None:
 
     at = minute()[4].time_unix_s
     marks = tuple(TimelineEvent(at + number / 10, f"run {number}") for number in range(150))
-    stage(flow, FakeFeed(minute(), mode="replay", moments=marks))
+    stage(flow, FakePlayer(minute(), mode="replay", moments=marks))

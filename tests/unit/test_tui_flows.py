@@ -7,24 +7,24 @@ from dataclasses import replace
 import pytest
 
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.feed import News
 from ioh.model.filters import Filters
+from ioh.model.player import News
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from tests.screen_player import FakePlayer, Stage, on_screen, stage
 from tests.screens import minute, with_layer, without
 
 
-def live() -> FakeFeed:
-    return FakeFeed(minute())
+def live() -> FakePlayer:
+    return FakePlayer(minute())
 
 
 @on_screen(live)
 async def test_the_first_paint_says_what_is_awaited_and_numbers_follow(on: Stage) -> None:
     assert "starting" in on.text
     assert on.lines[0].startswith(" ioh  ● LIVE 1s")
-    on.feed.say(News(status="compiling the probes: block"))
+    on.player.say(News(status="compiling the probes: block"))
     await on.shows("compiling the probes: block")
     await on.push(status="compiling the probes: nfs_client")
     await on.shows("1 app ", "compiling the probes: nfs_client")
@@ -55,12 +55,12 @@ def test_the_first_numbers_stay_until_the_feed_reports_some() -> None:
     async def flow(on: Stage) -> None:
         assert "1 app " in on.text
         await on.press("down", "question_mark", "escape", "left", "end")
-        on.feed.say(News(status="compiling the probes: tcp"))
+        on.player.say(News(status="compiling the probes: tcp"))
         await on.shows("1 app ", "compiling the probes: tcp")
         await on.push()
         assert on.app.view.shown is later[0]
 
-    stage(flow, FakeFeed(later), first=first)
+    stage(flow, FakePlayer(later), first=first)
 
 
 def test_help_and_quit_work_with_a_feed_that_reports_nothing() -> None:
@@ -111,7 +111,7 @@ async def test_narrowed_layers_that_do_not_know_the_row_say_so(on: Stage) -> Non
 async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile(on: Stage) -> None:
     await on.press("slash", "q", "R", "1", "space")
     assert "filter: qR1 _" in on.lines[-1]
-    assert on.feed.calls == []
+    assert on.player.calls == []
     await on.press("ctrl+u", "w", "r", "i", "x", "backspace", "enter")
     assert "filter: wri" in on.text
     assert "dbwriter" in on.text
@@ -127,12 +127,12 @@ async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile
 @on_screen(live, told=5)
 async def test_pasted_text_goes_into_the_filter_and_nowhere_else(on: Stage) -> None:
     await on.paste("qR")
-    assert on.feed.calls == []
+    assert on.player.calls == []
     assert on.app.is_running
     await on.press("slash", "w")
     await on.paste("ri\n\x1b[2J\u202e1")
     assert "filter: wri[2J1_" in on.lines[-1]
-    assert on.feed.calls == []
+    assert on.player.calls == []
     await on.paste("y" * 500)
     assert len(on.app.state.table_of("syscall").pattern) == 80
 
@@ -151,7 +151,7 @@ async def test_only_columns_that_are_shown_can_be_sorted_by(on: Stage) -> None:
 
 @on_screen(live)
 async def test_a_layer_that_goes_away_while_shown_says_why_and_comes_back(on: Stage) -> None:
-    on.feed.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
+    on.player.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
     await on.push(2)
     await on.press("2")
     await on.push(1)
@@ -179,7 +179,7 @@ async def test_a_resized_terminal_is_redrawn_at_once(on: Stage) -> None:
 def test_an_error_of_the_feed_ends_the_screen() -> None:
     async def flow(on: Stage) -> None:
         await on.push(1)
-        on.feed.say(News(error=IohError("the disk is gone", "Look for it.")))
+        on.player.say(News(error=IohError("the disk is gone", "Look for it.")))
         await on.until(lambda: on.app.error is not None)
 
     app = stage(flow, live())
@@ -187,7 +187,7 @@ def test_an_error_of_the_feed_ends_the_screen() -> None:
     assert app.return_value == ExitCode.FAILED
 
 
-class BrokenFeed(FakeFeed):
+class BrokenFeed(FakePlayer):
     def run(self, report: object) -> None:
         raise ZeroDivisionError
 
@@ -201,7 +201,7 @@ def test_an_exception_in_the_feed_is_reported() -> None:
 
 @on_screen(live, told=3)
 async def test_the_end_is_shown_and_nothing_is_late_after_it(on: Stage) -> None:
-    on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))
+    on.player.say(News(status="ended after 3 s, as asked for", is_over=True))
     await on.shows("ended after 3 s, as asked for")
     await on.later(60)
     on.app.redraw()
@@ -218,7 +218,7 @@ async def test_late_is_shown_only_while_a_tick_is_late(on: Stage) -> None:
 
 @on_screen(live)
 async def test_a_long_interval_is_shown(on: Stage) -> None:
-    on.feed.intervals[1] = replace(minute()[1], interval_s=7.3)
+    on.player.intervals[1] = replace(minute()[1], interval_s=7.3)
     await on.push(2)
     assert "interval 7.3 s" in on.lines[0]
 
@@ -255,8 +255,8 @@ def noting(snapshot: Snapshot, notes: dict[str, tuple[str, ...]]) -> Snapshot:
     return snapshot
 
 
-def noted(notes: dict[str, tuple[str, ...]]) -> FakeFeed:
-    return FakeFeed([noting(snapshot, notes) for snapshot in minute()], mode="replay")
+def noted(notes: dict[str, tuple[str, ...]]) -> FakePlayer:
+    return FakePlayer([noting(snapshot, notes) for snapshot in minute()], mode="replay")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 40)])
@@ -274,7 +274,7 @@ async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, in
 
 
 @on_screen(
-    lambda: FakeFeed(
+    lambda: FakePlayer(
         [noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()]
     ),
     options=ScreenOptions(utc=True, filters_text="only --cgroup /web"),

@@ -20,7 +20,7 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.run import run_screen
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed, Stage, on_screen
+from tests.screen_player import FakePlayer, Stage, on_screen
 from tests.screens import MOMENTS, judged, minute
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
@@ -29,8 +29,8 @@ Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
 STEM = next(dated_names("DEMO (made-up load)", minute()[4].time_unix_s, "")).rstrip(".")
 
 
-def live() -> FakeFeed:
-    return FakeFeed(minute(), moments=MOMENTS)
+def live() -> FakePlayer:
+    return FakePlayer(minute(), moments=MOMENTS)
 
 
 @on_screen(live, told=2)
@@ -42,7 +42,7 @@ async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
     await on.press("R")
     assert "recording ended: a.ioh" in on.lines[-1]
     assert "REC" not in on.lines[0]
-    assert on.feed.calls == ["record", "record"]
+    assert on.player.calls == ["record", "record"]
     await on.later(3600)
     assert "recording" not in on.lines[-1], "a message goes by itself, and with the next key"
     await on.press("R", "down")
@@ -163,7 +163,7 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
     await on.press("ctrl+p", *"qRS5")
     assert "no matching command" in on.text
     await on.press("down", "pageup", "escape")
-    assert on.feed.calls == []
+    assert on.player.calls == []
     assert (on.app.state.screen, on.app.state.layer) == ("main", "")
     await on.push(1)
     assert on.app.return_value is None
@@ -199,7 +199,7 @@ async def test_m_marks_this_moment_or_the_one_shown(on: Stage) -> None:
     await on.press("m", "enter")
     assert "a mark needs a text" in on.lines[-1]
     await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
-    marked = [call for call in on.feed.calls if call.startswith("mark")]
+    marked = [call for call in on.player.calls if call.startswith("mark")]
     assert marked == ["mark fio R None", f"mark then {minute()[4].time_unix_s}"]
 
 
@@ -283,7 +283,7 @@ async def test_the_wheel_moves_what_it_is_turned_over(on: Stage) -> None:
 
 @on_screen(live)
 async def test_clicks_on_a_finding_lead_to_where_it_began(on: Stage) -> None:
-    on.feed.intervals[49] = judged()
+    on.player.intervals[49] = judged()
     await on.push(50)
     await on.click("A critical thing", into=3)
     assert "go there" in on.text

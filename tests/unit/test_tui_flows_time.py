@@ -6,11 +6,11 @@ import re
 import threading
 from dataclasses import replace
 
-from ioh.model.feed import News
+from ioh.model.player import News
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, on_screen
+from tests.screen_player import FakePlayer, Stage, on_screen
 from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
 
 
@@ -18,19 +18,19 @@ def at(tick: int) -> str:
     return clock(minute()[tick - 1].time_unix_s, utc=True)
 
 
-def live() -> FakeFeed:
-    return FakeFeed(minute(), moments=MOMENTS)
+def live() -> FakePlayer:
+    return FakePlayer(minute(), moments=MOMENTS)
 
 
-def replay() -> FakeFeed:
-    return FakeFeed(minute(), mode="replay", moments=MOMENTS, title="run.ioh")
+def replay() -> FakePlayer:
+    return FakePlayer(minute(), mode="replay", moments=MOMENTS, title="run.ioh")
 
 
 @on_screen(live, told=10)
 async def test_space_pauses_and_resumes_the_screen(on: Stage) -> None:
     await on.press("space")
     assert "‖ PAUSED" in on.lines[0]
-    on.feed.push(5)
+    on.player.push(5)
     await on.pilot.pause()
     assert at(10) in on.lines[0]
     await on.press("space")
@@ -72,7 +72,7 @@ async def test_nothing_is_drawn_until_the_interval_requested_arrives(on: Stage) 
         drawn.append(on.text)
         draw()
 
-    on.feed.visit = slowly  # type: ignore[method-assign]
+    on.player.visit = slowly  # type: ignore[method-assign]
     on.app.redraw = note  # type: ignore[method-assign]
     await on.press("home")
     assert is_read.wait(20)
@@ -98,9 +98,9 @@ async def test_brackets_go_to_marks_and_gaps_and_show_their_text(on: Stage) -> N
     assert "no further mark, gap or finding" in on.lines[-1]
 
 
-def with_findings() -> FakeFeed:
+def with_findings() -> FakePlayer:
     """The time line has a finding one second before the gap's end."""
-    return FakeFeed([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
+    return FakePlayer([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
 
 
 @on_screen(with_findings, told=50)
@@ -126,29 +126,29 @@ async def test_a_recording_plays_pauses_and_resumes(on: Stage) -> None:
     assert "run.ioh" in on.lines[0]
     await on.press("space")
     assert "‖ PAUSED" in on.lines[0]
-    assert on.feed.calls[-1] == "hold"
+    assert on.player.calls[-1] == "hold"
     await on.press("right")
     await on.shows(at(6))
     await on.press("space")
-    assert on.feed.calls[-1] == "play 6"
+    assert on.player.calls[-1] == "play 6"
     assert "▶ REPLAY" in on.lines[0]
 
 
 @on_screen(replay, options=ScreenOptions(utc=True, speed=60.0), told=2)
 async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
     await on.press("minus", "plus", "equals_sign", "plus")
-    assert on.feed.calls == ["speed 32", "speed 64", "speed 128", "speed 128"]
+    assert on.player.calls == ["speed 32", "speed 64", "speed 128", "speed 128"]
     assert "▶ REPLAY 128x" in on.lines[0]
     assert "speed 128x" in on.lines[-1]
     await on.press(*["minus"] * 11)
     below = (64, 32, 16, 8, 4, 2, 1, 0.5, 0.25, 0.125, 0.125)
-    assert on.feed.calls[4:] == [f"speed {speed:g}" for speed in below]
+    assert on.player.calls[4:] == [f"speed {speed:g}" for speed in below]
 
 
 @on_screen(live, told=2)
 async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
     await on.press("minus", "minus", "minus", "minus", "plus")
-    assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
+    assert on.player.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
     assert "interval: 5 s" in on.lines[-1]
     assert "LIVE 5s" in on.lines[0]
 
@@ -156,9 +156,9 @@ async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
 @on_screen(replay, told=2)
 async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -> None:
     await on.press("end", "space")
-    on.feed.told = SECONDS - 1
+    on.player.told = SECONDS - 1
     await on.push()
-    on.feed.say(News(status="the end of the recording", is_over=True))
+    on.player.say(News(status="the end of the recording", is_over=True))
     await on.shows("END", "Space plays it again")
     assert on.lines[-1].strip().endswith("q quits")
     await on.later(3600)
@@ -167,8 +167,8 @@ async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -
     await on.shows("PAUSED", at(SECONDS - 1))
     assert "the end" not in on.text
     await on.press("right", "space")
-    assert on.feed.calls[-1] == "play 1", "from its begin: there is nothing behind the end"
-    on.feed.told = 0
+    assert on.player.calls[-1] == "play 1", "from its begin: there is nothing behind the end"
+    on.player.told = 0
     await on.push()
     await on.shows("REPLAY", at(1))
     assert "END" not in on.lines[0]
@@ -176,10 +176,10 @@ async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -
 
 @on_screen(replay)
 async def test_what_came_by_a_pipe_is_not_played_again(on: Stage) -> None:
-    on.feed.can_play = False
-    on.feed.told = SECONDS - 1
+    on.player.can_play = False
+    on.player.told = SECONDS - 1
     await on.push()
-    on.feed.say(News(status="the end", is_over=True))
+    on.player.say(News(status="the end", is_over=True))
     await on.shows("END", "the end: left arrow goes back, q quits")
     await on.press("space")
     await on.shows("PAUSED", at(SECONDS))
@@ -187,9 +187,9 @@ async def test_what_came_by_a_pipe_is_not_played_again(on: Stage) -> None:
 
 @on_screen(replay)
 async def test_a_recording_opened_in_its_middle_has_a_past(on: Stage) -> None:
-    on.feed.told = 29
-    on.feed.push()
-    await on.until(lambda: on.feed.walked >= set(range(1, 30)))
+    on.player.told = 29
+    on.player.push()
+    await on.until(lambda: on.player.walked >= set(range(1, 30)))
     assert at(30) in on.lines[0]
     assert "▁" in on.text or "█" in on.text
 
@@ -198,7 +198,7 @@ async def test_a_recording_opened_in_its_middle_has_a_past(on: Stage) -> None:
 async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stage) -> None:
     await on.press("tab", "enter")
     assert "only 4121 dbserver" in on.lines[0]
-    await on.until(lambda: on.feed.walked >= set(range(1, 30)))
+    await on.until(lambda: on.player.walked >= set(range(1, 30)))
     # The trend of all intervals, not of the newest alone.
     trend = re.compile("│ R MB/s +[▁▂▃▄▅▆▇█]{5}")
     await on.until(lambda: any(map(trend.match, on.lines)))
@@ -208,7 +208,7 @@ async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stag
 
 @on_screen(live)
 async def test_a_lost_interval_is_reported(on: Stage) -> None:
-    on.feed.lost.add(8)
+    on.player.lost.add(8)
     await on.push(10)
     await on.press("left")
     await on.shows(at(9))
@@ -219,7 +219,7 @@ async def test_a_lost_interval_is_reported(on: Stage) -> None:
 @on_screen(live, told=10)
 async def test_findings_of_the_past_appear_when_they_are_known(on: Stage) -> None:
     since = replace(FINDINGS[2], since_unix_s=minute()[4].time_unix_s)
-    on.feed.judged[9] = replace(minute()[8], findings=(since,))
+    on.player.judged[9] = replace(minute()[8], findings=(since,))
     await on.press("left")
     await on.shows("!! A critical thing")
     assert "!" in on.lines[1]

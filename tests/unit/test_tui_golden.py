@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.model.feed import RecordingState
+from ioh.model.player import RecordingState
 from ioh.model.snapshot import LayerSnapshot
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed

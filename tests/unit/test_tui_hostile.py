@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ioh.model.derive import derive
-from ioh.model.feed import News, RecordingState, TimelineEvent
 from ioh.model.finding import Evidence, Finding, NotEvaluated, Severity
+from ioh.model.player import News, RecordingState, TimelineEvent
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -24,7 +24,7 @@ from ioh.tui.render.line import Line
 from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from tests.screen_player import FakePlayer, Stage, on_screen, stage
 from tests.screens import layer_of, screen_data, states
 
 SHORT = tuple(name for name in NAMES if len(name) < 200)
@@ -110,9 +110,9 @@ def test_every_row_can_be_narrowed_to_whatever_its_name(layer: str) -> None:
             assert not raw_chars("".join(texts(frame.lines)))
 
 
-def hostile_feed() -> FakeFeed:
+def hostile_feed() -> FakePlayer:
     name = "\x1b]52;c;aGVsbG8=\x07\x9b31m\u202e\n[/b]"
-    feed = FakeFeed(
+    feed = FakePlayer(
         intervals(), moments=(TimelineEvent(samples()[1].time_unix_s, name),), title=name
     )
     feed.recording = RecordingState(path=name)
@@ -128,7 +128,7 @@ def test_no_raw_characters_leave_the_screen(here: Path) -> None:
             assert "\n" not in line.text
 
     async def flow(on: Stage) -> None:
-        on.feed.say(News(status=on.feed.title))
+        on.player.say(News(status=on.player.title))
         await on.pilot.pause()
         check(on)
         await on.push(3)

@@ -9,7 +9,7 @@ import pytest
 
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.render.screen import ROOMY
-from tests.screen_feed import FakeFeed, Stage, on_screen
+from tests.screen_player import FakePlayer, Stage, on_screen
 from tests.screens import FINDINGS, layer_of, minute, with_layer
 
 COUNT = 70
@@ -28,8 +28,8 @@ def with_processes(snapshot: Snapshot, rows: tuple[TableRow, ...]) -> Snapshot:
     return with_layer(snapshot, "syscall", tables=tables)
 
 
-def feed() -> FakeFeed:
-    return FakeFeed([crowded(snapshot) for snapshot in minute()])
+def feed() -> FakePlayer:
+    return FakePlayer([crowded(snapshot) for snapshot in minute()])
 
 
 def table(on: Stage) -> tuple[list[int], int]:
@@ -112,8 +112,8 @@ async def test_a_screen_moves_by_its_visible_lines(
 async def test_a_row_that_matches_the_filter_is_chosen_when_others_are_gone(on: Stage) -> None:
     await on.press("tab", "slash", *"many06", "enter", *["pagedown"] * 20)
     assert table(on)[1] == 69
-    rows = layer_of(on.feed.intervals[2], "syscall").tables["process"]
+    rows = layer_of(on.player.intervals[2], "syscall").tables["process"]
     few = tuple(row for row in rows if row.key[1] < "many063")
-    on.feed.intervals[2] = with_processes(on.feed.intervals[2], few)
+    on.player.intervals[2] = with_processes(on.player.intervals[2], few)
     await on.push()
     assert table(on)[1] == 62

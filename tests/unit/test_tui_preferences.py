@@ -12,7 +12,7 @@ import pytest
 from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import FILE_NAME, MAX_BYTES, Preferences, read, save
 from ioh.tui.state import TableState, ViewState
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from tests.screen_player import FakePlayer, Stage, on_screen, stage
 from tests.screens import FINDINGS, minute
 
 CHOSEN = Preferences("light", "heat", {"block": TableState("device", "write_bytes_per_s", True)})
@@ -92,7 +92,7 @@ def test_a_new_critical_finding_rings_once_if_enabled(
     calm = minute()[0]
     bad = replace(calm, findings=(replace(FINDINGS[0], severity="critical"),))
     warned = replace(calm, findings=(replace(FINDINGS[0], severity="warning"),))
-    feed = FakeFeed([calm, warned, bad, bad, calm, bad])
+    feed = FakePlayer([calm, warned, bad, bad, calm, bad])
     monkeypatch.setattr("ioh.tui.app.IohApp.bell", lambda _: bells.append(feed.told))
 
     async def flow(on: Stage) -> None:
@@ -103,14 +103,14 @@ def test_a_new_critical_finding_rings_once_if_enabled(
     assert bells == ([3, 6] if rings else [])
 
 
-@on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=2)
+@on_screen(lambda: FakePlayer(minute()), remembered=CHOSEN, told=2)
 async def test_a_screen_begins_as_the_last_one_ended(on: Stage) -> None:
     assert Preferences.of(on.app.state, on.app.chosen_theme) == CHOSEN
     await on.press("h")
     assert on.app.state.panel == "hist"
 
 
-@on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=0)
+@on_screen(lambda: FakePlayer(minute()), remembered=CHOSEN, told=0)
 async def test_help_before_the_first_interval_forgets_no_choice(on: Stage) -> None:
     await on.press("question_mark")
     assert "pause / resume" in on.text

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.feed import Extent, TimelineEvent
 from ioh.model.finding import Finding, NotEvaluated
+from ioh.model.player import Extent, TimelineEvent
 from ioh.model.snapshot import HostStats
 from ioh.sinks.cells import clock, display_width
 from ioh.tui.render.findings import render_findings

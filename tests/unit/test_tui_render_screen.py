@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ioh.model.feed import RecordingState
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
+from ioh.model.player import RecordingState
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.feed import Extent
+from ioh.model.player import Extent
 from ioh.model.snapshot import Snapshot
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
@@ -17,22 +17,22 @@ from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
-from tests.screen_feed import FakeFeed
+from tests.screen_player import FakePlayer
 from tests.screens import FINDINGS, minute
 
 
 def test_a_step_to_a_dropped_interval_goes_to_the_first_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    feed, asked = FakeFeed(minute()), list[int]()
-    travel = TimeNavigation(feed, asked.append, FindingTimes(feed))
+    player, asked = FakePlayer(minute()), list[int]()
+    travel = TimeNavigation(player, 0, asked.append, FindingTimes(player.overview))
     travel.tick = 3
-    monkeypatch.setattr(FakeFeed, "extent", Extent(30, 90))
+    monkeypatch.setattr(FakePlayer, "extent", Extent(30, 90))
     travel.actions["step"](-1, minute()[2])
     assert asked == [30]
 
 
-class SlowFeed(FakeFeed):
+class SlowPlayer(FakePlayer):
     """visit() waits until it may go on."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class SlowFeed(FakeFeed):
 class Seeking:
     """A running seeker, and what it found."""
 
-    def __init__(self, feed: FakeFeed, past: Past | None = None, span: int = 10) -> None:
+    def __init__(self, feed: FakePlayer, past: Past | None = None, span: int = 10) -> None:
         self.found: list[Found] = []
         self.past = past or Past()
         self.seeker = Prefetch(feed, self.past, self.found.append, span)
@@ -70,7 +70,7 @@ class Seeking:
 
 
 def test_a_request_gets_the_interval_then_its_past_then_its_findings() -> None:
-    feed = FakeFeed(minute(), mode="replay")
+    feed = FakePlayer(minute(), mode="replay")
     feed.judged[30] = replace(minute()[29], findings=FINDINGS)
     with Seeking(feed) as seeking:
         seeking.seeker.ask(30)
@@ -87,7 +87,7 @@ def test_a_past_that_is_known_is_not_read_again() -> None:
     past = Past()
     for tick in range(1, 61):
         past.take(tick, minute()[tick - 1])
-    with Seeking(FakeFeed(minute(), mode="replay"), past) as seeking:
+    with Seeking(FakePlayer(minute(), mode="replay"), past) as seeking:
         seeking.seeker.ask(30)
         seeking.wait_for(lambda: len(seeking.found) == 1)
     assert [found.purpose for found in seeking.found] == ["show"]
@@ -100,7 +100,7 @@ def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None
     assert past.narrow(to)
     assert not past.narrow(to)
     assert past.window(30, 10) == [None] * 10
-    feed = FakeFeed(minute(), mode="live")
+    feed = FakePlayer(minute(), mode="live")
     with Seeking(feed, past) as seeking:
         seeking.seeker.ask(30, "history")
         seeking.wait_for(lambda: len(seeking.found) == 1)
@@ -113,7 +113,7 @@ def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None
 
 
 def test_a_held_key_skips_to_the_last_interval_requested() -> None:
-    feed = SlowFeed()
+    feed = SlowPlayer()
     with Seeking(feed) as seeking:
         seeking.seeker.ask(10)
         assert feed.is_visiting.acquire(timeout=10)
@@ -130,7 +130,7 @@ def test_an_interval_can_be_drawn_before_its_past_is_read(
 ) -> None:
     """Another key ends the wait, and so does the screen's end."""
     monkeypatch.setattr(prefetch, "DRAW_S", 3600.0)
-    feed = SlowFeed()
+    feed = SlowPlayer()
     feed.may_go_on.release(2)
     with Seeking(feed) as seeking:
         for count, tick in enumerate((30, 40), 1):
@@ -145,7 +145,7 @@ def test_a_far_search_for_findings_waits_until_no_key_is_pressed(
     looks_back: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch, "REST_S", 3600.0)
-    feed = FakeFeed(minute(), mode="replay")
+    feed = FakePlayer(minute(), mode="replay")
     feed.looks_back = looks_back
     feed.judged = {30: minute()[29], 40: minute()[39]}
     with Seeking(feed) as seeking:
@@ -157,7 +157,7 @@ def test_a_far_search_for_findings_waits_until_no_key_is_pressed(
 
 
 def test_a_seeker_ends_while_it_reads_the_past() -> None:
-    feed = SlowFeed()
+    feed = SlowPlayer()
     with Seeking(feed, span=60) as seeking:
         seeking.seeker.ask(50)
         feed.may_go_on.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ioh.model.feed import TimelineEvent
+from ioh.model.player import TimelineEvent
 from ioh.model.rates import scaled
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ioh.model.feed import Mode, RecordingState
 from ioh.model.pairs import HostState
+from ioh.model.player import Mode, RecordingState
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from ioh.model.feed import Extent, TimelineEvent
+from ioh.model.player import Extent, TimelineEvent
 from ioh.sinks.cells import clock, cut_to, display_width
 from ioh.tui.render.line import Hit, Line, ScreenFrame
 

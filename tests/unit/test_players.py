@@ -10,75 +10,94 @@ from typing import Any
 
 import pytest
 
-from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
-from ioh.feeds.stream_feed import StreamFeed
-from ioh.model.feed import Feed, FeedEnded
+from ioh.history.file import Played
+from ioh.model.intervals import Intervals
+from ioh.model.pairs import Round
+from ioh.model.player import Player, PlayerEnded, RoundSource
+from ioh.pipeline import alone
 from ioh.playback.replay import ReplaySource
-from tests.feeds import SAMPLES, SNAPSHOTS, Counting, Listener, told
+from ioh.player import file
+from ioh.player.file import FilePlayer
+from ioh.player.live import LivePlayer
+from ioh.player.pipe import pipe_player
+from tests.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
 from tests.sessions import recorded
 
-Make = Callable[..., Feed]
+
+class Given(RoundSource):
+    """SAMPLES, all at once."""
+
+    def __init__(self, choose: Any) -> None:
+        self._choose = choose
+
+    def __iter__(self) -> Iterator[Round]:
+        return alone(SAMPLES, Intervals(self._choose))
+
+    def stop(self) -> None:
+        """Nothing waits."""
+
+
+Make = Callable[..., Player]
 
 
 @pytest.fixture(params=["file", "live", "pipe"])
 def make(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
-    """Makes a feed of SAMPLES that is closed after the test."""
-    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 0.0)
+    """Makes a player of SAMPLES that is closed after the test."""
+    monkeypatch.setattr(file, "MIN_REPORT_S", 0.0)
     kind, data = request.param, recorded(SAMPLES)
     with ExitStack() as stack:
 
-        def made(choose: Any = lambda _: None, **options: Any) -> Feed:
+        def made(choose: Any = lambda _: None, **options: Any) -> Player:
             if kind == "file":
                 path = tmp_path / "a.ioh"
                 path.write_bytes(data)
                 played = Played(speed=1e6, choose=choose, **options)
-                return stack.enter_context(FileFeed(str(path), played))
+                return stack.enter_context(FilePlayer(str(path), played))
             if kind == "live":
-                options = {"cycle_s": 1.0, "hostname": "db01", "choose": choose} | options
-                live = StreamFeed(iter(SAMPLES), lambda: None, mode="live", **options)
-                return stack.enter_context(live)
+                return stack.enter_context(LivePlayer(Given(choose), **options))
             reader, writer = os.pipe()
             stack.callback(os.close, reader)
             assert os.write(writer, data) == len(data)  # it fits into the pipe
             os.close(writer)
             source = stack.enter_context(ReplaySource("-", speed=1e6, stdin_fd=reader))
-            return stack.enter_context(pipe_feed(source, choose, **options))
+            return stack.enter_context(pipe_player(source, choose, **options))
 
         yield made
 
 
 def test_every_interval_is_reported_once_and_can_be_visited(make: Make) -> None:
-    feed = make()
-    with Listener(feed) as listener:
+    player = make()
+    past = player.histories[0]
+    with Listener(player) as listener:
         last = listener.wait_for_end()
         assert last.status.startswith("the end")
         assert (last.tick, last.error) == (None, None)
         assert listener.ticks == list(SNAPSHOTS)
         assert listener.snapshots == SNAPSHOTS
         for tick in (11, 1, 5, 6, 4, 11):
-            assert feed.visit(tick) == SNAPSHOTS[tick]
+            assert past.visit(tick) == SNAPSHOTS[tick]
         for tick in (-1, 0, 12):
-            assert feed.visit(tick) is None
-        extent = feed.extent
+            assert past.visit(tick) is None
+        extent = past.extent
         assert (extent.first, extent.last, extent.is_growing) == (1, 11, False)
         assert (extent.start_unix_s, extent.end_unix_s) == (
             SAMPLES[0].time_unix_s,
             SAMPLES[-1].time_unix_s,
         )
-        at = [feed.tick_at(SAMPLES[0].time_unix_s + after) for after in (-9, 0, 1, 2.5, 11, 99)]
+        at = [past.tick_at(SAMPLES[0].time_unix_s + after) for after in (-9, 0, 1, 2.5, 11, 99)]
         assert at == [1, 1, 1, 2, 11, 11]
 
 
 def test_walk_yields_the_same_numbers_without_tables(make: Make) -> None:
-    feed = make()
-    with Listener(feed) as listener:
+    player = make()
+    past = player.histories[0]
+    with Listener(player) as listener:
         listener.wait_for_end()
-        walked = dict(feed.walk(-3, 99))
-        assert list(feed.walk(3, 2)) == []
-        assert [tick for tick, _ in feed.walk(3, 5)] == [3, 4, 5]
+        walked = dict(past.walk(-3, 99))
+        assert list(past.walk(3, 2)) == []
+        assert [tick for tick, _ in past.walk(3, 5)] == [3, 4, 5]
     assert list(walked) == list(SNAPSHOTS)
     for tick, snapshot in walked.items():
         for name, layer in snapshot.layers.items():
@@ -88,42 +107,44 @@ def test_walk_yields_the_same_numbers_without_tables(make: Make) -> None:
 
 
 def test_snapshots_have_only_the_chosen_layers(make: Make) -> None:
-    feed = make(lambda _: frozenset({"wire"}))
-    with Listener(feed) as listener:
+    player = make(lambda _: frozenset({"wire"}))
+    past = player.histories[0]
+    with Listener(player) as listener:
         listener.wait_for_end()
-        walked = [snapshot for _, snapshot in feed.walk(1, 3)]
-        for snapshot in (listener.snapshots[3], feed.visit(3), *walked):
+        walked = [snapshot for _, snapshot in past.walk(1, 3)]
+        for snapshot in (listener.snapshots[3], past.visit(3), *walked):
             assert snapshot is not None
             assert list(snapshot.layers) == list(snapshot.specs) == ["wire"]
 
 
 def test_findings_are_the_same_when_an_interval_is_visited(make: Make) -> None:
-    feed = make(make_judge=Counting)
-    with Listener(feed) as listener:
+    player = make(make_judge=Counting)
+    past = player.histories[0]
+    with Listener(player) as listener:
         listener.wait_for_end()
         assert [told(listener.snapshots[tick]) for tick in (1, 4, 11)] == ["1", "4", "11"]
         for tick in (11, 2):
-            assert told(feed.visit(tick)) == told(feed.judge(tick, lambda _: True)) == str(tick)
-        for _, snapshot in feed.walk(1, 3):
+            assert told(past.visit(tick)) == told(past.judge(tick, lambda _: True)) == str(tick)
+        for _, snapshot in past.walk(1, 3):
             assert snapshot.not_evaluated == ()
 
 
 def test_it_ends_the_screen_after_its_run_time(make: Make) -> None:
     with Listener(make(run_s=3.0)) as listener:
-        assert isinstance(listener.wait_for_end().error, FeedEnded)
+        assert isinstance(listener.wait_for_end().error, PlayerEnded)
         listener.join()
     assert listener.ticks == [1, 2, 3]
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_it_ends_the_screen_on_request(make: Make, *, has_begun: bool) -> None:
-    feed = make()
+    player = make()
     if not has_begun:
-        feed.end()  # type: ignore[attr-defined]
-    with Listener(feed) as listener:
+        player.end()  # type: ignore[attr-defined]
+    with Listener(player) as listener:
         if has_begun:
             listener.wait_for_end()
-            feed.end()  # type: ignore[attr-defined]
+            player.end()  # type: ignore[attr-defined]
         listener.join()
-    assert isinstance(listener.news[-1].error, FeedEnded)
+    assert isinstance(listener.news[-1].error, PlayerEnded)
     assert listener.ticks == (list(SNAPSHOTS) if has_begun else [])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 
-from ioh.model.feed import MAX_FOUND, IsWanted, Overview
 from ioh.model.finding import Finding, NotEvaluated
+from ioh.model.player import MAX_FOUND, IsWanted, Overview
 from ioh.model.snapshot import Pair, Snapshot
-from ioh.pipeline import Judge
+from ioh.pipeline import MakeJudge
 
 MAX_KEPT = 100_000
 MAX_LOOK_BACK_TICKS = 600  # a minute at ten intervals a second, which takes two seconds to judge
@@ -17,13 +17,6 @@ MAX_LOOK_BACK_TICKS = 600  # a minute at ten intervals a second, which takes two
 MAX_BEGINS = 10_000
 _Begin = tuple[str, str, float]  # rule, subject, since when
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...], tuple[Pair, ...]]
-
-
-MakeJudge = Callable[[], "Judge | None"]
-
-
-def no_judge() -> None:
-    """For feeds without judgement."""
 
 
 class FindingsCache:

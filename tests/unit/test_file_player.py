@@ -13,23 +13,25 @@ from typing import Any
 
 import pytest
 
-from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
-from ioh.feeds.findings_cache import Rejudge
 from ioh.findings.engine import Engine
+from ioh.history.file import Played
+from ioh.history.findings_cache import Rejudge
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, TimelineEvent
+from ioh.model.player import Player, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.playback import replay
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span, parse_when
+from ioh.player import file
+from ioh.player.file import FilePlayer
+from ioh.player.pipe import pipe_player
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
-from tests.feeds import SAMPLES, SNAPSHOTS, Counting, Listener, told
+from tests.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
 from tests.screens import minute
 from tests.sessions import recorded, small
 
@@ -45,79 +47,81 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 0.0)
+    monkeypatch.setattr(file, "MIN_REPORT_S", 0.0)
 
 
-def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
+def make(path: str, begin: str = "", end: str = "", **options: Any) -> FilePlayer:
     span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
-    return FileFeed(path, Played(span, **{"speed": FAST, **options}))
+    return FilePlayer(path, Played(span, **{"speed": FAST, **options}))
 
 
-def test_it_is_a_feed(path: str) -> None:
+def test_it_is_a_player(path: str) -> None:
     with make(path) as made:
-        port: Feed = made
-        assert (port.mode, port.cycle_s) == ("replay", 1.0)
-        assert port.title == path.replace("\x1b", "\\x1b")
+        port: Player = made
+        (past,) = port.histories
+        assert (port.mode, past.cycle_s) == ("replay", 1.0)
+        assert past.title == path.replace("\x1b", "\\x1b")
         assert port.recording.path == ""
         assert "already a recording" in port.toggle_recording()
 
 
 def test_it_plays_at_its_speed_and_at_a_new_one(path: str) -> None:
-    with make(path, speed=20.0) as feed:
+    with make(path, speed=20.0) as player:
         started = time.monotonic()
-        with Listener(feed) as listener:
+        with Listener(player) as listener:
             listener.wait_for_tick(5)
             assert time.monotonic() - started >= 4 / 20
-            feed.set_speed(1e-6)
+            player.set_speed(1e-6)
             told = len(listener.ticks)
             time.sleep(0.2)
             assert len(listener.ticks) <= told + 1
-            feed.set_speed(FAST)
+            player.set_speed(FAST)
             listener.wait_for_end()
     assert listener.ticks == list(SNAPSHOTS)
 
 
 def test_it_holds_and_plays_on_from_any_interval(path: str) -> None:
-    with make(path, speed=1e-6) as feed, Listener(feed) as listener:
+    with make(path, speed=1e-6) as player, Listener(player) as listener:
         listener.wait_for_tick(1)
-        feed.hold()
-        feed.set_speed(FAST)
+        player.hold()
+        player.set_speed(FAST)
         time.sleep(0.1)
         assert listener.ticks == [1]
-        feed.play_from(9)
+        player.play_from(9)
         listener.wait_for_end()
         assert listener.ticks == [1, 9, 10, 11]
-        feed.play_from(10)
+        player.play_from(10)
         listener.wait_for(lambda: listener.ticks[4:] == [10, 11])
-        feed.play_from(-5)
+        player.play_from(-5)
         listener.wait_for(lambda: listener.ticks[6:] == list(SNAPSHOTS))
 
 
 def test_played_intervals_are_judged_and_others_on_demand(path: str) -> None:
-    with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
+    with make(path, speed=1e-6, make_judge=Counting) as player, Listener(player) as listener:
+        past = player.histories[0]
         listener.wait_for_tick(1)
-        assert told(listener.snapshots[1]) == told(feed.visit(1)) == "1"
-        assert told(feed.visit(6)) == ""
-        assert feed.judge(6, lambda _: False) is None
-        assert told(feed.visit(6)) == ""
+        assert told(listener.snapshots[1]) == told(past.visit(1)) == "1"
+        assert told(past.visit(6)) == ""
+        assert past.judge(6, lambda _: False) is None
+        assert told(past.visit(6)) == ""
         # Judged after the intervals before it, by a separate judge.
-        assert told(feed.judge(6, lambda _: True)) == "6"
-        assert told(feed.visit(6)) == "6"
-        assert told(feed.visit(5)) == ""
-        feed.play_from(9)
-        feed.set_speed(FAST)
+        assert told(past.judge(6, lambda _: True)) == "6"
+        assert told(past.visit(6)) == "6"
+        assert told(past.visit(5)) == ""
+        player.play_from(9)
+        player.set_speed(FAST)
         listener.wait_for_tick(11)
         # After a jump, intervals are judged as live: with those before them.
-        assert told(listener.snapshots[9]) == told(feed.visit(9)) == "9"
-        assert told(listener.snapshots[11]) == told(feed.visit(11)) == "11"
+        assert told(listener.snapshots[9]) == told(past.visit(9)) == "9"
+        assert told(listener.snapshots[11]) == told(past.visit(11)) == "11"
         assert listener.ticks == [1, 9, 10, 11]
-        assert told(feed.visit(8)) == ""
+        assert told(past.visit(8)) == ""
 
 
 def test_fast_play_shows_few_intervals_but_judges_the_whole_time(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_feed, "MIN_REPORT_S", 60.0)
+    monkeypatch.setattr(file, "MIN_REPORT_S", 60.0)
     seen: list[float] = []
 
     class Watching(Counting):
@@ -125,7 +129,7 @@ def test_fast_play_shows_few_intervals_but_judges_the_whole_time(
             seen.append(snapshot.interval_s)
             return super().judge(snapshot)
 
-    with make(path, make_judge=Watching) as feed, Listener(feed) as listener:
+    with make(path, make_judge=Watching) as player, Listener(player) as listener:
         listener.wait_for_end()
     assert listener.ticks == [1, 11]
     assert seen == [1.0, 10.0]
@@ -133,15 +137,16 @@ def test_fast_play_shows_few_intervals_but_judges_the_whole_time(
 
 
 def test_only_the_chosen_part_is_played(path: str) -> None:
-    with make(path, begin="3", end="8") as feed, Listener(feed) as listener:
+    with make(path, begin="3", end="8") as player, Listener(player) as listener:
+        past = player.histories[0]
         listener.wait_for_end()
         assert listener.ticks == [4, 5, 6, 7, 8]
-        extent = feed.extent
+        extent = past.extent
         assert (extent.first, extent.last, extent.start_unix_s) == (4, 8, SAMPLES[3].time_unix_s)
-        assert feed.visit(3) is feed.visit(9) is None
-        assert [feed.tick_at(at) for at in (0, SAMPLES[-1].time_unix_s)] == [4, 8]
-        assert [tick for tick, _ in feed.walk(0, 99)] == [4, 5, 6, 7, 8]
-        feed.play_from(1)
+        assert past.visit(3) is past.visit(9) is None
+        assert [past.tick_at(at) for at in (0, SAMPLES[-1].time_unix_s)] == [4, 8]
+        assert [tick for tick, _ in past.walk(0, 99)] == [4, 5, 6, 7, 8]
+        player.play_from(1)
         listener.wait_for(lambda: listener.ticks[5:] == [4, 5, 6, 7, 8])
 
 
@@ -170,26 +175,27 @@ def test_a_growing_file_is_followed_to_its_end(
     writer = SessionWriter(FileOutput(str(tmp_path / "growing.ioh")))
     for sample in SAMPLES[:3]:
         writer.write(sample)
-    with make(writer.output.name) as feed, Listener(feed) as listener:
+    with make(writer.output.name) as player, Listener(player) as listener:
+        past = player.histories[0]
         listener.wait_for_tick(2)
-        before = feed.extent
+        before = past.extent
         assert before.is_growing
         for tick in (3, 4):
             writer.write(SAMPLES[tick])
             listener.wait_for_tick(tick)
-            assert feed.extent.last == tick
-            assert feed.visit(tick) == SNAPSHOTS[tick]
-        feed.hold()
+            assert past.extent.last == tick
+            assert past.visit(tick) == SNAPSHOTS[tick]
+        player.hold()
         writer.write(SAMPLES[5])
         deadline = time.monotonic() + 5
-        while feed.extent.last != 5:  # it grows while it is held
+        while past.extent.last != 5:  # it grows while it is held
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert 5 not in listener.ticks
-        feed.play_from(5)
+        player.play_from(5)
         writer.close()
         listener.wait_for_end()
-        assert not feed.extent.is_growing
+        assert not past.extent.is_growing
     assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4, 5)}
 
 
@@ -206,10 +212,15 @@ def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
             writer.mark("never", float("nan"))
     writer.close()
     marks = [TimelineEvent(at[tick], f"run {tick}\\x1b") for tick in (2, 4)]
-    with make(writer.output.name) as feed:
-        assert feed.moments() == (*marks, TimelineEvent(at[5], "No space\\x1b left", at[6]))
-    with make(writer.output.name, begin="3", end="4.5") as feed:
-        assert feed.moments() == (marks[1],)
+    with make(writer.output.name) as player:
+        past = player.histories[0]
+        assert past.moments() == (
+            *marks,
+            TimelineEvent(at[5], "No space\\x1b left", at[6]),
+        )
+    with make(writer.output.name, begin="3", end="4.5") as player:
+        past = player.histories[0]
+        assert past.moments() == (marks[1],)
 
 
 def test_play_does_not_wait_through_a_gap(tmp_path: Path) -> None:
@@ -220,13 +231,13 @@ def test_play_does_not_wait_through_a_gap(tmp_path: Path) -> None:
     writer.gap(Gap(first.time_unix_s, late_s, b"full"))
     writer.write(replace(later, mono_ns=later.mono_ns + 10**13, time_unix_s=late_s))
     writer.close()
-    with make(writer.output.name, speed=1.0) as feed, Listener(feed) as listener:
+    with make(writer.output.name, speed=1.0) as player, Listener(player) as listener:
         listener.wait_for_tick(1)
         assert listener.snapshots[1].interval_s == pytest.approx(10_001)
 
 
-def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int = 1) -> None:
-    """Run a feed of a pipe that a thread writes to."""
+def through_pipe(data: bytes, use: Callable[[Player, Listener], None], pieces: int = 1) -> None:
+    """Run a player of a pipe that a thread writes to."""
     reader, writer = os.pipe()
     step = len(data) // pieces + 1
 
@@ -239,26 +250,27 @@ def through_pipe(data: bytes, use: Callable[[Feed, Listener], None], pieces: int
     thread.start()
     with (
         ReplaySource("-", speed=FAST, stdin_fd=reader) as source,
-        pipe_feed(source, lambda _: None) as feed,
-        Listener(feed) as listener,
+        pipe_player(source, lambda _: None) as player,
+        Listener(player) as listener,
     ):
         listener.wait_for_end()
-        use(feed, listener)
+        use(player, listener)
     thread.join()
     os.close(reader)
 
 
 def test_a_pipe_shows_the_same_as_a_file() -> None:
-    def use(feed: Feed, listener: Listener) -> None:
-        assert (feed.mode, feed.cycle_s) == ("replay", 5.0)
+    def use(player: Player, listener: Listener) -> None:
+        past = player.histories[0]
+        assert (player.mode, past.cycle_s) == ("replay", 5.0)
         assert listener.snapshots == SNAPSHOTS
-        assert [moment.text for moment in feed.moments()] == ["by \\x1bme"]
+        assert [moment.text for moment in past.moments()] == ["by \\x1bme"]
 
     through_pipe(recorded(SAMPLES, cycle_s=5.0, note="by \x1bme"), use, pieces=7)
 
 
 def test_a_pipe_that_is_no_recording_ends_with_an_error() -> None:
-    def use(feed: Feed, listener: Listener) -> None:
+    def use(player: Player, listener: Listener) -> None:
         assert isinstance(listener.news[-1].error, IohError)
 
     through_pipe(b"nothing of the kind", use)
@@ -268,8 +280,8 @@ def test_samples_lost_in_a_pipe_are_a_moment() -> None:
     data = bytearray(recorded(small(400)))
     data[len(data) // 3 : len(data) // 2] = b"?" * (len(data) // 2 - len(data) // 3)
 
-    def use(feed: Feed, listener: Listener) -> None:
-        (moment,) = feed.moments()
+    def use(player: Player, listener: Listener) -> None:
+        (moment,) = player.histories[0].moments()
         assert "samples are lost" in moment.text
         assert len(listener.ticks) < 399
 
@@ -285,8 +297,8 @@ def test_visiting_an_interval_finds_what_was_found_live() -> None:
         wanted[tick] = engine.judge(derive(older, newer)).findings
     said = [tick for tick, found in wanted.items() if "tiering" in {f.rule for f in found}]
     for tick in (said[0] - 1, said[0], said[-1]):
-        with FileFeed(path, Played(make_judge=Engine)) as visited:
-            judged = visited.judge(tick, lambda _: True)
+        with FilePlayer(path, Played(make_judge=Engine)) as visited:
+            judged = visited.histories[0].judge(tick, lambda _: True)
         assert judged is not None
         assert judged.findings == wanted[tick]
 

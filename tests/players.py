@@ -1,4 +1,4 @@
-"""Run a feed in a thread, as a screen does, and keep the news it reports."""
+"""Run a player in a thread, as a screen does, and keep the news it reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ioh.model.derive import derive
-from ioh.model.feed import Feed, News
 from ioh.model.finding import NotEvaluated
+from ioh.model.player import News, Player
 from ioh.model.snapshot import Snapshot
 from tests import fakes
 
@@ -38,13 +38,13 @@ def told(snapshot: Snapshot | None) -> str:
 
 
 class Listener:
-    """Collects what a feed reports; a context manager that stops the feed."""
+    """Collects what a player reports; a context manager that stops it."""
 
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
+    def __init__(self, player: Player) -> None:
+        self.player = player
         self.news: list[News] = []
         self._told = threading.Condition()
-        self._thread = threading.Thread(target=feed.run, args=(self._tell,), daemon=True)
+        self._thread = threading.Thread(target=player.run, args=(self._tell,), daemon=True)
 
     def _tell(self, news: News) -> None:
         with self._told:
@@ -56,7 +56,7 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.feed.stop()
+        self.player.stop()
         self.join()
 
     def join(self) -> None:

@@ -1,13 +1,13 @@
-"""The screen's interface to a source of intervals, and the data passed through it."""
+"""What the screen shows: a player of rounds, the history of each machine, and their news."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from ioh.model.finding import Finding
-from ioh.model.pairs import HostState
+from ioh.model.pairs import HostState, Round
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
@@ -83,7 +83,7 @@ class RecordingState:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A report of a feed, from its thread.
+    """A report of a player, from its thread.
 
     Shape:
         ``tick`` and ``snapshot`` of the newest interval, or None if there is only a ``status`` to
@@ -99,36 +99,65 @@ class News:
     host: int = 0
 
 
-class FeedEnded(Exception):  # noqa: N818 (not an error but requested)
+class PlayerEnded(Exception):  # noqa: N818 (not an error but requested)
     """Ends the screen without a message: a signal came, or the requested time is over."""
 
 
-class Feed(Protocol):
-    """Where the screen's intervals come from.
+class RoundSource:
+    """Yields rounds as they come.  What else it can do is nothing, unless a subclass says so."""
 
-    run() is called in its own thread.  At the same time visit(), judge(), walk(), tick_at(), extent
-    and moments() are called from another one, and everything else from the main thread.  No call
-    blocks for more than 50 ms; for walk() and judge() this holds per interval.
+    states: tuple[HostState, ...] = ()  # each host's present one; none for a single machine
+    sample_soon: Callable[[], None] | None = None  # requests a sample now
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield rounds, in one thread."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End the iteration soon; called from any thread, and from a signal handler."""
+        raise NotImplementedError
+
+    def status(self) -> str:
+        """What it waits for, for the status line; printable, "" for nothing."""
+        return ""
+
+    def remark(self, snapshot: Snapshot) -> str:
+        """A printable status for an interval if nothing is more urgent, or ""."""
+        del snapshot
+        return ""
+
+    def set_speed(self, speed: float) -> None:
+        """Set the speed, if it has one."""
+
+    def set_cycle(self, cycle_s: float) -> bool:
+        """Change the interval; return whether it did."""
+        del cycle_s
+        return False
+
+
+class History(Protocol):
+    """The past of one machine.
+
+    visit(), judge(), walk(), tick_at(), extent and moments() are called from one thread, while a
+    player adds intervals in another one.  No call blocks for more than 50 ms; for walk() and
+    judge() this holds per interval.
     """
 
-    mode: Mode
-    can_play: bool  # whether play_from() works: a recording can be played again
-    title: str  # the recording's printable name, "" if live
-    cycle_s: float  # as requested; an interval that takes much longer is late
+    @property
+    def name(self) -> str:
+        """The host's name as given by the user, printable; "" for a single machine."""
+
+    @property
+    def title(self) -> str:
+        """The recording's printable name, "" if live."""
+
+    @property
+    def cycle_s(self) -> float:
+        """The interval as requested; one that takes much longer is late."""
 
     @property
     def extent(self) -> Extent:
         """The part of the time line that can be visited now."""
-
-    @property
-    def recording(self) -> RecordingState:
-        """The state of the recording that key R started."""
-
-    def run(self, report: Callable[[News], None]) -> None:
-        """Read until stop(); report every new interval once, at the feed's pace."""
-
-    def stop(self) -> None:
-        """End run() soon; safe to call from a signal handler."""
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None if it is lost or no longer kept.
@@ -153,46 +182,55 @@ class Feed(Protocol):
     def moments(self) -> tuple[TimelineEvent, ...]:
         """All kept marks and gaps, by time."""
 
-    def overview(self) -> Overview:
-        """The findings of all kept intervals; called from the main thread."""
+
+class Player(Protocol):
+    """What the screen shows now, of one machine or of several hosts.
+
+    run() is called in its own thread, everything else from the main thread.
+    """
+
+    mode: Mode
+    can_play: bool  # whether play_from() works: a recording can be played again
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The hosts' names; none for a single machine."""
+
+    @property
+    def histories(self) -> Sequence[History]:
+        """The past of each machine."""
+
+    @property
+    def states(self) -> Sequence[HostState]:
+        """The present state of each host; none for a single machine."""
+
+    @property
+    def recording(self) -> RecordingState:
+        """The state of the recording that key R started."""
+
+    def run(self, report: Callable[[News], None]) -> None:
+        """Read until stop(); report every new interval once, at the player's pace."""
+
+    def stop(self) -> None:
+        """End run() soon; safe to call from a signal handler."""
+
+    def overview(self, host: int = 0) -> Overview:
+        """The begins of one host's findings, and all hosts' findings."""
 
     def set_speed(self, speed: float) -> None:
-        """Set the speed of run() relative to the recording; does nothing for a live feed."""
+        """Set the speed of run() relative to the recording; does nothing live."""
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Read this machine at another interval from now on; False if that is not possible."""
 
-    def play_from(self, tick: int) -> None:
-        """Continue a recording from an interval; does nothing for a live feed."""
+    def play_from(self, tick: int, host: int = 0) -> None:
+        """Continue a recording from an interval of one host; does nothing live."""
 
     def hold(self) -> None:
-        """Pause a recording until play_from(); a live feed continues."""
+        """Pause a recording until play_from(); live it continues."""
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Set a mark, now if ``time_unix_s`` is None; return a printable line about it."""
 
     def toggle_recording(self) -> str:
         """Start or end a recording; return a printable line about it."""
-
-
-@runtime_checkable
-class Hosts(Protocol):
-    """Feeds of several hosts that are read together; run() reads all of them."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The user's names for the hosts; printable."""
-
-    @property
-    def feeds(self) -> Sequence[Feed]:
-        """One feed per host."""
-
-    @property
-    def states(self) -> Sequence[HostState]:
-        """The current state of each host."""
-
-    def run(self, report: Callable[[News], None]) -> None:
-        """Read until stop(), as in Feed.run()."""
-
-    def stop(self) -> None:
-        """End run() soon; safe to call from a signal handler."""

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import NoReturn
 
-from ioh.feeds.findings_cache import KnownFindings, MakeJudge
-from ioh.model.feed import Overview
+from ioh.history.findings_cache import KnownFindings
 from ioh.model.finding import Evidence, Finding
 from ioh.model.intervals import ChooseLayers, Intervals
+from ioh.model.player import Overview
 from ioh.model.snapshot import Snapshot
-from ioh.pipeline import judged
+from ioh.pipeline import MakeJudge, alone, rounds
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 from ioh.rights.process import die_with
@@ -132,10 +132,10 @@ class FindingsIndex:
             return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
-            intervals = Intervals(self._choose).each(source.samples())
-            for snapshot in judged(intervals, judge):
-                found += [finding for finding in snapshot.findings if known.add(finding)]
-                until_unix_s = snapshot.time_unix_s
+            played = alone(source.samples(), Intervals(self._choose))
+            for each in rounds(played, lambda: judge):
+                found += [finding for finding in each.snapshot.findings if known.add(finding)]
+                until_unix_s = each.snapshot.time_unix_s
                 if time.monotonic() - reported_s >= REPORT_S:
                     report()
         report()

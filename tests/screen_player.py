@@ -1,4 +1,4 @@
-"""A feed that reports an interval when a test says so, and a screen of it without a terminal."""
+"""A player that reports an interval when a test says so, and a screen of it, no terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 from textual import _wait, events
 from textual.pilot import Pilot
 
-from ioh.model.feed import Extent, IsWanted, Mode, News, Overview, RecordingState, TimelineEvent
+from ioh.model.pairs import HostState
+from ioh.model.player import Extent, IsWanted, Mode, News, Overview, RecordingState, TimelineEvent
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.canvas import Canvas
@@ -30,7 +31,7 @@ _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 5
 
 
 def _brief(snapshot: Snapshot) -> Snapshot:
-    """Without tables and parts, which a feed leaves out unless asked for them."""
+    """Without tables and parts, which a player leaves out unless asked for them."""
     layers = {
         name: replace(x, tables={}, parts={}) if isinstance(x, LayerSnapshot) else x
         for name, x in snapshot.layers.items()
@@ -38,13 +39,18 @@ def _brief(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, layers=layers)
 
 
-class FakeFeed:
+class FakePlayer:
     """Intervals 1 to n: reported by push() when live, all there from the start in a replay.
 
     Shape:
         ``calls`` are the screen's requests; ``lost`` are the intervals that visit() does not
-        find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded.
+        find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded.  It is
+        its own only history.
     """
+
+    name = ""
+    names: Sequence[str] = ()
+    states: Sequence[HostState] = ()
 
     def __init__(
         self,
@@ -71,6 +77,10 @@ class FakeFeed:
         self._tell: Callable[[News], None] | None = None
         self.is_running = threading.Event()
         self._is_over = threading.Event()
+
+    @property
+    def histories(self) -> Sequence[FakePlayer]:
+        return (self,)
 
     @property
     def extent(self) -> Extent:
@@ -125,7 +135,8 @@ class FakeFeed:
     def moments(self) -> tuple[TimelineEvent, ...]:
         return self.marks
 
-    def overview(self) -> Overview:
+    def overview(self, host: int = 0) -> Overview:
+        del host
         return self.scanned
 
     def set_speed(self, speed: float) -> None:
@@ -136,7 +147,8 @@ class FakeFeed:
         self.calls.append(f"cycle {cycle_s:g}")
         return True
 
-    def play_from(self, tick: int) -> None:
+    def play_from(self, tick: int, host: int = 0) -> None:
+        del host
         self.calls.append(f"play {tick}")
 
     def hold(self) -> None:
@@ -169,10 +181,10 @@ class Clock:
 
 
 class Stage:
-    """A screen under test: its feed, keys and what it shows."""
+    """A screen under test: its player, keys and what it shows."""
 
-    def __init__(self, app: IohApp, pilot: Pilot[int], feed: FakeFeed, clock: Clock) -> None:
-        self.app, self.pilot, self.feed = app, pilot, feed
+    def __init__(self, app: IohApp, pilot: Pilot[int], player: FakePlayer, clock: Clock) -> None:
+        self.app, self.pilot, self.player = app, pilot, player
         self._clock = clock
 
     async def later(self, seconds: float) -> None:
@@ -197,9 +209,9 @@ class Stage:
 
     async def push(self, count: int = 1, *, status: str = "") -> None:
         """Report intervals, and wait until the screen has taken them."""
-        told = self.feed.told + count
-        self.feed.push(count, status=status)
-        await self.until(lambda: self.app.view.latest is self.feed.intervals[told - 1])
+        told = self.player.told + count
+        self.player.push(count, status=status)
+        await self.until(lambda: self.app.view.latest is self.player.intervals[told - 1])
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -235,7 +247,7 @@ class Stage:
 
 def stage(
     flow: Callable[[Stage], Awaitable[None]],
-    feed: FakeFeed,
+    player: FakePlayer,
     *,
     size: tuple[int, int] = (120, 40),
     options: ScreenOptions | None = None,
@@ -247,7 +259,7 @@ def stage(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ioh.tui.app.time", clock)
         patch.setattr("ioh.tui.view.time", clock)
-        app = IohApp(feed, options or ScreenOptions(utc=True), first, remembered)
+        app = IohApp(player, options or ScreenOptions(utc=True), first, remembered)
         check = app._check
 
         def look() -> None:
@@ -258,20 +270,20 @@ def stage(
 
         async def run() -> None:
             async with app.run_test(size=size) as pilot:
-                await flow(Stage(app, pilot, feed, clock))
+                await flow(Stage(app, pilot, player, clock))
 
         try:
             asyncio.run(run())
         finally:
-            feed.stop()
+            player.stop()
             app.end()
     return app
 
 
 def on_screen(
-    make_feed: Callable[[], FakeFeed], *, told: int = 0, **options: Any
+    make_player: Callable[[], FakePlayer], *, told: int = 0, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Turn a flow into a test: it gets fixtures and a Stage whose feed has reported ``told``.
+    """Turn a flow into a test: it gets fixtures and a Stage whose player has reported ``told``.
 
     ``options`` go to stage(), as do the fixtures size, options, first and remembered.
     """
@@ -284,7 +296,7 @@ def on_screen(
                 await flow(on, **fixtures)
 
             of_stage = {"size", "options", "first", "remembered"} & fixtures.keys()
-            stage(begun, make_feed(), **{name: fixtures[name] for name in of_stage}, **options)
+            stage(begun, make_player(), **{name: fixtures[name] for name in of_stage}, **options)
 
         _, *wanted = inspect.signature(flow).parameters.values()
         by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in wanted]

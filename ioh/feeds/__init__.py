@@ -1,1 +1,0 @@
-"""What the screen reads from: this machine, a file or a pipe."""

@@ -1,0 +1,1 @@
+"""What the screen plays: rounds as they come, or recordings at any pace."""
