@@ -165,6 +165,8 @@ def _of_parts(layer: str, title: str, here: str) -> Iterator[Panel]:
     yield series(f"{title}: operations under way", inflight)
     yield series(f"{title}: mean latency", latency, unit=SECONDS)
     yield series(f"{title}: bytes", (moved, "{{part}} {{op}}"), unit=BYTES)
+    failed = f"topk(10, sum by (part, op) (rate(ioh_{layer}_errors_total{parts})))"
+    yield series(f"{title}: errors", (failed, "{{part}} {{op}}"), unit=OPS)
 
 
 def of_fleet() -> Panel:

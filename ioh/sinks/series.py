@@ -56,7 +56,7 @@ class Detail:
     """How detailed the series are.
 
     ``edges_us``: edges of histograms, a subset of LATENCY_EDGES_US.  ``lean_parts``: devices and
-    mounts only with operations, bytes and time, and only if they were active.
+    mounts only with operations, bytes and time, if they were active, and errors, if there were any.
     """
 
     edges_us: tuple[int, ...] = LATENCY_EDGES_US
@@ -71,7 +71,7 @@ _COUNTERS = (
     ("errors_total", "errors", "", 1.0, "Operations that failed"),
     ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Queue time before the service"),
 )
-_LEAN = _COUNTERS[:3]
+_LEAN, _LEAN_FAILED = _COUNTERS[:3], _COUNTERS[:4]
 
 
 def label_text(value: str) -> str:
@@ -104,8 +104,9 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
                 labels = (host, ("op", label_text(op)), ("part", label_text(part)))
                 if not detail.lean_parts:
                     yield from _of_op(prefix, labels, totals, detail)
-                elif totals.count_total or totals.bytes_total:
-                    yield from _counters(prefix, labels, totals, _LEAN)
+                elif totals.count_total or totals.bytes_total or totals.errors_total:
+                    kept = _LEAN_FAILED if totals.errors_total else _LEAN
+                    yield from _counters(prefix, labels, totals, kept)
         for metric in sample.specs[name].metrics:
             yield from _of_metric(prefix, (host,), metric, layer.metrics.get(metric.name))
         lost = Family(f"{prefix}_lost_events", "counter", "", "Events lost.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ioh.layers import all_layers
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, SIZE_BUCKETS, LatencyHist, SizeLatencyHist
@@ -30,7 +31,8 @@ def layer(
     spec: LayerSpec, parts: Iterable[str] = (), busy: frozenset[str] | None = None
 ) -> LayerSample:
     """A layer in which every operation occurs; in parts only those in ``busy``, None: all."""
-    ops = {op: IDLE if busy is not None and op not in busy else BUSY for op in spec.ops}
+    well = replace(BUSY, errors_total=0)
+    ops = {op: IDLE if busy is not None and op not in busy else well for op in spec.ops}
     return LayerSample(
         "bpf",
         ops=dict.fromkeys(spec.ops, BUSY),

@@ -15,7 +15,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.printable import printable
-from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.serve.page import EDGES_US, Page
 from ioh.sinks.series import Detail, Family, label_text, series_of, table_series
 from tests import fakes
@@ -53,6 +53,19 @@ def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
     found = points(page)
     assert 900 < len(found) <= 1000
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
+
+
+def test_a_disk_has_a_series_of_its_errors_from_the_first_one_on() -> None:
+    sample = large_host()
+    block = sample.layers["block"]
+    assert isinstance(block, LayerSample)
+    failed = OpTotals(count_total=0, bytes_total=0, latency_ns_total=0, errors_total=40)
+    parts = {**block.parts, "nvme3n1": {**block.parts["nvme3n1"], "read": failed}}
+    layers = {**sample.layers, "block": replace(block, parts=parts)}
+    found = points(page_of(replace(sample, layers=layers)))
+    of_parts = [p for p in found if p.name == "ioh_block_errors_total" and "part" in p.labels]
+    (only,) = of_parts
+    assert (only.labels["part"], only.labels["op"], only.value) == ("nvme3n1", "read", 40)
 
 
 def sample_after(sample: Sample) -> Sample:

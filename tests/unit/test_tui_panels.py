@@ -52,6 +52,27 @@ def test_panels_and_lines_show_the_same(read: OpStats, cells: str) -> None:
     assert " ".join(line[line.index(" R ") + 3 :].split()[:4]) == cells
 
 
+@pytest.mark.parametrize("count", [0, 9])
+@pytest.mark.parametrize("size", [(80, 24), (80, 60), (120, 40), (170, 45)])
+@pytest.mark.parametrize("zoomed", ["", "block"])
+def test_errors_take_the_place_of_a_number_that_matters_less(
+    count: int, size: tuple[int, int], zoomed: str
+) -> None:
+    """They are red in lines, panels and the zoom; without errors nothing is different."""
+    state = ViewState(layer=zoomed, chosen=("block", "read"))
+    read = OpStats(count, 0, float(count), 0.0, latency_us=900.0, errors_per_s=149.0)
+    bad, good = (
+        drawn(with_ops({"read": each}), size, state)
+        for each in (read, replace(read, errors_per_s=0.0))
+    )
+    loud = [span for line in bad.lines for span in line.spans if "149" in span[0]]
+    assert [style for _, style in loud] == ["crit"] * len(loud)
+    assert len(loud) == 1
+    assert any("err/s" in line.text for line in bad.lines)
+    assert not any("149" in line.text for line in good.lines)
+    assert all(line.width == size[0] for line in bad.lines)
+
+
 def test_numbers_have_three_digits_at_most() -> None:
     for value in (0.00012, 0.0042, 0.9996, 9.996, 99.96, 999.6, 12345.6, 5e8, 7e14):
         for text in (format_short(value), format_ms(min(value, 5e8))):

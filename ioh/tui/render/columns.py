@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
-from ioh.sinks.cells import UNKNOWN, ZERO
+from ioh.sinks.cells import UNKNOWN, ZERO, format_scaled
 from ioh.tui.render.line import Line
 
 
@@ -26,6 +26,9 @@ class Column:
     style: str = ""
 
 
+ERRORS = Column("err/s", 5, lambda s: format_scaled(s.errors_per_s), style="crit")
+
+
 def width_of(columns: Sequence[Column]) -> int:
     """Terminal columns that they take, each with a space before it."""
     return sum(column.width + 1 for column in columns)
@@ -41,6 +44,13 @@ def fitting(columns: Sequence[Column], room: int) -> list[Column]:
         else:
             kept.remove(worst)
     return kept
+
+
+def with_errors(columns: Sequence[Column], shown: Iterable[OpStats]) -> list[Column]:
+    """The same, with errors among the columns that stay, if any op has some."""
+    if not any(stats.errors_per_s for stats in shown):
+        return list(columns)
+    return [*(column for column in columns if column.title != ERRORS.title), ERRORS]
 
 
 def titles(columns: Sequence[Column], line: Line) -> Line:
@@ -59,6 +69,7 @@ def cells(columns: Sequence[Column], stats: OpStats, line: Line, style: str = ""
         text = column.cell(stats)
         if text == UNKNOWN and stats.count == 0:
             text = ZERO
-        shown = style or ("dim" if text in {ZERO, UNKNOWN} else column.style)
+        is_bad = column is ERRORS and stats.errors_per_s
+        shown = (not is_bad and style) or ("dim" if text in {ZERO, UNKNOWN} else column.style)
         line.cell(text, column.width, shown)
     return line

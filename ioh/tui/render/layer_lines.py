@@ -8,7 +8,7 @@ from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import cut_to, format_ms, format_scaled
 from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
-from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
+from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line
 from ioh.tui.render.panel_ops import is_losing
@@ -38,7 +38,7 @@ def hidden_count(width: int) -> int:
 
 def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[Line]:
     """The heading and a line for each row."""
-    columns = fitting(COLUMNS, width - _LABEL)
+    columns = fitting(with_errors(COLUMNS, (row.stats for row in rows)), width - _LABEL)
     room = width - _LABEL - width_of(columns) - 2
     axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
     room -= axis.width + 1 if axis else 0
@@ -72,7 +72,7 @@ def _add_numbers(
         style = "crit" if row.direction == "W" and is_losing(layer) else ""
         room = width_of(columns[2:]) + (axis.width + 2 if axis else 0)
         line.add("  ").left("" if row.stats.count == 0 else row.note, room - 2, style)
-    elif row.stats.count == 0:
+    elif row.stats.count == 0 and not row.stats.errors_per_s:
         cells(columns[:1], row.stats, line, "dim")
     else:
         cells(columns, row.stats, line)

@@ -12,7 +12,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, safe_name
 from ioh.sinks.metrics import mega
 from ioh.tui.history import series
-from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
+from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.panels import PanelView, op_style
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
@@ -67,10 +67,10 @@ COLUMNS = (
 _NEEDED = [column for column in COLUMNS if column.rank == 0]
 
 
-def visible_columns(label_width: int, width: int) -> list[Column]:
+def visible_columns(label_width: int, width: int, shown: Iterable[OpStats] = ()) -> list[Column]:
     """The columns that fit next to the labels and, if wide enough, a short trend."""
     trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
-    return fitting(COLUMNS, width - label_width - trend)
+    return fitting(with_errors(COLUMNS, shown), width - label_width - trend)
 
 
 def render_layers(
@@ -80,7 +80,8 @@ def render_layers(
     # Hidden rows count too: columns do not move when one becomes visible.
     widest = max((len(_label(row)) for row in (*rows, *hidden)), default=0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - width_of(_NEEDED)))
-    columns = visible_columns(label_width, width)
+    every = [row.stats for row in (*rows, *hidden)]
+    columns = visible_columns(label_width, width, every)
     used = label_width + width_of(columns)
     trend = min(TREND_INTERVALS, width - used - 2)
     points = view.points[-TREND_INTERVALS:]

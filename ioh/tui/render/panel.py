@@ -167,8 +167,15 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
 
 
 def add_latency(line: Line, stats: OpStats, width: int) -> Line:
-    """Append an op's mean time and, if there is room, a percentile to a title."""
-    line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
+    """Append an op's mean time and, if there is room, a percentile to a title.
+
+    Errors take the place of the last one of them.
+    """
+    if width >= _PERCENTILE or not stats.errors_per_s:
+        line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
+    if stats.errors_per_s:
+        end = 5 + (width >= _PERCENTILE)  # as wide as what it replaces
+        return line.right(format_scaled(stats.errors_per_s), end, "crit").add(" err/s", "crit")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
     return line.add(" ")
@@ -176,7 +183,7 @@ def add_latency(line: Line, stats: OpStats, width: int) -> Line:
 
 def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str) -> Line:
     """Append an op's numbers to a title; only a dot if there were no operations."""
-    if stats.count != 0:
+    if stats.count != 0 or stats.errors_per_s:
         return line.extend(numbers)
     return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)
 
