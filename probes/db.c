@@ -122,6 +122,8 @@ struct session {
 
 BPF_ARRAY(sites, struct site, SITES);
 BPF_HASH(open_ops, struct open_key, struct open_op, 16384);
+/* By op: what a program's function costs its callers, even if the call does not count. */
+BPF_PERCPU_ARRAY(traps, u64, OPS);
 BPF_TABLE("percpu_hash", struct wait_key, struct wait, waits, 256);
 BPF_HASH(sessions, struct session_key, struct session, 8192);
 /* The thread that serves ioh's login. */
@@ -379,7 +381,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 	struct open_key key = {};
 	struct op_totals *t;
 	struct open_op *o;
-	u64 bytes;
+	u64 bytes, *trapped;
 	int is_other;
 
 	if (!s) {
@@ -390,6 +392,9 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	key.tid = opener_of((const char *)ctx, s);
 	key.op = s->op;
+	trapped = traps.lookup(&key.op);
+	if (trapped)
+		ADD(*trapped, 1);
 	o = open_ops.lookup(&key);
 	bytes = size_at((const char *)ctx, s);
 	is_other = !is_meant(s, bytes);

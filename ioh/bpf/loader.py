@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf.calls import Made, Object, Outcome, count_run_time, is_gone
 from ioh.bpf.channel import MAX_MESSAGE_BYTES, Answer, Loader, close_all, receive
 from ioh.bpf.server_ledger import ServerLedger
+from ioh.bpf.trap_cost import TrapCost
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
 from ioh.rights.process import die_with, hide_process
@@ -337,7 +338,7 @@ class _Monitor:
             else:
                 self.made[child.asked] = made
                 if child.asked.verb == "attach" and made.late:
-                    self.servers = ServerLedger()
+                    self.servers = ServerLedger(trap=TrapCost(*answer.pop("trap_ns", ())))
         else:
             answer = child.asked.refusal(message["reason"], message["hint"])
         if answer.get("reason"):

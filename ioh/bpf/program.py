@@ -29,6 +29,7 @@ from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
 from ioh.bpf.totals import hist_defines
 from ioh.bpf.trace_events import attach_to_event
+from ioh.bpf.trap_cost import measure_trap
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
@@ -182,6 +183,9 @@ def attach_program(
         "missing": missing,
     }
     maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
+    if layer.server_program:
+        at = next(at for at, spec in enumerate(compiled.maps) if spec.name == "sites")
+        answer["trap_ns"] = measure_trap(late[-1], map_fds[at], compiled.maps[at].max_entries)
     late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
     handing = [e for e in layer.events if e.hands_on and e.name in points]
     arrays = tuple((points[e.name].event, maps[e.hands_on][1]) for e in handing)

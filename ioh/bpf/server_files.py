@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, NamedTuple
+from typing import Annotated, BinaryIO, ClassVar, Literal, NamedTuple
 
 import msgspec
 
@@ -113,6 +113,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forked it.
     """
 
+    is_users: ClassVar[bool] = False
+
     title: Name
     probes: Annotated[tuple[ServerProbe, ...], msgspec.Meta(min_length=1, max_length=64)] = (
         msgspec.field(name="probe")
@@ -129,6 +131,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UsersServer(Server, frozen=True, forbid_unknown_fields=True):
     """One that the user named: only programs that the user can read are measured."""
+
+    is_users: ClassVar[bool] = True
 
 
 class NamedFile(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ioh.bpf.calls import Object, is_gone
+from ioh.bpf.trap_cost import TrapCost
 
 SITES = 2048  # most places that a layer can be attached to
 
@@ -19,12 +20,13 @@ class ServerRequest(NamedTuple):
 
     ``pid``: a process that runs a server; 0: the libraries, and the programs named on the command
     line.  ``free_sites``: unused places.  ``known``: files that already have probes, with those of
-    their ops whose probes are gone.
+    their ops whose probes are gone.  ``trap``: what a trap costs on this host.
     """
 
     pid: int
     free_sites: Sequence[int]
     known: Mapping[FileId, Collection[str]]
+    trap: TrapCost
 
 
 class Link(NamedTuple):
@@ -41,6 +43,7 @@ class ServerLedger:
     """The last links of each op, including closed ones, while a link of the same file is open."""
 
     links: list[Link] = field(default_factory=list)
+    trap: TrapCost = field(default_factory=TrapCost)
 
     def request(self, pid: int) -> ServerRequest:
         """The request for the child that attaches."""
@@ -51,7 +54,7 @@ class ServerLedger:
         for link in living:
             known[link.file].discard(link.op)
         used = {at for link in living for at in link.places}
-        return ServerRequest(pid, [at for at in range(SITES) if at not in used], known)
+        return ServerRequest(pid, [at for at in range(SITES) if at not in used], known, self.trap)
 
     def note(
         self, sites: Iterable[Sequence[int]], ops: Iterable[str], links: Iterable[Object]

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object, set_element
-from ioh.bpf.server_files import UsersServer, file_id, open_regular
+from ioh.bpf.server_files import file_id, open_regular
 from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
+from ioh.bpf.trap_cost import TrapCost
 from ioh.bpf.uprobes import Place, attach_uprobes
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
@@ -49,15 +50,18 @@ class _Work:
     link_ops: list[str] = field(default_factory=list)  # the op of each link
     link_sites: list[tuple[int, ...]] = field(default_factory=list)  # file and places of each link
     failing: list[tuple[FileId, str]] = field(default_factory=list)  # ops whose errors are known
+    trap_ns: dict[str, int] = field(default_factory=dict)  # of the dearest place of each op
     missing: list[str] = field(default_factory=list)
 
-    def outcome(self, reason: str) -> Outcome:
+    def outcome(self, reason: str, counted_ns: int = 0) -> Outcome:
         answer: dict[str, Any] = {
             "reason": printable(reason),
             "files": self.files,
             "link_ops": self.link_ops,
             "link_sites": self.link_sites,
             "failing": self.failing,
+            "trap_ns": self.trap_ns,
+            "counted_ns": counted_ns,
             "missing": [printable(text) for text in self.missing],
         }
         return answer, self.links, Made(object_ids("link", self.links))
@@ -68,7 +72,8 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
 
     The answer has ``files``: the FileId of each file with probes; ``link_ops``: the op of each
     link; ``link_sites``: its file and places; ``failing``: file and op of operations whose errors
-    are counted; ``missing``: sentences about missing probes; ``reason``: "" unless it failed.
+    are counted; ``trap_ns``: what a trap costs, by op; ``counted_ns``: what the program in it
+    costs; ``missing``: sentences about missing probes; ``reason``: "" unless it failed.
     """
     try:
         sites, program = (open_object(made) for made in objects)
@@ -79,7 +84,7 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
                 work.files.append((*file_id(file.fileno()), servers.index(server)))
                 lacks = asked.known.get(work.files[-1])
                 if lacks is None or lacks:
-                    _attach_file(file, server, work, lacks)
+                    _attach_file(file, server, work, lacks, asked.trap)
     except (FileNotFoundError, ProcessLookupError):  # the process has ended
         return _Work().outcome("")
     except (OSError, ValueError) as error:
@@ -87,7 +92,7 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
         reason = lack.cause if lack else getattr(error, "strerror", None) or str(error)
         return _Work().outcome(reason)
     why = next(iter(work.missing), "not a supported server")
-    return work.outcome(why if asked.pid and not work.files else "")
+    return work.outcome(why if asked.pid and not work.files else "", asked.trap.counted_ns)
 
 
 def _files(pid: int, layer: type[Layer], work: _Work) -> Iterator[tuple[BinaryIO, Server]]:
@@ -100,7 +105,7 @@ def _files(pid: int, layer: type[Layer], work: _Work) -> Iterator[tuple[BinaryIO
     name = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
     for server in layer.servers():
         if not {name, Path(name).name}.isdisjoint(server.binaries):
-            user = caller() if isinstance(server, UsersServer) else None
+            user = caller() if server.is_users else None
             if file := _program_of(pid, name, user):
                 yield file, server
             else:
@@ -121,7 +126,7 @@ def _program_of(pid: int, name: str, user: User | None) -> BinaryIO | None:
 
 
 def _attach_file(
-    file: BinaryIO, server: Server, work: _Work, wanted: Collection[str] | None
+    file: BinaryIO, server: Server, work: _Work, wanted: Collection[str] | None, trap: TrapCost
 ) -> None:
     """Attach to all places in a file, or only to those of the ``wanted`` ops."""
     found = find_sites(file, server, os.uname().machine)
@@ -142,6 +147,8 @@ def _attach_file(
             packed = pack_site(site, server.owner, work.ops, work.files[-1][2])
             set_element(work.sites, at, packed)
             places.append(Place(site.offset, site.semaphore, at))
+            cost_ns = trap.of(os.pread(file.fileno(), 4, site.offset), os.uname().machine)
+            work.trap_ns[op] = max(cost_ns, work.trap_ns.get(op, 0))
         try:
             links = attach_uprobes(work.program, path, places, at_return=at_return)
         except OSError as error:

@@ -202,9 +202,15 @@ class Layer(ABC):
         """Do not count what own_session() of another layer does."""
         del session
 
-    def too_dear(self) -> tuple[str, str]:
-        """An op to stop counting for a while, because its events cost too much, and why; or ""s."""
-        return "", ""
+    def too_dear(self, maps: Maps) -> dict[str, str]:
+        """Ops to stop counting for a while, because their traps cost too much, and why."""
+        del maps
+        return {}
+
+    def trap_ns(self, maps: Maps) -> int:
+        """CPU time of its traps in servers so far; its programs' time is counted by the kernel."""
+        del maps
+        return 0
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

@@ -15,9 +15,9 @@ from ioh.layers.base import Layer, offset_defines
 from ioh.layers.db_known import KnownOps
 from ioh.layers.db_open import UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
-from ioh.layers.event_rate import PAUSE_S, EventRate
 from ioh.layers.part_totals import NOTHING, Parts, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
+from ioh.layers.trap_budget import MOST_CPU, MOST_CPU_NAMED, PAUSE_S, TrapBudget
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers
@@ -136,6 +136,7 @@ class Db(Layer):
             **part_defines(host),
             **offsets,
             "SITES": SITES,
+            "OPS": len(cls.spec.ops),
             "SESSION_OPS": len(SESSION_OPS),
             "WAITS": len(WAITS),
         }
@@ -151,9 +152,15 @@ class Db(Layer):
         self._known, self._progress = KnownOps(), Progress(root)
         self._watched: set[int] = set()
         self._forgotten: set[str] = set()
-        self._counts: dict[str, int] = {}
-        self._rate = EventRate()
         self._own = 0
+        self._trap_ns: dict[str, int] = {}
+        self._counted_ns = 0
+        users = (each for each in self.servers() if each.is_users)
+        named = frozenset(probe.op for each in users for probe in each.probes)
+        self._budgets = (
+            (frozenset(self.spec.ops) - named, TrapBudget(MOST_CPU)),
+            (named, TrapBudget(MOST_CPU_NAMED)),
+        )
 
     def server_pids(self) -> frozenset[int]:
         """The servers that are running."""
@@ -164,19 +171,38 @@ class Db(Layer):
         self._known.learn(answer)
         if answer["files"]:  # empty: it had already ended
             self._watched.add(int(answer["pid"]))
+        self._counted_ns = answer["counted_ns"]
+        for op, cost_ns in answer["trap_ns"].items():
+            self._trap_ns[op] = max(cost_ns, self._trap_ns.get(op, 0))
 
     def leave_out(self, session: int) -> None:
         """Tell the probe, at the next reading."""
         self._own = session
 
-    def too_dear(self) -> tuple[str, str]:
-        """The most frequent op, while counting all of them costs more than a fifth of a CPU."""
-        op, per_s = self._rate.busiest(self._counts, time.monotonic())
-        if op:
+    def _traps(self, maps: Maps) -> dict[str, int]:
+        """How many traps there were so far, by op."""
+        traps = maps["traps"]
+        ops = ((op, self.spec.ops.index(op)) for op in self._trap_ns)
+        return {op: traps.sum_cpus(traps.at(at))[0] for op, at in ops}
+
+    def trap_ns(self, maps: Maps) -> int:
+        """CPU time of all traps so far."""
+        return sum(count * self._trap_ns[op] for op, count in self._traps(maps).items())
+
+    def too_dear(self, maps: Maps) -> dict[str, str]:
+        """The dearest ops, while counting all of them costs more than a share of a CPU."""
+        now_s, dear = time.monotonic(), dict[str, float]()
+        spent_ns = {
+            op: count * (self._trap_ns[op] + self._counted_ns)
+            for op, count in self._traps(maps).items()
+        }
+        for ops, budget in self._budgets:
+            dear |= budget.too_dear({op: spent_ns[op] for op in ops & spent_ns.keys()}, now_s)
+        for op in dear:
             self._known.drop(op)
-            self._forgotten.add(op)
-        pause = f"{PAUSE_S / 60:.0f} minutes"
-        return op, f"{op} is not counted for {pause}: {per_s:,.0f} events/s slow down the servers"
+        self._forgotten |= dear.keys()
+        why = f"is not counted for {PAUSE_S / 60:.0f} minutes: that takes"
+        return {op: f"{op} {why} {100 * share:.0f}% of a CPU" for op, share in dear.items()}
 
     def read(self, maps: Maps) -> LayerSample:
         """Totals, sessions and waits by server; operations without a probe are unknown."""
@@ -194,7 +220,6 @@ class Db(Layer):
         by_server = self._progress.book(counted, found, known, now_ns)
         libraries = self._known.of(0, {})  # nobody may have used them yet
         ops = self._sum(by_server, (*known.values(), libraries))
-        self._counts = {name: op.count_total for name, op in ops.items() if op.count_total}
         # Name running servers now: one may have ended before its first operations are read.
         names = {pid: self._name_of(pid) for pid in sorted(pids)}
         so_far = self._progress.waits(found, now_ns)

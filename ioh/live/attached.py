@@ -162,14 +162,20 @@ class AttachedLayer:
         try:
             if self.maps:
                 sample = self.layer.read(self.maps)
-                op, why = self.layer.too_dear()
-                if op:
-                    self.servers.drop(op, why)
+                self.drop_too_dear()
                 return self._with_misses(sample)
             return self._with_reason(self.layer.read_proc())
         except Exception as error:  # noqa: BLE001 (last guard of a tick: keep the other layers)
             self.broken = f"reading failed: {type(error).__name__}: {error}"
             return Unavailable(self.broken, "please report this")
+
+    def drop_too_dear(self) -> bool:
+        """Stop counting ops whose traps cost too much; False if there is nothing to check."""
+        if not (self.maps and self.servers.attached):
+            return False
+        for op, why in self.layer.too_dear(self.maps).items():
+            self.servers.drop(op, why)
+        return True
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
         """Add events skipped because their program was active, and notes about missing parts."""
@@ -199,8 +205,9 @@ class AttachedLayer:
         return replace(sample, reason=reason, hint=self.hint or sample.hint)
 
     def run_time_ns(self) -> int:
-        """CPU time of the probe's programs; counted while statistics are on."""
-        return sum(spent for spent, _ in program_counts(self.program_fds))
+        """CPU time of the probe's programs, counted while statistics are on, and of its traps."""
+        traps_ns = self.layer.trap_ns(self.maps) if self.maps else 0
+        return sum(spent for spent, _ in program_counts(self.program_fds)) + traps_ns
 
     def close(self) -> None:
         """Detach the probe and close the layer."""

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.channel import close_all
-from ioh.layers.event_rate import PAUSE_S
+from ioh.layers.trap_budget import PAUSE_S
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer

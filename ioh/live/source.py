@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf import privileges
 from ioh.layers import all_layers
+from ioh.layers.trap_budget import CHECK_S
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, ReportFirst
 from ioh.live.memory import give_back, give_back_large
@@ -249,7 +250,9 @@ class LiveSource(Closing):
         while not (self._stopped or self._is_asked or self._is_rescheduled):
             if time.monotonic() >= due:
                 break
-            if self._attaching.wait(due):
+            # Also within a long interval: a dear function slows down all programs that call it.
+            checks = [attached.drop_too_dear() for attached in self.attached.values()]
+            if self._attaching.wait(min(due, time.monotonic() + CHECK_S) if any(checks) else due):
                 has_joined = True
                 due = min(due, earliest)
         return has_joined

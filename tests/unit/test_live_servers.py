@@ -1,9 +1,10 @@
-"""Probes at the files that servers run: requested, kept, detached; an op with too many events."""
+"""Probes at the files that servers run: requested, kept, detached; ops with dear traps."""
 
 from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED
 from ioh.layers import db
 from ioh.layers.db import Db
 from ioh.layers.db_tables import SESSION_OPS, WAITS
-from ioh.layers.event_rate import MOST_EVENTS_PER_S, PAUSE_S, EventRate
 from ioh.layers.part_totals import PART_OP
+from ioh.layers.trap_budget import CHECK_S, MOST_CPU, MOST_EXCESS_S, PAUSE_S, TrapBudget
 from ioh.live import servers
 from ioh.live.attached import AttachedLayer
 from ioh.live.servers import ServerProbes
@@ -25,6 +26,7 @@ from tests.unit import fake_kernel
 from tests.unit.probe_text import text_of
 
 FILE, OTHER_FILE = [8, 1, 0], [8, 2, 0]
+TRAP_NS = 1000
 
 
 class Clock:
@@ -56,6 +58,8 @@ class Running:
         answer = {"pid": pid, "files": [file], "missing": [], "failing": [], **more}
         answer["link_ops"] = [] if fd is None else [op]
         answer["link_sites"] = [] if fd is None else [[*file, 1]]
+        answer["trap_ns"] = dict.fromkeys(answer["link_ops"], TRAP_NS - 400)
+        answer["counted_ns"] = 400
         self.probes.take(answer, [] if fd is None else [fd])
         return fd
 
@@ -141,7 +145,7 @@ def test_a_dropped_op_is_dropped_at_every_server(running: Running) -> None:
 SERVER, FILE = 7, [8, 1, 0]
 STATEMENT, COMMIT, DATA_READ = map(SESSION_OPS.index, ("statement", "commit", "data_read"))
 PAIR = struct.Struct("=II")
-TOO_MANY = MOST_EVENTS_PER_S // 2 + 1  # operations a second, of two events each
+TOO_MANY = 250_000  # operations a second, of two traps each: half of a CPU
 OPS = ("statement", "statement", "commit", "data_read")  # of each link
 
 
@@ -172,6 +176,8 @@ class Watched:
         sites, failing = [[*FILE, 1]] * len(ops), [[FILE, "statement"]]
         answer = {"pid": SERVER, "files": [FILE], "missing": [], "failing": failing}
         answer |= {"link_ops": list(ops), "link_sites": sites}
+        answer["trap_ns"] = dict.fromkeys(ops, TRAP_NS - 400)
+        answer["counted_ns"] = 400
         self.probes.take(answer, fds)
         return fds
 
@@ -183,6 +189,8 @@ class Watched:
             done = self.done[op]
             value = fake_kernel.counted({STARTED: done, COUNT: done, LATENCY_NS: 1000 * done})
             self.held["totals"].entries[PART_OP.pack(SERVER, op)] = value
+            trapped = struct.pack("=Q", 2 * done) + bytes(8 * (fake_kernel.CPUS - 1))
+            self.held["traps"].entries[op.to_bytes(4, sys.byteorder)] = trapped
         found = self.attached.read()
         assert isinstance(found, LayerSample), found
         return found
@@ -204,8 +212,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Watched
 
 
 def stepped_down(watched: Watched) -> LayerSample:
-    """The reading after the one that found too many statements for the third time."""
-    for _ in range(4):
+    """The reading after the one that found too many statements."""
+    for _ in range(2):
         watched.second(TOO_MANY)
     return watched.second(0)
 
@@ -217,11 +225,11 @@ def test_only_the_op_with_most_events_is_dropped(watched: Watched) -> None:
     assert found.ops["commit"].count_total == watched.done[COMMIT]
     assert found.metrics["running_statements"] is None
     (note,) = found.notes
-    assert note == "statement is not counted for 10 minutes: 200,008 events/s slow down the servers"
+    assert note == "statement is not counted for 10 minutes: that takes 50% of a CPU"
 
 
 def test_the_wait_of_a_dropped_op_is_unknown(watched: Watched) -> None:
-    for _ in range(4):
+    for _ in range(2):
         watched.second(1, TOO_MANY)
     rows = watched.second(1).tables["wait"]
     known = {wait: row[0] is not None for (within, wait, _), row in rows.items()}
@@ -230,7 +238,7 @@ def test_the_wait_of_a_dropped_op_is_unknown(watched: Watched) -> None:
 
 def test_operations_in_flight_at_the_drop_do_not_end_later(watched: Watched) -> None:
     """Otherwise, the first statement to end after the pause would seem to take ten minutes."""
-    for _ in range(4):
+    for _ in range(2):
         watched.second(TOO_MANY)
     statement, commit = watched.begin(9, STATEMENT), watched.begin(9, COMMIT)
     watched.second(0)
@@ -258,46 +266,47 @@ def test_a_dropped_op_is_tried_again_and_its_totals_continue(watched: Watched) -
     assert not any(map(is_open, [*links, *watched.links]))
 
 
-MOST_OPS = MOST_EVENTS_PER_S // 2
-
-
-def played(*seconds: dict[str, int], every_s: float = 1.0) -> list[str]:
-    """The op named after each interval, given the operations in it."""
-    rate, totals, named = EventRate(), dict.fromkeys({**seconds[0]}, 0), []
-    rate.busiest(totals, 0.0)
-    for n, counts in enumerate(seconds, 1):
-        totals = {op: totals[op] + count for op, count in counts.items()}
-        named.append(rate.busiest(totals, n * every_s)[0])
+def played(*shares: dict[str, float], every_s: float = 0.25) -> list[list[str]]:
+    """The ops named after each check, given the shares of a CPU that their traps took."""
+    budget, spent, named = TrapBudget(MOST_CPU), dict.fromkeys(shares[0], 0.0), []
+    budget.too_dear({op: int(ns) for op, ns in spent.items()}, 0.0)
+    for n, each in enumerate(shares, 1):
+        spent = {op: spent[op] + share * every_s * 1e9 for op, share in each.items()}
+        totals = {op: int(ns) for op, ns in spent.items()}
+        named.append(list(budget.too_dear(totals, n * every_s)))
     return named
 
 
-def test_an_op_is_named_after_three_busy_intervals_in_a_row() -> None:
-    busy, calm = {"read": MOST_OPS + 1, "commit": 5}, {"read": MOST_OPS - 5, "commit": 5}
-    assert played(busy, busy, busy) == ["", "", "read"]
-    assert played(*[calm] * 9) == [""] * 9
-    assert played(busy, busy, calm, busy, busy) == [""] * 5
+@pytest.mark.parametrize("share", [0.21, 0.3, 0.5, 1.0, 4.0])
+def test_the_dearer_an_op_the_sooner_it_is_named(share: float) -> None:
+    found = played(*[{"read": share, "commit": 0.001}] * 100)
+    checks = found.index(["read"]) + 1
+    lasted_s = MOST_EXCESS_S / (share - MOST_CPU)
+    assert lasted_s * 0.9 < checks * CHECK_S <= lasted_s + CHECK_S
 
 
-def test_the_limit_is_per_second() -> None:
-    busy = {"read": MOST_OPS // 4 + 1}
-    assert played(*[busy] * 3, every_s=0.25)[-1] == "read"
-    assert played(*[busy] * 3)[-1] == ""
+def test_what_is_bearable_on_average_is_kept() -> None:
+    assert not any(played(*[{"read": 0.1, "commit": 0.09}] * 400))
+    busy, calm = {"read": 0.38}, {"read": 0.0}
+    assert not any(played(*[busy, busy, calm, calm] * 100))
 
 
-def test_all_ops_together_count_and_the_busiest_is_named() -> None:
-    many = {"read": MOST_OPS // 2, "sort": MOST_OPS // 3, "wait": MOST_OPS // 3}
-    assert played(many, many, many)[-1] == "read"
+def test_the_check_does_not_depend_on_its_period() -> None:
+    assert played({"read": 1.0}, every_s=10.0) == [["read"]]
+    often = played(*[{"read": 1.0}] * 30, every_s=0.01)
+    assert often.index(["read"]) in {18, 19}
 
 
-def test_the_rate_of_events_is_returned() -> None:
-    rate = EventRate()
-    for n in range(4):
-        found = rate.busiest({"read": n * MOST_OPS * 2}, float(n))
-    assert found == ("read", MOST_EVENTS_PER_S * 2)
+def test_ops_are_named_until_the_rest_is_bearable() -> None:
+    """Both halves of malloc and free; not those that cost little."""
+    found = played({"free": 0.5, "sort": 0.05, "malloc": 0.9, "wait": 0.1})
+    assert found == [["malloc", "free"]]
+    found = played(*[{"read": 0.09, "sort": 0.08, "wait": 0.07}] * 40)
+    assert next(filter(None, found)) == ["read"]
 
 
-def test_nothing_is_named_without_an_earlier_reading() -> None:
-    rate = EventRate()
-    assert rate.busiest({}, 1.0) == ("", 0.0)
-    assert rate.busiest({"read": 10**9}, 1.0) == ("", 0.0)
-    assert rate.busiest({"read": 10**10}, 1.0) == ("", 0.0)  # no time has passed
+def test_nothing_is_named_without_an_earlier_check_or_passed_time() -> None:
+    budget = TrapBudget(MOST_CPU)
+    assert budget.too_dear({"read": 10**12}, 1.0) == {}
+    assert budget.too_dear({"read": 10**13}, 1.0) == {}
+    assert budget.too_dear({}, 2.0) == {}

@@ -20,6 +20,7 @@ from ioh.bpf.server_files import (
     read_servers,
 )
 from ioh.bpf.server_ledger import SITES, FileId, ServerLedger
+from ioh.bpf.trap_cost import TrapCost
 from ioh.model.errors import ExitCode, IohError
 
 CONTRIBUTED = Path(__file__).parents[2] / "contrib" / "functions"
@@ -254,3 +255,24 @@ def test_servers_of_a_users_file_are_known_as_such(tmp_path: Path) -> None:
     assert isinstance(own, UsersServer)
     assert not any(isinstance(each, UsersServer) for each in known)
     assert isinstance(parse_function("x=/bin/true:main"), UsersServer)
+
+
+@pytest.mark.parametrize(
+    ("code", "machine", "cost_ns"),
+    [
+        ("90000000", "x86_64", 1),  # nop
+        ("55488900", "x86_64", 1),  # push
+        ("41544889", "x86_64", 1),  # push, of a new register
+        ("e8000000", "x86_64", 1),  # call
+        ("f30f1efa", "x86_64", 9),  # endbr64
+        ("488d3500", "x86_64", 9),
+        ("41890000", "x86_64", 9),
+        ("", "x86_64", 9),
+        ("1f2003d5", "aarch64", 1),  # nop
+        ("fd7bbfa9", "aarch64", 9),
+    ],
+)
+def test_a_trap_costs_more_where_the_kernel_must_single_step(
+    code: str, machine: str, cost_ns: int
+) -> None:
+    assert TrapCost(1, 9, 0).of(bytes.fromhex(code), machine) == cost_ns
