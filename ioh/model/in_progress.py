@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ioh.model.sample import Row, Table, Value
-from ioh.model.snapshot import LayerSnapshot, rows_of
+from ioh.model.snapshot import LayerSnapshot, TableRow, rows_of
 
 IN_PROGRESS = "in_progress"
 MOST_ROWS = 20
@@ -76,17 +76,22 @@ def oldest_first(
     return rows
 
 
+def in_progress_of(layer: LayerSnapshot, op: str) -> list[TableRow]:
+    """The rows of an op, or of a group and its members, the oldest first."""
+    groups = layer.spec.groups
+    leaves = {*groups.get(op, (op,))}
+    return [
+        row
+        for row in rows_of(layer, IN_PROGRESS)
+        if leaves.issuperset(groups.get(row.key[_OP], (row.key[_OP],)))
+    ]
+
+
 def oldest_us(layer: LayerSnapshot, op: str) -> float | None:
     """Age of the oldest operation in flight of this op or group.
 
     Returns:
         None if none has been in flight for LEAST_AGE_NS, or the layer does not know.
     """
-    groups = layer.spec.groups
-    leaves = {*groups.get(op, (op,))}
-    ages = [
-        row.values.get("age_us")
-        for row in rows_of(layer, IN_PROGRESS)
-        if leaves.issuperset(groups.get(row.key[_OP], (row.key[_OP],)))
-    ]
+    ages = (row.values.get("age_us") for row in in_progress_of(layer, op))
     return max((age for age in ages if age is not None), default=None)

@@ -25,6 +25,7 @@ def render_table(
 ) -> list[str]:
     """The lines of the ``top`` rows by bytes read, then of those by bytes written.
 
+    Then of those that moved nothing, but have something in flight.
     A table that is not ranked by a read and a write column is printed once, as ranked.
     """
     by_name = {column.derived_name: column for column in spec.columns}
@@ -38,6 +39,12 @@ def render_table(
         active.sort(key=lambda row: -(row.values[rank.derived_name] or 0))
         if active:
             lines += _render(spec, active[:top], _directed(spec, rank, where), where, width)
+    moved = [rank.derived_name for rank in ranks.values()]
+    waiting = [x for x in rows if x.values.get("inflight") and not any(map(x.values.get, moved))]
+    if waiting:
+        columns = [column for column in spec.columns if column.title]
+        columns.sort(key=lambda column: column.name != "inflight")
+        lines += _render(spec, waiting[:top], columns, "", width)
     return lines
 
 

@@ -30,6 +30,7 @@ from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_colum
 from ioh.sinks.metrics import mega, render_metrics, render_paths
 from ioh.sinks.rows import OpRow, lowest_iops, op_rows
 from ioh.sinks.tables import render_table
+from ioh.sinks.waits import render_waits
 
 LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
@@ -123,6 +124,7 @@ class TextSink:
                     yield render_lost(title, layer)
                 if failed := failures(layer):
                     yield _render_failures(title, failed)
+                yield from render_waits(title, layer)
                 for note in layer.notes:
                     yield from self._once(f"# {title}: {safe_name(note)}")
                 sources.setdefault(layer.source, []).append(title)

@@ -200,7 +200,7 @@ def test_a_writer_of_a_frozen_file_system_is_named(volume: Volume) -> None:
     os.close(writing)
     assert found is not None
     assert found["cause"].startswith(f"Calls on {volume.loop.name} do not end")
-    assert "1 calls wait" in found["evidence"][0]["text"]
+    assert "1 call waits" in found["evidence"][0]["text"]
     assert rows.keys() == {"write_buffered", "read_buffered"}
     assert rows["write_buffered"]["device"] == volume.loop.name
     assert rows["write_buffered"]["blocked"] == 1

@@ -114,9 +114,14 @@ def _waits(row: TableRow | None) -> str:
     return f" {who} has waited for {since}, longest of all: {op}, {row.key[3]}."
 
 
+def _counted(row: TableRow) -> str:
+    count = number(row, "count")
+    return f"{count:.0f} {row.key[2]}{'s' * (count != 1)}"
+
+
 def _of_device(name: str, rows: Sequence[TableRow], caller: TableRow | None) -> Verdict:
     since = duration(number(rows[0], "age_us"))
-    what = ", ".join(f"{number(row, 'count'):.0f} {row.key[2]}s" for row in rows)
+    what = ", ".join(_counted(row) for row in rows)
     on = "" if rows[0].key[1] == name else f" ({rows[0].key[1]})"
     text = f"{what} in flight; none has completed for at least {since}"
     return Verdict(
@@ -145,7 +150,8 @@ def _sysfs(name: str) -> str:
 def _of_calls(name: str, rows: Sequence[TableRow]) -> Verdict:
     first = _oldest(iter(rows))
     calls = sum(number(row, "count") for row in rows)
-    text = f"{calls:.0f} calls wait, and {name} has nothing in flight and completes nothing"
+    they = "call waits" if calls == 1 else "calls wait"
+    text = f"{calls:.0f} {they}, and {name} has nothing in flight and completes nothing"
     volume = f"dmsetup info {shlex.quote('/dev/' + name)}; " if name.startswith("dm-") else ""
     return Verdict(
         subject=name,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import cut_to, format_ms, format_scaled
 from ioh.sinks.rows import is_flow
+from ioh.sinks.waits import waiting_text
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.findings import reasons
@@ -72,6 +73,8 @@ def _add_numbers(
         style = "crit" if row.direction == "W" and is_losing(layer) else ""
         room = width_of(columns[2:]) + (axis.width + 2 if axis else 0)
         line.add("  ").left("" if row.stats.count == 0 else row.note, room - 2, style)
+    elif (waiting := waiting_text(layer, row.op)) and not row.stats.errors_per_s:
+        line.add("  ").add(waiting, "warn")
     elif row.stats.count == 0 and not row.stats.errors_per_s:
         cells(columns[:1], row.stats, line, "dim")
     else:

@@ -181,10 +181,13 @@ def add_latency(line: Line, stats: OpStats, width: int) -> Line:
     return line.add(" ")
 
 
-def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str) -> Line:
-    """Append an op's numbers to a title; only a dot if there were no operations."""
+def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str, waiting: str = "") -> Line:
+    """Append an op's numbers to a title; if none has ended, what waits, or a dot."""
     if stats.count != 0 or stats.errors_per_s:
         return line.extend(numbers)
+    if waiting:
+        line.add(" ").add(waiting, "warn").add(" ")
+        return line.add("─" * max(0, numbers.width - len(waiting) - 2), border)
     return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)
 
 

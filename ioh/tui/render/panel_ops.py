@@ -8,6 +8,7 @@ from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, main_stats
+from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure, fact_series
 from ioh.tui.render.line import Line, wrapped
 from ioh.tui.render.panel import (
@@ -46,7 +47,7 @@ def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     for at, (op, stats) in enumerate(_main(layer)):
         add_letter(view, line, (name, op), direction(op) or op[:3], is_first=not at)
         numbers = add_latency(add_rates(Line(), stats, width), stats, width)
-        add_numbers(line, stats, numbers, border_of(view, name))
+        add_numbers(line, stats, numbers, border_of(view, name), waiting_text(layer, op))
     notes = [f"cached {share}"] if (share := cached_share(layer)) else []
     notes += ["from /proc"] if layer.source == "proc" else []
     for note in notes:

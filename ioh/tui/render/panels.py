@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ioh.model.hist import LATENCY_BUCKETS
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
 from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
@@ -62,8 +63,13 @@ def op_style(view: PanelView, key: tuple[str, str]) -> str:
 
 
 def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
-    """The breakdown shown: the one requested, or the layer's first."""
+    """The breakdown shown: the one requested, or the layer's first.
+
+    If that one is empty, what is in progress, if anything is.
+    """
     tables, wanted = layer.spec.tables, state.table_of(layer.spec.name).name
+    if not wanted and tables and not layer.tables.get(tables[0].name):
+        wanted = IN_PROGRESS if rows_of(layer, IN_PROGRESS) else ""
     return next((t for t in tables if t.name == wanted), tables[0] if tables else None)
 
 
@@ -79,7 +85,7 @@ def folded(view: PanelView) -> PanelView:
     """The same with idle layers as inactive.
 
     The chosen layer and those with a finding stay; all stay if none is busy.  A layer with
-    unknown numbers is not idle.
+    unknown numbers or with something in progress is not idle.
     """
     kept = {layer for layer, _ in busy_ops(view)}
     if not kept:
@@ -87,7 +93,9 @@ def folded(view: PanelView) -> PanelView:
     kept |= {view.state.chosen[0], *(finding.layer for finding in view.snapshot.findings)}
     layers = dict(view.snapshot.layers)
     for name, layer in view.snapshot.measured.items():
-        if name not in kept and any(stats.count == 0 for stats in layer.ops.values()):
+        if name in kept or rows_of(layer, IN_PROGRESS):
+            continue
+        if any(stats.count == 0 for stats in layer.ops.values()):
             layers[name] = _IDLE
     return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
