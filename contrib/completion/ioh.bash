@@ -183,7 +183,7 @@ _ioh() {
         "export") words="--help --format -o -t -c --from --to --layers --no-layer --top --findings-config --no-findings" files=yes ;;
         "join") words="--help -o" files=yes ;;
         "verify") words="--help --repair" files=yes ;;
-        "explain") words="--help --findings-config cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling disk_adds disk_no_answer first_write fragmentation holes io_errors io_limit lock_bound log_on_data_disk losses maintenance network_adds nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_adds server_cache shared_drive single_stream slow_disk swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
+        "explain") words="--help --findings-config blocking_session cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling disk_adds disk_no_answer first_write fragmentation holes io_errors io_limit lock_bound log_on_data_disk losses maintenance network_adds nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_adds server_cache shared_drive single_stream slow_disk standby_no_answer swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
         "demo") words="--help --speed --as-text -t -c --from --to --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" ;;
         "deploy") words="--help --yes" ;;
         "doctor") words="--help" ;;

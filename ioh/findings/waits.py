@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ioh.findings.window import number, rows_of, seconds_of
+from ioh.findings.window import number, op_of, rows_of, seconds_of
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
 
 RECENT_S = 4.0
@@ -15,17 +16,27 @@ SHOW = "ioh text --layers db -d top"
 _EACH = "cpu"  # each statement or commit has this wait once
 
 
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Operations of a server that have not ended; ``oldest_us`` is 0 if it is not known."""
+
+    number: int = 0
+    oldest_us: float = 0.0
+
+
 @dataclass(slots=True)
 class Wait:
-    """One kind of wait."""
+    """One kind of wait; ``count`` of those that ended, ``pending`` of those that did not."""
 
     count: float = 0.0
     spent_ns: float = 0.0
+    pending: int = 0
 
     @property
     def mean_us(self) -> float:
-        """Mean time per wait."""
-        return self.spent_ns / self.count / 1e3 if self.count else 0.0
+        """Mean time per wait; of those in progress, the time so far."""
+        count = self.count + self.pending
+        return self.spent_ns / count / 1e3 if count else 0.0
 
 
 @dataclass(slots=True)
@@ -33,17 +44,20 @@ class Waits:
     """The waits of one server's statements or commits.
 
     Units:
-        ``whole_ns`` is the time of all statements or commits, ``seconds`` that of the intervals.
+        ``whole_ns`` is the time of all statements or commits, ``seconds`` that of the intervals;
+        ``pending`` of them are in progress.
     """
 
     whole_ns: float = 0.0
     seconds: float = 0.0
+    pending: int = 0
     by_wait: dict[str, Wait] = field(default_factory=dict)
 
     def of(self, *waits: str) -> Wait:
         """The sum of these kinds of waits."""
         known = [self.by_wait[name] for name in waits if name in self.by_wait]
-        return Wait(sum(x.count for x in known), sum(x.spent_ns for x in known))
+        ended, spent_ns = sum(x.count for x in known), sum(x.spent_ns for x in known)
+        return Wait(ended, spent_ns, sum(x.pending for x in known))
 
     @property
     def per_s(self) -> float:
@@ -52,8 +66,21 @@ class Waits:
 
     @property
     def mean_us(self) -> float:
-        """Mean time per statement or commit."""
-        return Wait(self.of(_EACH).count, self.whole_ns).mean_us
+        """Mean time per statement or commit; of those in progress, the time so far."""
+        return Wait(self.of(_EACH).count, self.whole_ns, self.pending).mean_us
+
+    @property
+    def at_a_time(self) -> float:
+        """Mean number of statements or commits in progress."""
+        return self.whole_ns / self.seconds / 1e9 if self.seconds else 0.0
+
+
+def in_progress(snapshot: Snapshot, server: str, op: str) -> InProgress:
+    """A server's operations in progress at the end of an interval."""
+    stats = op_of(snapshot, "db", op, server)
+    rows = [row for row in rows_of(snapshot, "db", IN_PROGRESS) if row.key[-1] == server]
+    oldest_us = max([number(row, "age_us") for row in rows if row.key[2] == op], default=0.0)
+    return InProgress((stats and stats.inflight) or 0, oldest_us)
 
 
 def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Waits]:
@@ -74,4 +101,8 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
             found[server].whole_ns += spent_ns
         for waits in found.values():
             waits.seconds += seconds
+    for server, waits in found.items():
+        waits.pending = in_progress(snapshots[-1], server, within).number
+        for name, wait in waits.by_wait.items():
+            wait.pending = in_progress(snapshots[-1], server, name).number
     return {server: waits for server, waits in found.items() if waits.whole_ns}

@@ -52,7 +52,7 @@ SPEC = LayerSpec(
             rows_total        | rows/s  | Rows returned or changed.
             read_blocks_total | reads/s | Blocks not found in shared buffers.
             queryid           |         | Its queryid in pg_stat_statements.
-        session | sessions | pid, user, database, state, wait, statement | state_us
+        session | sessions | pid, user, database, state, wait, blocked_by, statement | state_us
             state_us       | for  | Time in this state.
             transaction_us | xact | Age of its transaction.
         wait | waits | wait | avg_inflight

@@ -32,7 +32,8 @@ ACTIVITY = f"""\
 select pid, usename, datname, state, wait_event_type, wait_event,
   extract(epoch from clock_timestamp() - coalesce(state_change, backend_start))::float8,
   extract(epoch from clock_timestamp() - xact_start)::float8,
-  substr(textsend(query), 1, {STATEMENT_BYTES})
+  substr(textsend(query), 1, {STATEMENT_BYTES}),
+  case when wait_event_type = 'Lock' then pg_blocking_pids(pid) end
   from pg_catalog.pg_stat_activity
   where pid <> pg_backend_pid() and state is distinct from 'idle'
   order by state = 'active' desc nulls last, state_change limit {MAX_SESSIONS}"""  # noqa: S608

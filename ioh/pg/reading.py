@@ -20,6 +20,7 @@ _RUNNING = "CPU"  # active, without a wait event
 _NOT_WAITING = ("Activity", "Client", "Extension", "Timeout")  # idle background processes
 _LONGEST_SAMPLE_S = 2.0  # the longest time that one sample of a session stands for
 _NOTHING = (0, 0, 0, 0)
+_MAX_BLOCKERS = 4
 _SHARED = "(shared)"  # objects outside of any database
 _SAMPLED = "sessions and waits are sampled once a second, not counted."
 _STATEMENTS_SAMPLED = (
@@ -63,7 +64,8 @@ class Session:
 
     ``state`` is "" for a background process; ``wait`` is ``Type:Event`` or ""; ``statement`` is
     unescaped; everything else is printable.  ``state_us`` since the state changed;
-    ``transaction_us`` since the transaction began.
+    ``transaction_us`` since the transaction began.  ``blocked_by``: the pids of the sessions that
+    have, or wait earlier for, the lock that it waits for.
     """
 
     pid: int
@@ -74,6 +76,7 @@ class Session:
     state_us: int
     transaction_us: int | None
     statement: str
+    blocked_by: str = ""
 
     @property
     def spends_on(self) -> str:
@@ -203,7 +206,7 @@ class Views:
     def _shown(self, session: Session) -> tuple[tuple[str, ...], Row]:
         who = (str(session.pid), session.user, session.database)
         statement = self._statement(session.statement, SESSION_CHARS)
-        key = (*who, session.state, session.wait, statement)
+        key = (*who, session.state, session.wait, session.blocked_by, statement)
         return key, (session.state_us, session.transaction_us)
 
     def _statement(self, text: str, max_chars: int) -> str:
@@ -283,8 +286,9 @@ def _sessions_of(rows: Rows) -> list[Session]:
             round(max(0.0, state_s or 0.0) * 1e6),
             None if transaction_s is None else round(transaction_s * 1e6),
             as_sent(query),
+            ", ".join(map(str, sorted(set(blockers or ()))[:_MAX_BLOCKERS])),
         )
-        for pid, user, database, state, kind, event, state_s, transaction_s, query in rows
+        for pid, user, database, state, kind, event, state_s, transaction_s, query, blockers in rows
     ]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ioh.model.rates import scaled
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.cells import format_fixed, pad_left, pad_right, safe_name
 from ioh.sinks.histogram import HistRow, HistStyle, render_columns
 from ioh.sinks.rows import op_rows
@@ -26,17 +26,20 @@ _NUMBERS = (
 )
 _ERRORS = "errors_per_s"  # most ops have none: no line then
 _WIDTH = 10
-_NOTE = 200  # columns of a layer's note
+_NOTE = 200  # columns of a layer's note, or of a name
+_TIME, _MOST_ROWS = "avg_inflight", 10
 
 
 def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: bool) -> str:
     """Numbers and latency histogram of each op that was active in either interval.
 
+    Also the rows with most time in them of each table that is ranked by it: statements and waits.
     ``every_op``: also members of groups, such as direct and buffered reads.
     """
     lines: list[str] = []
     for name in dict.fromkeys([*a.layers, *b.layers]):
         lines += _layer(a.layers.get(name), b.layers.get(name), style, every_op=every_op)
+        lines += _tables(a.layers.get(name), b.layers.get(name))
     return "\n".join(lines) + "\n"
 
 
@@ -79,6 +82,47 @@ def _layer(older: object, newer: object, style: HistStyle, *, every_op: bool) ->
             yield _number(title, scaled(old, scale), scaled(new, scale), decimals)
         yield from _histogram(a, b, style)
         yield ""
+
+
+_Rows = Mapping[tuple[str, ...], TableRow]
+
+
+def _tables(older: object, newer: object) -> Iterator[str]:
+    """The rows with most time in them; rows of a layer that is not measured are unknown, not 0."""
+    sides = [layer for layer in (older, newer) if isinstance(layer, LayerSnapshot)]
+    specs = {spec.name: spec for layer in sides for spec in layer.spec.tables}
+    for spec in specs.values():
+        if spec.sort_by != (_TIME,):
+            continue
+        title = safe_name(f"{sides[0].spec.title} {spec.title}")
+        a, b = _rows(older, spec.name), _rows(newer, spec.name)
+        rank = {key: _value(a, key, _TIME) or 0.0 for key in a or ()}
+        for key in b or ():
+            rank[key] = rank.get(key, 0.0) + (_value(b, key, _TIME) or 0.0)
+        for key in sorted(rank, key=lambda key: (-rank[key], key))[:_MOST_ROWS]:
+            yield f"  {title}: {'  '.join(safe_name(part, _NOTE) for part in key if part)}"
+            for column in spec.columns:
+                name, is_time = column.derived_name, column.derived_name.endswith("_us")
+                old, new = _value(a, key, name), _value(b, key, name)
+                if column.title and not (old is None and new is None):
+                    heading = safe_name(column.title.replace("µs", "ms"))
+                    scale = 1e-3 if is_time else 1.0
+                    yield _number(heading, scaled(old, scale), scaled(new, scale), 3)
+            yield ""
+
+
+def _rows(layer: object, table: str) -> _Rows | None:
+    if not isinstance(layer, LayerSnapshot):
+        return None
+    return {row.key: row for row in layer.tables.get(table, ())}
+
+
+def _value(rows: _Rows | None, key: tuple[str, ...], name: str) -> float | None:
+    if rows is None:
+        return None
+    if key not in rows:
+        return None if name.endswith("_us") else 0.0
+    return rows[key].values.get(name)
 
 
 def _number(title: str, a: float | None, b: float | None, decimals: int) -> str:

@@ -10,21 +10,22 @@ from tests.servers import mariadb
 from tests.servers.postgres import Postgres
 
 
-def _home(stage: Stage, volume: Volume, user: str) -> Path:
+def _home(stage: Stage, where: Volume | Path, user: str) -> Path:
     """Make a directory of that user's on the volume, which others may reach."""
     stage.folder.parent.chmod(0o711)
-    home = volume.mount / user
+    stage.folder.chmod(0o711)
+    home = (where if isinstance(where, Path) else where.mount) / user
     run("install", "-d", "-o", user, "-m", "755", home)
     return home
 
 
 class PostgreSQL(Postgres):
-    """A server on a volume; with ``settings`` as NAME=VALUE."""
+    """A server on a volume, or in a directory; with ``settings`` as NAME=VALUE."""
 
-    def __init__(self, stage: Stage, volume: Volume, *settings: str) -> None:
+    def __init__(self, stage: Stage, where: Volume | Path, *settings: str) -> None:
         self._stage = stage
         given = dict(setting.split("=", 1) for setting in settings)
-        super().__init__(_home(stage, volume, "postgres"), {"listen_addresses": "", **given})
+        super().__init__(_home(stage, where, "postgres"), {"listen_addresses": "", **given})
         stage.at_end(self.stop, "immediate")
 
     def bench(self, *options: str) -> None:
@@ -37,6 +38,10 @@ class PostgreSQL(Postgres):
         script = self.home / f"{len(list(self.home.iterdir()))}.sql"
         script.write_text(text)
         self.bench("-f", str(script), *options)
+
+    def statements(self, text: str) -> None:
+        """Run statements in a session of their own, as a load."""
+        self._stage.load(*self.psql("-d", self.database, "-c", text))
 
     def enter(self, limit: Limit) -> None:
         """Move the server into a control group; new sessions follow."""

@@ -5,6 +5,7 @@ Every ``time.sleep`` here is how long the program runs, or one of its parts.
 
 from __future__ import annotations
 
+import os
 import time
 
 from tests.kernel.rig import MIB, Volume
@@ -18,6 +19,7 @@ SECONDS = 11
 _SCALE = 8  # 120 MB
 # So many writes a second, as a small volume in a cloud allows.
 _FEW_WRITES = 60
+_VERY_FEW_WRITES = 12
 _SOME_WRITES = 300
 _QUIET = ("checkpoint_timeout=1h", "max_wal_size=2GB", "autovacuum=off")
 # One branch for all clients, or one for each.
@@ -40,14 +42,16 @@ def _postgresql(stage: Stage, *settings: str) -> tuple[PostgreSQL, Volume]:
     return made, volume
 
 
-def _slow_log(stage: Stage, *settings: str, is_healthy: bool = False) -> None:
+def _slow_log(
+    stage: Stage, *settings: str, is_healthy: bool = False, write_ops: int = _FEW_WRITES
+) -> None:
     """Run PostgreSQL on a volume of few writes a second."""
     volume = stage.volume(1536 * MIB)
     limit = stage.limit(volume.loop.number)
     server = PostgreSQL(stage, volume, *_QUIET, *settings)
     server.fill(_SCALE)
     server.enter(limit)
-    limit.set(write_ops=_FEW_WRITES)
+    limit.set(write_ops=write_ops)
     stage.record("--device", volume.loop.name, *LAYERS)
     server.bench("-N")
     if not is_healthy:
@@ -57,6 +61,25 @@ def _slow_log(stage: Stage, *settings: str, is_healthy: bool = False) -> None:
 
 def slow_log(stage: Stage) -> None:
     _slow_log(stage)
+
+
+def stuck_log(stage: Stage) -> None:
+    """A commit takes seconds: hardly any ends."""
+    _slow_log(stage, write_ops=_VERY_FEW_WRITES)
+
+
+def log_on_a_busy_cpu(stage: Stage) -> None:
+    """Commits wait because the processors are full.
+
+    Not on a loop device, whose requests wait for a processor, too.
+    """
+    server = PostgreSQL(stage, stage.folder, *_QUIET)
+    server.fill(1)
+    for _ in range(2 * (os.cpu_count() or 1)):
+        stage.python("while True: pass")
+    stage.record(*LAYERS)
+    server.bench("-N", "-R", "50")
+    time.sleep(SECONDS)
 
 
 def slow_log_not_awaited(stage: Stage) -> None:
@@ -71,6 +94,28 @@ def one_row(stage: Stage) -> None:
     server.bench_script(_LOCKING.format("1"))
     stage.begins()
     time.sleep(SECONDS)
+
+
+def _held_row(stage: Stage, hold_s: float, *, is_healthy: bool = False) -> None:
+    """A session changes a row and keeps it; four others want it, once each."""
+    server, volume = _postgresql(stage)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    change = "update pgbench_branches set bbalance = bbalance + 1 where bid = 1"
+    server.statements(f"begin; {change}; select pg_sleep({hold_s}); commit")
+    time.sleep(0.5)
+    if not is_healthy:
+        stage.begins()
+    for _ in range(4):
+        server.statements(change)
+    time.sleep(SECONDS)
+
+
+def held_row(stage: Stage) -> None:
+    _held_row(stage, 60)
+
+
+def row_held_briefly(stage: Stage) -> None:
+    _held_row(stage, 2, is_healthy=True)
 
 
 def own_rows(stage: Stage) -> None:

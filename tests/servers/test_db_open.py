@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.rig import Ioh
+from tests.kernel.rig import Ioh, run
 from tests.kernel.talker import wait_until
 from tests.servers.mariadb import MariaDB
-from tests.servers.postgres import Cluster
-from tests.servers.test_db import ask, measured, scheduled, wait_until_seen, watched
+from tests.servers.postgres import Cluster, inside
+from tests.servers.test_db import ask, done_by, measured, scheduled, wait_until_seen, watched
 
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
 
@@ -133,3 +135,62 @@ def test_a_commit_of_mariadb_is_in_progress_only_while_it_is_asked_for(cluster: 
         ioh.settle()
     assert {op(x, "commit")["inflight"] for x in during} == {0}
     assert max(op(x, "commit")["avg_inflight"] or 0 for x in ioh.intervals_of("db")) < 0.5
+
+
+def test_a_standby_that_does_not_answer_is_reported_while_commits_wait(cluster: Cluster) -> None:
+    """The waits of commits that a standby confirms are counted, too; without one there are none."""
+    with watched() as ioh:
+        cluster.pgbench("-t", "20")
+    assert ioh.total("db", "standby_wait") == 0
+    cluster.stop()
+    with (cluster.data / "pg_hba.conf").open("a") as access:
+        access.write("local replication postgres peer\n")
+    cluster.start(wal_level="replica", max_wal_senders=4, wal_keep_size="64MB")
+    with closing(Standby(cluster)) as standby:
+        cluster.sql("alter system set synchronous_standby_names = '*'")
+        cluster.sql("select pg_reload_conf()")
+        wait_until(lambda: cluster.sql("select sync_state from pg_stat_replication") == "sync")
+        with watched(2) as ioh:
+            assert done_by(cluster.pgbench("-N", "-t", "50")) == 50
+            ioh.settle()
+            assert ioh.total("db", "standby_wait") == 50
+            assert not any("standby_no_answer" in rules(x) for x in ioh.intervals)
+            os.kill(standby.receiver, signal.SIGSTOP)
+            words = cluster.psql("-d", "bench", "-c", "create table waits ()")
+            with subprocess.Popen(words, stdout=subprocess.DEVNULL) as waiting:
+                wait_until(lambda: "standby_no_answer" in rules(ioh.intervals[-1]), 15)
+                assert waiting.poll() is None
+                told = rules(ioh.intervals[-1])["standby_no_answer"]
+                os.kill(standby.receiver, signal.SIGCONT)
+                assert waiting.wait(20) == 0
+            wait_until(lambda: "standby_no_answer" not in rules(ioh.intervals[-1]), 20)
+        cluster.sql("alter system reset synchronous_standby_names")
+        cluster.sql("select pg_reload_conf()")
+    assert told["severity"] == "critical"
+    assert "1 commit waits for a synchronous standby, the longest for" in told["cause"]
+    cluster.stop()
+    cluster.start()
+
+
+def rules(interval: dict[str, Any]) -> dict[str, Any]:
+    return {finding["rule"]: finding for finding in interval["findings"]}
+
+
+class Standby:
+    """A standby of a cluster on this machine, with its own data, socket and port."""
+
+    def __init__(self, of: Cluster) -> None:
+        self._of, self.home = of, of.home / "standby"
+        words = ("-D", self.home, "-R", "-X", "stream", "-c", "fast")
+        run(*of.client("pg_basebackup", *words))
+        where = f"-c port={int(str(of.port)) + 1} -c unix_socket_directories={inside(self.home)}"
+        of.as_user("pg_ctl", "-D", self.home, "-w", "-l", of.home / "log2", "-o", where, "start")
+
+    @property
+    def receiver(self) -> int:
+        """The process that receives the log."""
+        pid = (self.home / "postmaster.pid").read_text().split()[0]
+        return int(run("pgrep", "--parent", pid, "--full", "walreceiver"))
+
+    def close(self) -> None:
+        self._of.as_user("pg_ctl", "-D", self.home, "-w", "-m", "immediate", "stop")

@@ -22,6 +22,7 @@ def session(pid: int, **given: Any) -> tuple[Any, ...]:
         "state_s": 0.5,
         "transaction_s": 1.5,
         "query": b"select 1",
+        "blockers": None,
     } | given
     return (pid, *told.values())
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ioh.model.finding import Finding
 from ioh.model.sample import Value
-from ioh.model.snapshot import LayerSnapshot
+from ioh.model.snapshot import HostStats, LayerSnapshot
 from tests.unit.snapshot_maker import Layers, found, judged, layer, op
 
 SERVER = "postgres 15/main"
@@ -66,8 +67,93 @@ def test_the_sync_time_is_attributed_to_the_disk_or_the_nfs_server() -> None:
     server = found({"db": slow, "nfs_client": client, "block": block})["commit_bound"]
     assert server.severity == "warning"
     assert server.cause.endswith("40 ms each; the NFS server's COMMIT takes 30 ms.")
-    elsewhere = found({"db": slow, "block": block})["commit_bound"]
-    assert elsewhere.cause.endswith("40 ms each.")
+    unknown = found({"db": slow, "block": layer("block")})["commit_bound"]
+    assert unknown.cause.endswith("40 ms each.")
+    assert "Give the log a device" in unknown.advice
+
+
+def on_a_busy_cpu(sync_us: float = 8_000, device_us: float = 400, for_cpu: float = 0.6) -> Layers:
+    """A write and a flush of that time each, and log syncs that wait for a CPU meanwhile."""
+    queued_us = for_cpu * sync_us - 20
+    syncs = rows("log_sync", 100, sync_us, cpu_wait=(100, queued_us))
+    below = {"write": op(100, 8192, device_us), "flush": op(100, 0, device_us)}
+    waits = rows("commit", 100, sync_us / 0.8, log_sync=(100, sync_us))
+    return {"db": db(waits, syncs), "block": layer("block", below)}
+
+
+def test_no_device_is_advised_if_the_disk_has_less_than_half_of_the_syncs_time() -> None:
+    busy = HostStats(cpu_pct=97.0)
+    finding = found(on_a_busy_cpu(), host=busy)["commit_bound"]
+    assert finding.cause.endswith(
+        "8 ms each; the disk takes 800 us of it, 60 % is CPU time and waiting for a CPU, the CPUs "
+        "are 97 % busy."
+    )
+    assert (finding.title, finding.severity) == ("Log syncs are slow, not the disk", "info")
+    assert "faster disk will not help" in finding.advice
+    assert "device" not in finding.advice
+    slow = found(on_a_busy_cpu(device_us=2_100))["commit_bound"]
+    assert slow.title == "Commits wait for the log"
+    assert "Give the log a device" in slow.advice
+
+
+def stuck(op_name: str, number: int, age_s: float, within: str, **waits: Any) -> LayerSnapshot:
+    """So many sessions in that operation for so long; none has ended."""
+    at_a_time: Rows = [((within, wait, SERVER), {"waits_per_s": 0.0, "wait_ns_per_s": share * 1e9,
+                  "whole_ns_per_s": number * 1e9}) for wait, share in waits.items()]  # fmt: skip
+    rest: dict[str, Value] = {"age_us": age_s * 1e6, "count": 1}
+    stats = replace(op(0, 0, 0), inflight=number)
+    return layer(
+        "db",
+        tables={
+            "wait": at_a_time,
+            "in_progress": [
+                (("4711", "app", name, "", SERVER), rest) for name in (within, op_name)
+            ],
+        },
+        parts={SERVER: {op_name: stats, within: stats}},
+    )
+
+
+def test_commits_that_do_not_end_are_critical_while_they_last() -> None:
+    """Eight a second of 360 ms each, and then none."""
+    slow = db(rows("commit", 8, 450_000, log_sync=(8, 360_000)))
+    assert found({"db": slow})["commit_bound"].severity == "critical"
+    hung = stuck("log_sync", 1, 9, "commit", log_sync=1.0)
+    finding = found({"db": hung})["commit_bound"]
+    assert finding.severity == "critical"
+    assert finding.cause.endswith("each. 1 in progress, the oldest for 9 s.")
+
+
+def test_sessions_that_are_stuck_behind_a_lock_are_reported_while_they_wait() -> None:
+    held = stuck("lock_wait", 5, 6, "statement", lock_wait=5.0)
+    finding = found({"db": held})["lock_bound"]
+    assert finding.severity == "warning"
+    assert finding.cause == (
+        "postgres 15/main: 5 sessions wait for a lock held by another session, the longest for 6 "
+        "s; that is 100 % of the statements' time. Faster storage will not help."
+    )
+    longer = stuck("lock_wait", 1, 12, "statement", lock_wait=1.0, rest=9.0)
+    assert found({"db": longer})["lock_bound"].severity == "critical"
+
+
+def test_a_lock_that_is_soon_released_is_not_reported() -> None:
+    assert "lock_bound" not in found({"db": stuck("lock_wait", 1, 2, "statement", lock_wait=0.4)})
+
+
+def test_a_standby_that_does_not_answer_is_reported() -> None:
+    silent = stuck("standby_wait", 4, 5, "commit", standby_wait=4.0)
+    finding = found({"db": silent})["standby_no_answer"]
+    assert finding.severity == "critical"
+    assert finding.cause == (
+        "postgres 15/main: 4 commits wait for a synchronous standby, the longest for 5 s. They are "
+        "durable here; their clients wait."
+    )
+    for healthy in (
+        stuck("standby_wait", 4, 0.5, "commit", standby_wait=4.0),  # far away
+        stuck("log_sync", 4, 5, "commit", log_sync=4.0),
+        db(rows("commit", 200, 5_000, standby_wait=(200, 4_000))),
+    ):
+        assert "standby_no_answer" not in found({"db": healthy})
 
 
 def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0) -> LayerSnapshot:
@@ -153,6 +239,21 @@ def test_a_checkpoint_that_slows_statements_is_reported() -> None:
     assert finding.confidence == "high"
 
 
+def test_a_checkpoint_that_syncs_what_it_wrote_is_still_reported() -> None:
+    """It wrote 9,000 pages in three seconds, and then none for six; nothing else ends."""
+    wrote = work(9_000, writes=3_000)
+    none_ends: dict[str, Any] = {"waits_per_s": 0.0, "wait_ns_per_s": 4e9, "whole_ns_per_s": 4e9}
+    waits: Rows = [(("statement", "rest", SERVER), none_ends)]
+    age: dict[str, Value] = {"age_us": 9e6, "count": 1}
+    running: Rows = [(("77", "checkpointer", "checkpoint", "", SERVER), age)]
+    tables = {"wait": waits, "in_progress": running, "session": sessions(checkpointer=0)}
+    stats = {"statement": replace(op(0, 0, 0), inflight=4)}
+    syncs = layer("db", tables=tables, parts={SERVER: stats})
+    told = last((15, {"db": work()}), (3, {"db": wrote}), (6, {"db": syncs}))["checkpoint_burst"]
+    assert told.severity == "critical"
+    assert "while a checkpoint writes 1,000 pages a second for 9 s now" in told.cause
+
+
 @pytest.mark.parametrize(
     ("before", "during"),
     [
@@ -199,14 +300,14 @@ def test_cache_misses_without_a_sudden_rise_are_not_reported(
     assert "cache_miss_storm" not in last((20, {"db": before}), (7, {"db": after}))
 
 
-def writing(mb_per_s: float, other_mb_per_s: float = 0.0) -> LayerSnapshot:
+def writing(mb_per_s: float, other_mb_per_s: float = 0.0, write_us: float = 6_000) -> LayerSnapshot:
     devices = {"sda": mb_per_s, "sdb": other_mb_per_s, "dm-0": mb_per_s}
     found: Rows = [
         ((name, ""), {"write_bytes_per_s": mb * 1e6, "stacked": int(name == "dm-0")})
         for name, mb in devices.items()
     ]
-    parts = {name: {"write": op(mb, 1e6, 900)} for name, mb in devices.items()}
-    total = {"write": op(mb_per_s + other_mb_per_s, 1e6, 900)}
+    parts = {name: {"write": op(mb, 1e6, write_us)} for name, mb in devices.items()}
+    total = {"write": op(mb_per_s + other_mb_per_s, 1e6, write_us)}
     return layer("block", total, tables={"device": found}, parts=parts)
 
 
@@ -221,12 +322,22 @@ def test_a_log_that_shares_a_device_with_its_data_is_reported() -> None:
     )
 
 
+def test_few_syncs_are_enough_if_they_are_slow() -> None:
+    slow = commits(400_000, rate=3)
+    calm = {"db": commits(2_000), "block": writing(1)}
+    finding = last((15, calm), (6, {"db": slow, "block": writing(80, write_us=300_000)}))[
+        "log_on_data_disk"
+    ]
+    assert finding.severity == "critical"
+
+
 @pytest.mark.parametrize(
     ("calm", "busy"),
     [
         pytest.param({}, {"db": commits(2_500)}, id="syncs as before"),
         pytest.param({}, {"block": writing(80, 20)}, id="which of the disks is not known"),
         pytest.param({}, {"block": writing(2)}, id="little is written"),
+        pytest.param({}, {"block": writing(80, write_us=900)}, id="the disk is as fast as before"),
         pytest.param({"block": writing(40)}, {}, id="as much is written always"),
         pytest.param({"db": commits(200)}, {"db": commits(900)}, id="slower by nothing"),
         pytest.param({"db": commits(2_000, rate=1)}, {}, id="few syncs before"),
@@ -238,3 +349,48 @@ def test_log_syncs_that_data_writes_do_not_slow_are_not_reported(
     quiet: Layers = {"db": commits(2_000), "block": writing(1), **calm}
     loaded: Layers = {"db": commits(9_000), "block": writing(80), **busy}
     assert "log_on_data_disk" not in last((15, quiet), (6, loaded))
+
+
+def pg_session(
+    pid: str, state: str, s: float, blocked_by: str = "", statement: str = "select ?"
+) -> tuple[tuple[str, ...], dict[str, Value]]:
+    key = (pid, "alice", "shop", state, "Lock:tuple" if blocked_by else "", blocked_by, statement)
+    numbers: dict[str, Value] = {"state_us": s * 1e6, "transaction_us": s * 1e6}
+    return key, numbers
+
+
+def blocked(seconds: int, started_s: float = 0.0) -> list[Layers]:
+    """Three sessions that wait for each other in a row, and for one that is idle."""
+    return [
+        {
+            "pg": layer(
+                "pg",
+                tables={
+                    "session": [
+                        pg_session("4", "idle in transaction", 40 + s, "", "update small set t=?"),
+                        pg_session("5", "active", started_s + s, "4", "delete from small"),
+                        pg_session("6", "active", s, "5"),
+                        pg_session("7", "active", s, "4, 5"),
+                        pg_session("8", "active", 500 + s),
+                    ]
+                },
+            )
+        }
+        for s in range(1, seconds + 1)
+    ]
+
+
+def test_the_session_that_blocks_others_is_named_with_its_statement() -> None:
+    finding = judged(blocked(6))[-1]["blocking_session"]
+    assert (finding.severity, finding.subject) == ("warning", "4")
+    assert finding.cause == (
+        "3 sessions wait for a lock of session 4 (alice in shop, idle in transaction for 46 s; "
+        'its last statement: "update small set t=?"); the longest for 6 s: "delete from small".'
+    )
+    assert judged(blocked(13))[-1]["blocking_session"].severity == "critical"
+
+
+def test_a_short_wait_of_a_long_statement_is_not_reported() -> None:
+    assert "blocking_session" not in judged(blocked(3, started_s=3600.0))[-1]
+    again = [*blocked(3), {"pg": layer("pg")}, *blocked(3, started_s=3600.0)]
+    assert not any("blocking_session" in found_then for found_then in judged(again))

@@ -150,7 +150,7 @@ def test_sessions_and_waits() -> None:
     server = FakeServer()
     lock = {"type": b"Lock", "wait": b"relation"}
     server.sessions = [
-        session(7, **lock, query=b"update t set a = 17"),
+        session(7, **lock, query=b"update t set a = 17", blockers=[77, 12, 77]),
         session(8, **lock),
         session(9, state=b"idle in transaction", type=b"Client", wait=b"ClientRead"),
         session(10, state=None, type=b"IO", wait=b"WALSync", query=b""),
@@ -158,7 +158,15 @@ def test_sessions_and_waits() -> None:
     ]
     reading = Looks(server).look()
     keys = list(reading.tables["session"])
-    assert keys[0] == ("7", "app", "shop", "active", "Lock:relation", "update t set a = ?")
+    assert keys[0] == (
+        "7",
+        "app",
+        "shop",
+        "active",
+        "Lock:relation",
+        "12, 77",
+        "update t set a = ?",
+    )
     assert [key[0] for key in keys] == ["7", "8", "9"]
     assert reading.tables["wait"] == {
         ("Lock:relation",): (2_000_000_000,),

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from ioh.findings.devices import bottom
+from typing import NamedTuple
+
+from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
+from ioh.findings.waits import (
+    CALM_S,
+    PROBE,
+    RECENT_S,
+    SHOW,
+    Waits,
+    in_progress,
+    waits_by_server,
+)
 from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of
-from ioh.model.finding import Evidence
+from ioh.model.finding import Evidence, Severity
+from ioh.model.in_progress import IN_PROGRESS
+from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Snapshot
 
 _MOST_SYNCS = 3.0  # a commit waits for fewer syncs; above this it waits for something else
 _MOST_OF = 0.5  # share of a log sync's time that a lower layer must have to be named
+_ALWAYS = 0.9  # mean number of sessions: nearly always one
+_LONG_US = 1e6  # an age that is worth a sentence
+_NOTABLE = 0.2  # share of a log sync's time
+_FULL_PCT = 90.0  # of all CPUs' time
 
 
 @Rule(
@@ -20,7 +36,7 @@ _MOST_OF = 0.5  # share of a log sync's time that a lower layer must have to be 
     layer="db",
     watches="The time of commits, and how much of it their threads spend in log syncs.",
     sources="The database's own probe points; the block layer and the NFS client for where a "
-    "sync spends its time.",
+    "sync spends its time; the scheduler's time in the queue for a CPU.",
     blind="What the client does between two commits, and commits that wait for a replica.",
     false_alarm="A log must be synced. If you only have a disk without a protected write cache, "
     "the finding shows that disk's limit.",
@@ -28,43 +44,73 @@ _MOST_OF = 0.5  # share of a log sync's time that a lower layer must have to be 
     check=SHOW,
     thresholds={
         "commits_min_per_s": (20, "smaller loads are ignored"),
+        "commits_min": (0.5, "at a time, if they are fewer per second: they are slow"),
         "share_min": (0.5, "of the commits' time: nothing else takes as much"),
         "busy_min": (0.5, "of the time a session syncs the log: others wait for it"),
         "latency_min_ms": (2.0, "a sync to a protected cache takes less"),
         "slow_min_ms": (20.0, "then a warning: two rotations of a 7,200 rpm disk take less"),
+        "critical_min_ms": (100.0, "then critical, if a session always waits for a commit"),
     },
     probed=("db",),
     hold_s=4.0,
 )
 def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
     """Check each server: are slow log syncs most of the commits' time?"""
+    syncs = waits_by_server(recent, "log_sync")
     for server, commits in waits_by_server(recent, "commit").items():
         sync, others_ns = commits.of("log_sync"), _others_ns(commits, limits)
         share = (sync.spent_ns + others_ns) / commits.whole_ns
         least_us = limits["latency_min_ms"] * 1e3
-        if commits.per_s < limits["commits_min_per_s"] or share < limits["share_min"]:
+        is_load = commits.per_s >= limits["commits_min_per_s"]
+        if not is_load and commits.at_a_time < limits["commits_min"]:
             continue
-        if not sync.count or sync.mean_us < least_us:
+        if share < limits["share_min"] or sync.mean_us < least_us:
             continue
         whose = ", mostly another session's" if others_ns > sync.spent_ns else ""
+        where = _where(recent, sync.mean_us, syncs.get(server, Waits()))
         spent = f"{percent(share)} of the commits' time is log syncs"
         each = f"{duration(sync.mean_us)} per log sync"
         yield Verdict(
+            title=where.title,
             subject=server,
-            severity="warning" if sync.mean_us >= limits["slow_min_ms"] * 1e3 else "info",
-            confidence="high",
+            severity=_severity(sync.mean_us, commits, limits) if where.is_below else "info",
+            confidence="high" if where.is_below else "medium",
             cause=f"{server}: {per_s(commits.per_s)} commits a second take "
             f"{duration(commits.mean_us)} each; {percent(share)} of that is the log sync, "
-            f"{duration(sync.mean_us)} each{whose}{_where(recent, sync.mean_us)}.",
+            f"{duration(sync.mean_us)} each{whose}{where.clause}.{_pending(recent, server)}",
             evidence=(
                 Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
                 Evidence(each, "wait_us", sync.mean_us, least_us, PROBE),
             ),
-            advice="Give the log a device that syncs fast (with a protected write cache), commit "
-            "more rows at a time, or let commits share a sync (commit_delay). "
-            "synchronous_commit = off is also fast, but a crash loses the last commits.",
+            advice=_FASTER_LOG if where.is_below else _MORE_CPU,
             command=SHOW,
         )
+
+
+_FASTER_LOG = (
+    "Give the log a device that syncs fast (with a protected write cache), commit "
+    "more rows at a time, or let commits share a sync (commit_delay). "
+    "synchronous_commit = off is also fast, but a crash loses the last commits."
+)
+_MORE_CPU = (
+    "A faster disk will not help: most of a sync's time is neither the disk's nor the network's. "
+    "Give the server more CPU time: less work beside it, or more CPUs. Or commit more rows at a "
+    "time."
+)
+
+
+def _severity(sync_us: float, commits: Waits, limits: Limits) -> Severity:
+    if sync_us >= limits["critical_min_ms"] * 1e3 and commits.at_a_time >= _ALWAYS:
+        return "critical"
+    return "warning" if sync_us >= limits["slow_min_ms"] * 1e3 else "info"
+
+
+def _pending(recent: Stretch, server: str) -> str:
+    """Sentence about commits that have not ended for long; "" if there are none."""
+    now = in_progress(recent[-1], server, "commit")
+    if now.oldest_us < _LONG_US:
+        return ""
+    return f" {now.number} in progress, the oldest for {duration(now.oldest_us)}."
 
 
 def _others_ns(commits: Waits, limits: Limits) -> float:
@@ -80,18 +126,43 @@ def _others_ns(commits: Waits, limits: Limits) -> float:
     return commits.of("rest").spent_ns
 
 
-def _where(recent: Stretch, sync_us: float) -> str:
-    """Clause that names the lower layer with most of a sync's time; "" if there is none."""
-    for layer, op, what in (
-        ("nfs_client", "commit", "the NFS server's COMMIT"),
-        ("block", "flush", "a disk flush"),
-        ("block", "write", "a disk write"),
+class _Where(NamedTuple):
+    """Where a log sync spends its time: a clause, and whether that is the disk or the network."""
+
+    clause: str = ""
+    is_below: bool = True
+    title: str = ""
+
+
+def _where(recent: Stretch, sync_us: float, syncs: Waits) -> _Where:
+    """The lower layer with most of a sync's time; or that they have less than half of it.
+
+    A sync is at least a write and a flush.  Without any, it is not known where it spends its time.
+    """
+    spent_us: dict[str, float] = {}
+    for layer, op, whose, what in (
+        ("nfs_client", "commit", "the NFS server", "the NFS server's COMMIT"),
+        ("nfs_client", "write", "the NFS server", "the NFS server's WRITE"),
+        ("block", "flush", "the disk", "a disk flush"),
+        ("block", "write", "the disk", "a disk write"),
     ):
         below = sum_op(recent, layer, op)
         took_us = below.latency_us or 0.0
-        if below.count and took_us >= _MOST_OF * sync_us:
-            return f"; {what} takes {duration(took_us)}"
-    return ""
+        if not below.count:
+            continue
+        if took_us >= _MOST_OF * sync_us:
+            return _Where(f"; {what} takes {duration(took_us)}")
+        spent_us[whose] = spent_us.get(whose, 0.0) + took_us
+    if not spent_us or max(spent_us.values()) >= _MOST_OF * sync_us:
+        return _Where()
+    told = [f"{whose} takes {duration(took_us)} of it" for whose, took_us in spent_us.items()]
+    for_cpu = syncs.of("cpu", "cpu_wait").spent_ns / syncs.whole_ns if syncs.whole_ns else 0.0
+    if for_cpu >= _NOTABLE:
+        told.append(f"{percent(for_cpu)} is CPU time and waiting for a CPU")
+    used = weighted_mean([(s.interval_s, s.host.cpu_pct) for s in recent])
+    if used is not None and used >= _FULL_PCT:
+        told.append(f"the CPUs are {percent(used / 100)} busy")
+    return _Where(f"; {', '.join(told)}", is_below=False, title="Log syncs are slow, not the disk")
 
 
 @Rule(
@@ -106,11 +177,13 @@ def _where(recent: Stretch, sync_us: float) -> str:
     check="ioh text --layers db,block -d top",
     thresholds={
         "syncs_min": (40, "in each of the two spans; fewer are too few to compare"),
+        "busy_min": (0.5, "of the time the log is synced, if they are fewer: they are slow"),
         "ratio_min": (2.0, "times as long; syncs differ by less on a calm disk"),
         "added_min_ms": (1.0, "less is not noticeable"),
         "write_min_mb_per_s": (5.0, "written to the device; a log alone writes less"),
         "writes_ratio_min": (3.0, "times as much as in the calm intervals"),
         "same_min": (0.95, "of all writes go to one device, and so both log and data"),
+        "critical_min_ms": (100.0, "then critical, if a session always waits for a commit"),
     },
     needs=("db", "block"),
     probed=("db",),
@@ -135,15 +208,20 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
     before = waits_by_server(calm, "commit")
     for server, commits in waits_by_server(recent, "commit").items():
         sync, usual = commits.of("log_sync"), before.get(server, Waits()).of("log_sync")
-        if not usual.spent_ns or min(sync.count, usual.count) < limits["syncs_min"]:
+        if not usual.spent_ns or usual.count < limits["syncs_min"]:
+            continue
+        is_busy = sync.spent_ns / commits.seconds / 1e9 >= limits["busy_min"]
+        if (sync.count < limits["syncs_min"] and not is_busy) or not _is_of(disk, sync.mean_us):
             continue
         ratio, added_us = sync.mean_us / usual.mean_us, sync.mean_us - usual.mean_us
         if ratio < limits["ratio_min"] or added_us < limits["added_min_ms"] * 1e3:
             continue
         longer = f"{times(ratio)} times as long as while little is written"
         same = f"{percent(share)} of all writes go to {device}"
+        is_critical = sync.mean_us >= limits["critical_min_ms"] * 1e3
         yield Verdict(
             subject=server,
+            severity="critical" if is_critical and commits.at_a_time >= _ALWAYS else "warning",
             cause=f"{server}: a log sync takes {duration(sync.mean_us)} while {rate(busy)} is "
             f"written to {device}, and {duration(usual.mean_us)} while little is written: log and "
             "data share that device.",
@@ -157,6 +235,52 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
+def _is_of(disk: Device, sync_us: float) -> bool:
+    """Whether the disk has much of a log sync's time: otherwise, it is not the disk's."""
+    return (disk.sum.latency_us or 0.0) >= _MOST_OF * sync_us
+
+
 def _written_per_s(snapshot: Snapshot, device: str) -> float:
     rows = [row for row in rows_of(snapshot, "block", "device") if row.key[0] == device]
     return sum(number(row, "write_bytes_per_s") for row in rows)
+
+
+@Rule(
+    title="A standby does not answer",
+    layer="db",
+    watches="Commits that wait for a synchronous standby to confirm them.",
+    sources="The database's own functions.",
+    blind="Standbys whose commits nobody waits for.",
+    false_alarm="A standby that is restarted, or replays a lot with synchronous_commit = "
+    "remote_apply.",
+    wrong_if="pg_stat_replication shows flush_lsn of all synchronous standbys advancing",
+    check=SHOW,
+    thresholds={"silent_min_s": (3.0, "for the oldest commit; a standby far away takes 0.3 s")},
+    probed=("db",),
+    recent_s=1.0,
+    hold_s=1.0,
+    may_be_short=True,
+)
+def standby_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+    """Check each server: does a commit wait long for a standby?"""
+    servers = {row.key[-1] for row in rows_of(recent[-1], "db", IN_PROGRESS)}
+    for server in sorted(servers):
+        now = in_progress(recent[-1], server, "standby_wait")
+        if now.oldest_us < limits["silent_min_s"] * 1e6:
+            continue
+        longest = f"the oldest waits for {duration(now.oldest_us)}"
+        waiting = "1 commit waits" if now.number == 1 else f"{now.number} commits wait"
+        yield Verdict(
+            subject=server,
+            severity="critical",
+            confidence="high",
+            cause=f"{server}: {waiting} for a synchronous standby, the longest for "
+            f"{duration(now.oldest_us)}. They are durable here; their clients wait.",
+            evidence=(
+                Evidence(longest, "age_us", now.oldest_us, limits["silent_min_s"] * 1e6, PROBE),
+            ),
+            advice="Check the standby and the way to it: select * from pg_stat_replication here, "
+            "pg_stat_wal_receiver there. If it is lost, take it out of "
+            "synchronous_standby_names and reload; the commits then end.",
+            command=SHOW,
+        )

@@ -1,13 +1,27 @@
-"""Slow database statements: cache misses, checkpoints, locks."""
+"""Slow database statements: cache misses, checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ioh.findings.format_sentence import duration, per_s, percent, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
+from ioh.findings.waits import (
+    CALM_S,
+    PROBE,
+    RECENT_S,
+    SHOW,
+    InProgress,
+    Waits,
+    in_progress,
+    waits_by_server,
+)
 from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
 from ioh.model.finding import Evidence
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
+
+_LONG_US = 1e6  # an age that is worth a clause
 
 
 @Rule(
@@ -75,34 +89,33 @@ def _reads_of_one(waits: Waits) -> float:
 @Rule(
     title="A checkpoint slows statements",
     layer="db",
-    watches="The time of statements while the checkpointer writes pages, and while it does not.",
+    watches="The time of statements while a checkpoint writes pages and syncs them, and without.",
     sources="The database's own probe points, by session.",
-    blind="The syncs at the end of a checkpoint, when it no longer writes; a checkpoint that was "
-    "already running when ioh started.",
+    blind="A checkpoint that was already running when ioh started.",
     false_alarm="Another load that began with the checkpoint.",
     wrong_if="statements are as slow when the checkpoint is over",
     check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "without it; smaller loads are ignored"),
-        "writes_min_per_s": (100, "pages; a spread checkpoint of 30 MB writes fewer"),
+        "writes_min_per_s": (100, "pages since it began; a spread one of 30 MB writes fewer"),
         "ratio_min": (2.0, "statement times vary by less from minute to minute"),
         "added_min_ms": (1.0, "less is not noticeable"),
+        "critical_min_ms": (1000.0, "per statement; then critical"),
     },
     probed=("db",),
     hold_s=2.0,
     span_s=90.0,
-    recalls=(Recall("db", "wait"), Recall("db", "session")),
+    recalls=(Recall("db", "wait"), Recall("db", "session"), Recall("db", IN_PROGRESS)),
     recent_s=RECENT_S,
 )
 def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
     """Compare each server's statements while its checkpointer writes with the time before."""
     for server, now in waits_by_server(recent, "statement").items():
-        # A mean, because with a slow disk the checkpointer may write nothing for seconds.
-        pages = sum(_written_per_s(s, server) * seconds_of(s, "db") for s in recent)
-        pages /= recent.seconds
+        running = in_progress(recent[-1], server, "checkpoint")
+        pages = max(_pages_per_s(recent, server), _pages_since(recent, server, running))
         if pages < limits["writes_min_per_s"]:
             continue
-        calm = [s for s in recent.before if not _written_per_s(s, server)]
+        calm = [s for s in recent.before if not _is_checkpoint(s, server)]
         before = waits_by_server(calm, "statement").get(server, Waits())
         if not before.whole_ns or duration_s(calm) < CALM_S:
             continue
@@ -117,11 +130,14 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
             fewer = f"; {per_s(now.per_s)} a second instead of {per_s(before.per_s)}"
         longer = f"{times(ratio)} times as long as without a checkpoint"
         written = f"the checkpointer writes {per_s(pages)} pages a second"
+        lasts = f" for {duration(running.oldest_us)} now" if running.oldest_us > _LONG_US else ""
         yield Verdict(
             subject=server,
+            severity="critical" if now.mean_us >= limits["critical_min_ms"] * 1e3 else "warning",
             confidence="high" if ratio >= 2 * limits["ratio_min"] else "medium",
             cause=f"{server}: statements take {duration(now.mean_us)} while a checkpoint writes "
-            f"{per_s(pages)} pages a second, and {duration(before.mean_us)} without it{fewer}.",
+            f"{per_s(pages)} pages a second{lasts}, and {duration(before.mean_us)} without "
+            f"it{fewer}.",
             evidence=(
                 Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
                 Evidence(written, "data_writes_per_s", pages, limits["writes_min_per_s"], PROBE),
@@ -133,6 +149,25 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
+def _pages_per_s(recent: Sequence[Snapshot], server: str) -> float:
+    """A mean, because with a slow disk the checkpointer may write nothing for seconds."""
+    seconds = [seconds_of(s, "db") for s in recent]
+    pages = [_written_per_s(s, server) * each for s, each in zip(recent, seconds, strict=True)]
+    return sum(pages) / sum(seconds) if sum(seconds) else 0.0
+
+
+def _pages_since(recent: Stretch, server: str, running: InProgress) -> float:
+    """The same since the running checkpoint began: at its end it only syncs what it wrote."""
+    seconds = running.oldest_us / 1e6
+    return _pages_per_s(recent.window.recent(seconds), server) if seconds else 0.0
+
+
+def _is_checkpoint(snapshot: Snapshot, server: str) -> bool:
+    rows = rows_of(snapshot, "db", IN_PROGRESS)
+    is_running = any(row.key[2] == "checkpoint" and row.key[-1] == server for row in rows)
+    return is_running or _written_per_s(snapshot, server) > 0
+
+
 def _written_per_s(snapshot: Snapshot, server: str) -> float:
     """Data pages that a server's checkpointer wrote in one interval."""
     return sum(
@@ -140,48 +175,3 @@ def _written_per_s(snapshot: Snapshot, server: str) -> float:
         for row in rows_of(snapshot, "db", "session")
         if row.key[1:] == ("checkpointer", server)
     )
-
-
-@Rule(
-    title="Sessions wait for locks",
-    layer="db",
-    watches="The time of statements, and how much of it their threads wait for locks.",
-    sources="The database's own probe points.",
-    blind="Which lock it is, and who holds it; lightweight locks without --db-all.",
-    false_alarm="A job queue built on row locks waits by design.",
-    wrong_if="with fewer sessions, the throughput drops in proportion to their number",
-    check=SHOW,
-    thresholds={
-        "share_min": (0.5, "of the statements' time: nothing else takes as much"),
-        "waiting_min": (1.0, "sessions at a time; with fewer, the waits are short"),
-    },
-    probed=("db",),
-    hold_s=4.0,
-)
-def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
-    """Check each server: do statements spend most of their time waiting for locks?"""
-    for server, statements in waits_by_server(recent, "statement").items():
-        locks = statements.of("lock_wait", "lwlock_wait")
-        io = statements.of("log_sync", "log_write", "data_read", "data_write")
-        share = locks.spent_ns / statements.whole_ns
-        waiting = locks.spent_ns / statements.seconds / 1e9
-        is_much = share >= limits["share_min"] and waiting >= limits["waiting_min"]
-        if not locks.count or not is_much:
-            continue
-        several = f"{times(waiting)} sessions wait for a lock on average"
-        spent = f"{percent(share)} of the statements' time"
-        yield Verdict(
-            subject=server,
-            confidence="high",
-            cause=f"{server}: statements spend {percent(share)} of their time waiting for locks "
-            f"held by other sessions, {duration(locks.mean_us)} each; reads, writes and syncs take "
-            f"{percent(io.spent_ns / statements.whole_ns)}. Faster storage will not help.",
-            evidence=(
-                Evidence(several, "avg_inflight", waiting, limits["waiting_min"], PROBE),
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
-            ),
-            advice="Find the session that holds the lock (pg_blocking_pids(); ioh --pg shows who "
-            "waits): a row that all sessions update, an idle open transaction, DDL behind a long "
-            "read.",
-            command=SHOW,
-        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from ioh.model.in_progress import oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_scaled
+from ioh.sinks.cells import format_duration, format_scaled
 from ioh.tui.history import Measure
 from ioh.tui.render.line import Line
 from ioh.tui.render.panel import (
@@ -36,6 +38,9 @@ _STEPS = {
     "data_write": ("write", "write"),
     "lwlock_wait": ("lwlock", "warn"),
 }
+# Only shown while they are in progress.
+_OTHERS = {"standby_wait": ("standby", "warn"), "checkpoint": ("ckpt", "write")}
+_LONG_US = 1e6
 _MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
 _WAITS = "wait"
 # Ops of PostgreSQL's own views: short word, number shown, unit, colour.
@@ -71,9 +76,10 @@ def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 def _steps(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """The latencies of each kind of operation."""
+    """What has been in progress for long, then the latencies of each kind of operation."""
     del view, columns
-    lines = [axis_line(axis)]
+    waiting = list(waiting_lines(layer))
+    lines = [*waiting, axis_line(axis)]
     for op, (word, style) in _STEPS.items():
         stats = layer.ops.get(op)
         hist = histogram_of(layer, stats) if stats is not None and stats.count else None
@@ -81,7 +87,18 @@ def _steps(
             counts = hist.by_latency()
             line = Line().left(word, SIZES - 1, style).add(" ")
             lines.append(shaded(line, counts, axis, style, largest=max(counts, default=0)))
+    if waiting:
+        return lines
     return lines if len(lines) > 1 else [*lines, Line(" nothing in this interval", "dim")]
+
+
+def waiting_lines(layer: LayerSnapshot) -> Iterator[Line]:
+    """``lock   5 in progress, the oldest for 12 s``, by kind of operation."""
+    for op, (word, style) in {**_STEPS, **_OTHERS}.items():
+        age_us, stats = oldest_us(layer, op), layer.ops.get(op, OpStats())
+        if age_us is not None and age_us >= _LONG_US:
+            text = f" {stats.inflight or 1} in progress, the oldest for {format_duration(age_us)}"
+            yield Line().left(word, SIZES - 1, style).add(text)
 
 
 def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
