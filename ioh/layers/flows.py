@@ -27,7 +27,7 @@ from ioh.layers.mount_roots import MountRoots
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.blockdev import device_folder, folder_name
-from ioh.procfs.diskstats import MINOR_BITS, split_dev
+from ioh.procfs.diskstats import MINOR_BITS, make_dev, split_dev
 from ioh.procfs.files import path_under
 from ioh.procfs.mountinfo import Location, MountTable, place
 from ioh.procfs.processes import are_pids_the_kernels, read_comm
@@ -241,7 +241,9 @@ class FlowTables:
 
     def _device(self, location: Location, dev: int) -> str:
         if location.fstype == "devtmpfs":
-            return location.path.removeprefix(f"{location.mount_point}/")
+            with contextlib.suppress(OSError):  # /dev/mapper may have its own nodes
+                number = (self._root / location.path[1:]).stat().st_rdev
+                dev = make_dev(os.major(number), os.minor(number))
         folder = device_folder(dev, self._root) if dev >> MINOR_BITS else None
         mount = self.mounts.of_dev(dev)
         if folder is not None or mount is None:
