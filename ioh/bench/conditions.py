@@ -30,7 +30,7 @@ _WORDS = ("read bytes", "written bytes", "reads", "writes")
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class DevicesBelow:
     """The devices below a directory or raw devices, from the top down.
 
     ``carriers``: the kernel's numbers of the uppermost devices with requests, which carry its I/O.
@@ -43,23 +43,25 @@ class Below:
     carriers: frozenset[int]
 
 
-def below_directory(path: str) -> Below:
+def below_directory(path: str) -> DevicesBelow:
     """Find the devices below an existing directory."""
     mount = mount_of_path(os.path.realpath(path), read_mounts())
     if mount is None:
-        return Below("?", "", "", (), frozenset())
+        return DevicesBelow("?", "", "", (), frozenset())
     dev = mount.dev
     if not dev >> 20 and mount.source.startswith("/dev/"):  # btrfs uses its own device number
         dev = _number_of(mount.source)
     devices, carriers = _stack([dev])
     options = _mount_options(mount.id)
-    return Below(printable(mount.fstype), options, printable(mount.source), devices, carriers)
+    return DevicesBelow(
+        printable(mount.fstype), options, printable(mount.source), devices, carriers
+    )
 
 
-def below_devices(paths: tuple[str, ...]) -> Below:
+def below_devices(paths: tuple[str, ...]) -> DevicesBelow:
     """Find the devices below raw devices."""
     devices, carriers = _stack([_number_of(path) for path in paths])
-    return Below("raw", "", printable(" ".join(paths)), devices, carriers)
+    return DevicesBelow("raw", "", printable(" ".join(paths)), devices, carriers)
 
 
 def _number_of(path: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.bench.results import Disturbance, TestSpec
-from ioh.bench.watch import Seen
+from ioh.bench.watch import RecordedRun
 from ioh.findings.format_sentence import percent, rate, size
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import Snapshot
@@ -21,7 +21,7 @@ _MIN_TICKS = 12  # shorter runs are not judged
 
 
 def disturbances_of(
-    spec: TestSpec, seen: Seen | None, cpu_before: CpuState, cpu_after: CpuState
+    spec: TestSpec, seen: RecordedRun | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
     """Collect all disturbances; ``seen`` is None if nothing was recorded."""
     found = list(_cpu(cpu_before, cpu_after))
@@ -47,7 +47,7 @@ def _steal(whole: Snapshot) -> Iterator[Disturbance]:
         yield Disturbance("steal", sentence, steal_pct)
 
 
-def _dirty(spec: TestSpec, seen: Seen) -> Iterator[Disturbance]:
+def _dirty(spec: TestSpec, seen: RecordedRun) -> Iterator[Disturbance]:
     """Write-back of data written before this test."""
     if not seen.ticks:
         return

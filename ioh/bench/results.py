@@ -93,7 +93,7 @@ class LayerFigures(_Struct, frozen=True):
     source: str = ""
 
 
-class Spoken(_Struct, frozen=True):
+class RunFinding(_Struct, frozen=True):
     """A finding during a run, with its rule and texts as in ``ioh report``."""
 
     rule: str
@@ -146,7 +146,7 @@ class Run(_Struct, frozen=True):
     fio_file: str
     rival: dict[str, Figures] = {}
     layers: tuple[LayerFigures, ...] = ()
-    findings: tuple[Spoken, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ioh.bench.conditions import Below, frequency_khz, governors, own_limits
+from ioh.bench.conditions import DevicesBelow, frequency_khz, governors, own_limits
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.fio import Fio, figures_of, read_json, run_s_of
 from ioh.bench.jobs import fill_file, job_file
@@ -22,7 +22,7 @@ from ioh.bench.results import Figures, Results, Run, Test, TestSpec, save
 from ioh.bench.verdict import Case, judge, refused
 from ioh.bench.watch import (
     BenchRecorder,
-    Seen,
+    RecordedRun,
     findings_of,
     layers_of,
     read_between,
@@ -70,7 +70,7 @@ class Runner:
         self,
         directory: Path,
         results: Results,
-        below: Below,
+        below: DevicesBelow,
         folder: WorkFolder | None,
         targets: tuple[str, ...],
         recorder: BenchRecorder,
@@ -270,7 +270,7 @@ def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], dict[st
     return figures_of(own), figures_of(rivals), figures_of(jobs), took_s
 
 
-def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
+def _moved(seen: RecordedRun, fio_pid: int) -> tuple[int | None, dict[str, int]]:
     """Bytes that fio read from the devices, and bytes that other programs read and wrote."""
     own: int | None = None
     others: dict[str, int] = {}
@@ -292,7 +292,7 @@ def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
     return own, others
 
 
-def _link_bytes_per_s(seen: Seen) -> float | None:
+def _link_bytes_per_s(seen: RecordedRun) -> float | None:
     """The total speed of all links with traffic; None if one is unknown."""
     speeds = [
         row.values.get("speed_bits_per_s")

@@ -36,7 +36,7 @@ _NO_ROOT = "without root: measured from /proc only, without percentiles"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BenchOptions:
     """The command line.
 
     ``target`` is a directory, "" with ``raw`` devices; ``job`` a user's fio job file; ``like`` a
@@ -58,7 +58,7 @@ class Asked:
     command: str = ""
 
 
-def run_bench(asked: Asked, callbacks: Callbacks) -> Path:
+def run_bench(asked: BenchOptions, callbacks: Callbacks) -> Path:
     """Run a bench; return the directory of its results.
 
     Raises IohError if it cannot start or continue, StoppedError if the user ended it: finished
@@ -133,7 +133,7 @@ def _cleaned(folder: WorkFolder | None, need: Need, *, keep: bool) -> Iterator[N
                     folder.remove(name)
 
 
-def _specs(asked: Asked) -> tuple[tuple[TestSpec, ...], str]:
+def _specs(asked: BenchOptions) -> tuple[tuple[TestSpec, ...], str]:
     """The tests, and the text of their plan or job."""
     if asked.like is not None:
         return _like(asked.like, asked.changes)
@@ -203,8 +203,8 @@ def _new_directory(output: str) -> Path:
 
 
 def _conditions(  # noqa: PLR0913, PLR0917
-    asked: Asked,
-    below: conditions.Below,
+    asked: BenchOptions,
+    below: conditions.DevicesBelow,
     version: str,
     specs: tuple[TestSpec, ...],
     plan_text: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ioh.bench.results import BenchDevice, BenchVerdict, Figures, LayerFigures, Spoken, TestSpec
+from ioh.bench.results import BenchDevice, BenchVerdict, Figures, LayerFigures, RunFinding, TestSpec
 from ioh.findings.format_sentence import percent, rate, size
 from ioh.model.file_systems import NFS
 from ioh.procfs.io_limits import Limits
@@ -39,7 +39,7 @@ class Case:
     run_s: float
     fio: Mapping[str, Figures]
     layers: tuple[LayerFigures, ...] = ()
-    findings: tuple[Spoken, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
     file_system: str = ""
     devices: tuple[BenchDevice, ...] = ()
     own_read_bytes: int | None = None

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from ioh.bench.fio import columns
-from ioh.bench.results import Figures, LayerFigures, Spoken
+from ioh.bench.results import Figures, LayerFigures, RunFinding
 from ioh.findings.config import Config
 from ioh.findings.engine import Engine
 from ioh.findings.spans import finding_spans
@@ -36,7 +36,7 @@ from ioh.session.reader import Session
 
 START_S = 120.0  # long enough to compile the probes on a slow machine
 MARK_S = 10.0
-_SPOKEN = ("rule", "title", "severity", "subject", "cause", "advice")
+_FINDING_FIELDS = ("rule", "title", "severity", "subject", "cause", "advice")
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
 
 
@@ -131,7 +131,7 @@ class BenchRecorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedRun:
     """The part of a recording between two marks.
 
     ``whole`` is all of it as one interval, ``ticks`` the recorded intervals, judged.
@@ -142,19 +142,19 @@ class Seen:
     remarks: tuple[str, ...]
 
 
-def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
+def read_between(path: Path, begin: str, end: str, config: Config) -> RecordedRun:
     """Read the part of a recording between two marks; IohError if they are missing."""
     with Session(str(path)) as session:
         part = read_aggregate(session, Span(When(begin), When(end)))
         ticks = tuple(snapshots(samples_of(session, part), partial(Engine, config=config)))
-    return Seen(part.snapshot, ticks, part.remarks)
+    return RecordedRun(part.snapshot, ticks, part.remarks)
 
 
-def findings_of(seen: Seen) -> tuple[Spoken, ...]:
+def findings_of(seen: RecordedRun) -> tuple[RunFinding, ...]:
     """The findings, worst first."""
     return tuple(
-        Spoken(
-            **{name: getattr(span.finding, name) for name in _SPOKEN},
+        RunFinding(
+            **{name: getattr(span.finding, name) for name in _FINDING_FIELDS},
             begin_unix_s=span.begin_unix_s,
             end_unix_s=span.end_unix_s,
         )

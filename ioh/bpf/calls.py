@@ -66,7 +66,7 @@ AT_EVENT = ProgramKind(5)  # for trace events
 OF_USER_SPACE = ProgramKind(2, ATTACH_UPROBE_MULTI)
 
 
-class Made(NamedTuple):
+class KernelObjects(NamedTuple):
     """The kernel objects of an attached probe.
 
     ``live`` objects are gone once it is detached.  ``late`` objects are used to attach the layer's
@@ -80,7 +80,7 @@ class Made(NamedTuple):
 
 
 # The result of attaching: the answer for ioh, its descriptors, and their objects.
-Outcome = tuple[dict[str, Any], list[int], Made]
+Outcome = tuple[dict[str, Any], list[int], KernelObjects]
 
 
 def bpf_call(command: int, attr: bytes) -> int:

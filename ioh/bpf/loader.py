@@ -38,7 +38,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ioh.bpf.calls import Made, Object, Outcome, count_run_time, is_gone
+from ioh.bpf.calls import KernelObjects, Object, Outcome, count_run_time, is_gone
 from ioh.bpf.channel import MAX_MESSAGE_BYTES, Answer, Loader, close_all, receive
 from ioh.bpf.server_ledger import ServerLedger
 from ioh.bpf.trap_cost import TrapCost
@@ -74,7 +74,7 @@ _SEE_DMESG = "dmesg shows whether memory ran out"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class ProbeRequest:
     """A request: verb and layer; with attach_server also the process id."""
 
     verb: str
@@ -88,6 +88,7 @@ class _Asked:
         return found | {"pid": self.pid} if self.verb == "attach_server" else found
 
     def refusal(self, reason: str, hint: str) -> dict[str, Any]:
+        """The answer that refuses it."""
         return self.named | {"reason": reason, "hint": hint}
 
 
@@ -95,7 +96,7 @@ class _Asked:
 class _Child:
     """A process that serves a request."""
 
-    asked: _Asked
+    asked: ProbeRequest
     pid: int
     end: socket.socket
     stderr: int
@@ -173,9 +174,9 @@ class _Monitor:
     channel: socket.socket
     find_layer: FindLayer
     filters: Filters
-    waiting: dict[_Asked, float] = field(default_factory=dict)
+    waiting: dict[ProbeRequest, float] = field(default_factory=dict)
     children: dict[int, _Child] = field(default_factory=dict)
-    made: dict[_Asked, Made] = field(default_factory=dict)
+    made: dict[ProbeRequest, KernelObjects] = field(default_factory=dict)
     servers: ServerLedger = field(default_factory=ServerLedger)
 
     def serve(self) -> None:
@@ -215,11 +216,11 @@ class _Monitor:
             verb, layer, pid = "", "", 0
         if verb == "stats":
             self._send_stats()
-        elif refusal := self._admit(_Asked(verb, layer, pid)):
+        elif refusal := self._admit(ProbeRequest(verb, layer, pid)):
             self._send({"error": refusal})
         return True
 
-    def _admit(self, asked: _Asked) -> str:
+    def _admit(self, asked: ProbeRequest) -> str:
         """Queue a request; return "", or why it is refused."""
         if asked.verb not in {"attach", "attach_late", "attach_server"}:
             return "unknown verb"
@@ -235,7 +236,7 @@ class _Monitor:
         return ""
 
     def _late_of(self, layer: str) -> tuple[Object, ...]:
-        return self.made.get(_Asked("attach", layer), Made()).late
+        return self.made.get(ProbeRequest("attach", layer), KernelObjects()).late
 
     def _send_stats(self) -> None:
         try:
@@ -251,7 +252,7 @@ class _Monitor:
             verbs = {child.asked.verb for child in self.children.values()}
             if asked.verb == "attach_server" and asked.verb in verbs:
                 continue  # it may concern the same file
-            if not all(is_gone(made) for made in self.made.get(asked, Made()).live):
+            if not all(is_gone(made) for made in self.made.get(asked, KernelObjects()).live):
                 if time.monotonic() >= deadline:
                     del self.waiting[asked]
                     self._send(asked.refusal("it is already attached", _REPORT))
@@ -264,7 +265,7 @@ class _Monitor:
                 reason, hint = lack_behind(error, of_fork=True) or (error.strerror, _REPORT)
                 self._send(asked.refusal(f"its compiler cannot be started: {reason}", hint))
 
-    def _start(self, asked: _Asked) -> None:
+    def _start(self, asked: ProbeRequest) -> None:
         """Fork the child that attaches; its stderr is a file, to read after it has ended."""
         ours, theirs = _socket_pair()
         stderr = pid = -1
@@ -281,7 +282,7 @@ class _Monitor:
         deadline = time.monotonic() + _CHILD_TIMEOUT_S
         self.children[ours.fileno()] = _Child(asked, pid, ours, stderr, deadline)
 
-    def _work(self, asked: _Asked, end: socket.socket, stderr: int, parent: int) -> None:
+    def _work(self, asked: ProbeRequest, end: socket.socket, stderr: int, parent: int) -> None:
         """In the child: attach, answer, exit."""
         status = 1
         try:
@@ -299,7 +300,7 @@ class _Monitor:
         finally:
             os._exit(status)
 
-    def _attach(self, asked: _Asked) -> Outcome:
+    def _attach(self, asked: ProbeRequest) -> Outcome:
         # Imports only in the child: the loader itself stays small.
         if asked.verb == "attach_late":
             from ioh.bpf.program import attach_late_part
@@ -331,7 +332,7 @@ class _Monitor:
         ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
         message, fds = got or (ended, [])
         if "answer" in message:
-            made = Made(*(tuple(map(tuple, objects)) for objects in message["made"]))
+            made = KernelObjects(*(tuple(map(tuple, objects)) for objects in message["made"]))
             answer = child.asked.named | message["answer"]
             if child.asked.verb == "attach_server":
                 self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
@@ -354,7 +355,7 @@ class _Monitor:
             return
         except OSError as error:
             if fds:
-                asked = _Asked(answer["verb"], answer.get("layer", ""))
+                asked = ProbeRequest(answer["verb"], answer.get("layer", ""))
                 reason = f"its descriptors cannot be passed: {error.strerror}"
                 self._send(asked.refusal(reason, _REPORT))
         finally:

@@ -12,7 +12,7 @@ from ioh.bpf.btf import Btf
 from ioh.bpf.calls import (
     AT_EVENT,
     OF_USER_SPACE,
-    Made,
+    KernelObjects,
     Object,
     Outcome,
     attach_plain,
@@ -46,7 +46,10 @@ _TAKERS_PER_CPU = 256  # an LRU map gives each CPU up to 128 entries at a time
 def attach_layer(
     layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
 ) -> Outcome:
-    """Attach a layer; return an answer in any case.  ``handed_on`` is by layer, as in Made."""
+    """Attach a layer; return an answer in any case.
+
+    ``handed_on`` is by layer, as in KernelObjects.
+    """
     started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
         host = find_facts(Btf(layer.modules, layer.welcome_modules))
@@ -58,7 +61,7 @@ def attach_layer(
         refused = (str(error), "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf")
         outcome = Unavailable(*(lack_behind(error) or refused))
     if isinstance(outcome, Unavailable):
-        return {"reason": outcome.reason, "hint": outcome.hint}, [], Made()
+        return {"reason": outcome.reason, "hint": outcome.hint}, [], KernelObjects()
     outcome[0]["seconds"] = round(time.monotonic() - started, 3)
     return outcome
 
@@ -189,7 +192,7 @@ def attach_program(
     late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
     handing = [e for e in layer.events if e.hands_on and e.name in points]
     arrays = tuple((points[e.name].event, maps[e.hands_on][1]) for e in handing)
-    made = Made(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
+    made = KernelObjects(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
     return answer, [*map_fds, *program_fds, *links], made
 
 
@@ -282,13 +285,13 @@ def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
     ``objects``: the probe's map ``late_offsets``, if it has one, then a program for each point.
     """
     if layer.late is None:
-        return {"reason": "the layer has no such part"}, [], Made()
+        return {"reason": "the layer has no such part"}, [], KernelObjects()
     try:
         links = _attach_late(layer.late, [open_object(made) for made in objects])
     except OSError as error:
         lack = lack_behind(error)
-        return {"reason": lack.cause if lack else error.strerror or str(error)}, [], Made()
-    return {"reason": ""}, links, Made(object_ids("link", links))
+        return {"reason": lack.cause if lack else error.strerror or str(error)}, [], KernelObjects()
+    return {"reason": ""}, links, KernelObjects(object_ids("link", links))
 
 
 def _attach_late(late: Late, programs: list[int]) -> list[int]:

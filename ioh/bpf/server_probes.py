@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object, set_element
+from ioh.bpf.calls import KernelObjects, Object, Outcome, object_ids, open_object, set_element
 from ioh.bpf.server_files import file_id, open_regular
 from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
@@ -64,7 +64,7 @@ class _Work:
             "counted_ns": counted_ns,
             "missing": [printable(text) for text in self.missing],
         }
-        return answer, self.links, Made(object_ids("link", self.links))
+        return answer, self.links, KernelObjects(object_ids("link", self.links))
 
 
 def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:

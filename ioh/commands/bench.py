@@ -21,7 +21,7 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.bench.results import Results, Test
-    from ioh.bench.start import Asked
+    from ioh.bench.start import BenchOptions
 
 _CLEAR = "\r\x1b[K"
 _MAX_CHARS = 79
@@ -168,9 +168,9 @@ def _plans() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _asked(args: argparse.Namespace) -> Asked:
+def _asked(args: argparse.Namespace) -> BenchOptions:
     from ioh.bench.plans import PlanChanges
-    from ioh.bench.start import Asked
+    from ioh.bench.start import BenchOptions
 
     what = (args.target, args.raw, args.job, args.resume)
     for is_wrong, cause in (
@@ -194,7 +194,7 @@ def _asked(args: argparse.Namespace) -> Asked:
         rate_iops=args.endless,
         runs=args.runs,
     )
-    return Asked(
+    return BenchOptions(
         args.target,
         tuple(args.raw),
         args.plan,

@@ -7,7 +7,7 @@ import sys
 
 from ioh.commands.options import add_interval_arguments
 from ioh.commands.output import say, stdout_into, write_stdout
-from ioh.commands.playback import Faults, Form, intervals_from, run_replay, span_from
+from ioh.commands.playback import Faults, PrintOptions, intervals_from, run_replay, span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
@@ -29,13 +29,13 @@ parquet has one row per time, host, layer, part and op, with its histogram; it n
 def _csv(args: argparse.Namespace) -> int:
     from ioh.sinks.csv import CsvSink
 
-    return run_replay(args, Form(CsvSink, with_tables=False, judges=False))
+    return run_replay(args, PrintOptions(CsvSink, with_tables=False, judges=False))
 
 
 def _jsonl(args: argparse.Namespace) -> int:
     from ioh.sinks.json import JsonSink
 
-    return run_replay(args, Form(lambda: JsonSink(args.top), with_tables=args.top != 0))
+    return run_replay(args, PrintOptions(lambda: JsonSink(args.top), with_tables=args.top != 0))
 
 
 def _parquet(args: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def _parquet(args: argparse.Namespace) -> int:
         hint = f"Install it: {printable(sys.executable)} -m pip install pyarrow"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
     sink = ParquetSink()
-    code = run_replay(args, Form(lambda: sink, with_tables=False, judges=False))
+    code = run_replay(args, PrintOptions(lambda: sink, with_tables=False, judges=False))
     write_stdout(sink.finish())
     return code
 

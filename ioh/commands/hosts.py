@@ -14,7 +14,7 @@ from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.playback import (
     Faults,
-    Form,
+    PrintOptions,
     Remarks,
     choose_layers,
     intervals_from,
@@ -27,7 +27,7 @@ from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.hosts.host import Asked
+    from ioh.hosts.host import HostQuery
     from ioh.model.pairs import Round
     from ioh.player.player import BasePlayer
     from ioh.session.stream import Item
@@ -58,7 +58,7 @@ def wants_hosts(args: argparse.Namespace) -> bool:
 
 def print_intervals(
     args: argparse.Namespace,
-    form: Form,
+    form: PrintOptions,
     make_hosts_sink: Callable[[], HostsSink],
     *,
     speed: float | None = None,
@@ -145,9 +145,9 @@ def show_hosts(args: argparse.Namespace) -> int:
     return show(args, "live", make, filters_text(args))
 
 
-def _asked(args: argparse.Namespace) -> Asked:
+def _asked(args: argparse.Namespace) -> HostQuery:
     """What to request from each host.  IohError: a name or an option is wrong."""
-    from ioh.hosts.host import Asked
+    from ioh.hosts.host import HostQuery
     from ioh.hosts.ssh import check_host
     from ioh.model.rounds import MAX_HOSTS
 
@@ -164,7 +164,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     refuse_if(is_both, "a recording and --host exclude each other", "Give one of them")
     cycle_s = args.cycle_s or 1.0
     choose = partial(choose_layers, args)
-    return Asked(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
+    return HostQuery(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
 
 
 def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:

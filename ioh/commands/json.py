@@ -6,7 +6,7 @@ import argparse
 
 from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments
-from ioh.commands.playback import Form
+from ioh.commands.playback import PrintOptions
 from ioh.sinks.hosts import JsonHosts
 from ioh.sinks.json import JsonSink
 
@@ -33,5 +33,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
     """Print JSON; arguments, status and errors as for print_intervals()."""
-    form = Form(lambda: JsonSink(args.top))
+    form = PrintOptions(lambda: JsonSink(args.top))
     return print_intervals(args, form, lambda: JsonHosts(args.top), speed=speed)

@@ -26,7 +26,7 @@ Remarks = Callable[["Item"], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PrintOptions:
     """How intervals are printed.
 
     Shape:
@@ -123,7 +123,7 @@ def refuse_live_options(args: argparse.Namespace) -> None:
         refuse_if(getattr(args, name, None), cause, hint)
 
 
-def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None) -> int:
+def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None = None) -> int:
     """Print a recording of one machine; return the exit status.
 
     ``args`` has the options of add_interval_arguments(), ``file``, and perhaps ``begin`` and

@@ -6,7 +6,7 @@ import argparse
 
 from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments, add_section_arguments, text_options
-from ioh.commands.playback import Form, text_remarks
+from ioh.commands.playback import PrintOptions, text_remarks
 
 SUMMARY = "print the layers as scrolling text, in the style of ioh.sh"
 EXAMPLES = """\
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
     from ioh.sinks.hosts import TextHosts
     from ioh.sinks.text import TextSink
 
-    form = Form(
+    form = PrintOptions(
         lambda: TextSink(options),
         text_remarks(utc=args.utc),
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),

@@ -25,7 +25,7 @@ _SAMPLE_CALLS = "--sample-calls"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HostQuery:
     """What to run on every host.
 
     ``arguments`` are those of the far ioh, to which ``--sample-calls`` is added; ``command`` as for
@@ -46,7 +46,7 @@ class Host:
     """
 
     def __init__(
-        self, name: str, asked: Asked, now: Callable[[], float], changed: threading.Condition
+        self, name: str, asked: HostQuery, now: Callable[[], float], changed: threading.Condition
     ) -> None:
         self.name = name
         self.ready: deque[HostInterval] = deque()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ioh.hosts.clock import steady_clock
-from ioh.hosts.host import Asked, Host
+from ioh.hosts.host import Host, HostQuery
 from ioh.model.closing import Closing
 from ioh.model.pairs import HostState, Round
 from ioh.model.player import RoundSource
@@ -22,7 +22,7 @@ _NOTHING_S = 4.0  # without data, beyond an interval: then all hosts are lost
 class HostStack(Closing, RoundSource):
     """Reads several hosts at the same time; a context manager and an iterator of Rounds."""
 
-    def __init__(self, names: Sequence[str], asked: Asked) -> None:
+    def __init__(self, names: Sequence[str], asked: HostQuery) -> None:
         self._cycle_s = asked.cycle_s
         self._changed = threading.Condition()
         self._stopped = False

@@ -35,7 +35,7 @@ NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 
 @dataclass(slots=True)
-class Places:
+class Contents:
     """The table of contents of a session, up to ``scanned_bytes``.
 
     ``entries`` are of the kinds NOTED, by offset.  ``is_ended``: the recording was closed
@@ -69,7 +69,7 @@ class Places:
         return self.entries[0].number
 
 
-def read_places(read: Read, size_bytes: int) -> Places:
+def read_places(read: Read, size_bytes: int) -> Contents:
     """Read the table of contents from the index records, and scan what follows the last one.
 
     If an index record is damaged, or from another file, scan the whole file instead.  A file
@@ -78,13 +78,13 @@ def read_places(read: Read, size_bytes: int) -> Places:
     last = _last_index_frame(read, size_bytes)
     begin_bytes = min(size_bytes, MAX_FIRST_OFFSET_BYTES)
     if last is None and next(_frames(read, 0, begin_bytes), None) is None:
-        return Places()
-    places = (_from_index(read, last) if last is not None else None) or Places()
+        return Contents()
+    places = (_from_index(read, last) if last is not None else None) or Contents()
     look_on(places, read)
     return places
 
 
-def look_on(places: Places, read: Read) -> None:
+def look_on(places: Contents, read: Read) -> None:
     """Add the whole records after ``scanned_bytes``."""
     for frame in _frames(read, places.scanned_bytes):
         places.take(frame)
@@ -127,7 +127,7 @@ def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
                     return
 
 
-def _from_index(read: Read, last: Frame) -> Places | None:
+def _from_index(read: Read, last: Frame) -> Contents | None:
     """Follow the chain of index records back from the last one; None if one is damaged."""
     left, room = _MAX_INDEX_BYTES, MAX_ENTRIES
     spans: list[list[IndexEntry]] = []
@@ -147,7 +147,7 @@ def _from_index(read: Read, last: Frame) -> Places | None:
         spans.append(index.entries)
         if index.previous < 0:
             entries = list(chain(*reversed(spans)))
-            return Places(entries, last.number, last.time_unix_s, last.end)
+            return Contents(entries, last.number, last.time_unix_s, last.end)
         frame = frame_at(read, index.previous)
     return None
 

@@ -17,7 +17,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Kind
-from ioh.session.index import Places, frame_at, last_tick_until, look_on, read_places
+from ioh.session.index import Contents, frame_at, last_tick_until, look_on, read_places
 from ioh.session.packing import Unpacker
 from ioh.session.recorded_file import RecordedFile
 from ioh.session.records import (
@@ -65,7 +65,7 @@ class Recording(Closing):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._places = Places()
+        self._places = Contents()
         self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
 
     def read(self, offset: int, length: int) -> bytes:

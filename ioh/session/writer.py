@@ -12,7 +12,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.sample import Sample
 from ioh.session.encoder import Encoder
 from ioh.session.frame import Frame, Kind, make_frame
-from ioh.session.index import Places
+from ioh.session.index import Contents
 from ioh.session.output import FULL_ERRNOS, Output
 from ioh.session.packing import FOR_FILE, FOR_MEMORY, Packer
 from ioh.session.records import (
@@ -40,7 +40,7 @@ _KINDS = {Head: Kind.HEAD, Mark: Kind.MARK, Gap: Kind.GAP, Index: Kind.INDEX}
 
 
 @dataclass(slots=True, kw_only=True)
-class _Contents(Places):
+class _OutputContents(Contents):
     """What one output holds, and the records to be written next.
 
     ``entries`` are those since the last index; ``data`` is not written yet.
@@ -58,7 +58,7 @@ class _Contents(Places):
     delta_ticks: int = 0
     data: bytearray = field(default_factory=bytearray)
 
-    def draft(self) -> _Contents:
+    def draft(self) -> _OutputContents:
         """Copy this, to be added to; the copy counts once its ``data`` is written."""
         return replace(self, entries=self.entries.copy(), data=bytearray())
 
@@ -160,7 +160,7 @@ class SessionWriter:
     def _begin(self, output: Output, part: int) -> None:
         """Continue in an empty output."""
         self.output, self._header.part = output, part
-        self._contents = _Contents(
+        self._contents = _OutputContents(
             header=self._header, encoder=Encoder(), stream=self._stream, packer=self._packer
         )
         self._whole_next = True
@@ -244,7 +244,7 @@ class SessionWriter:
         finally:
             self.output.close()
 
-    def _put(self, contents: _Contents) -> str:
+    def _put(self, contents: _OutputContents) -> str:
         """Write what was added; return why the output is full, or ""."""
         try:
             self.output.write(bytes(contents.data))

@@ -12,7 +12,7 @@ from ioh.bench.results import (
     LayerFigures,
     Results,
     Run,
-    Spoken,
+    RunFinding,
     Test,
     TestSpec,
 )
@@ -50,7 +50,7 @@ def made_test(spec: TestSpec, mean_us: float, verdict: BenchVerdict = OK, runs: 
     )
     run = Run(
         1000.0, 1010.0, {op: own}, verdict, spec.name, f"{spec.name}.json", layers=layers,
-        findings=(Spoken("caching", "Cached", "warning", "vda", "It is cached.", "Do.", 1.0, 2.0),),
+        findings=(RunFinding("caching", "Cached", "warning", "vda", "Cached.", "Do.", 1.0, 2.0),),
         disturbances=(Disturbance("steal", "Others took 3 % of the CPUs", 3.0),),
     )  # fmt: skip
     return Test(spec, (run,) * runs, 0, verdict, 2.5 if runs > 1 else None)

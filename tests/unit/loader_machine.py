@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ioh.bpf import loader as loader_module
-from ioh.bpf.calls import Made, Object, Outcome
+from ioh.bpf.calls import KernelObjects, Object, Outcome
 from ioh.bpf.channel import Loader, close_all
 from ioh.bpf.loader import start_loader
 from ioh.model.filters import Filters
@@ -38,7 +38,7 @@ class Machine:
     def made(self, *objects: Object, late: tuple[Object, ...] = ()) -> Outcome:
         for made in objects:
             self.file(made).touch()
-        return {"maps": []}, [0], Made(objects, late)
+        return {"maps": []}, [0], KernelObjects(objects, late)
 
     def start(self, attach: Attach, attach_late: Callable[..., Outcome] | None = None) -> Loader:
         """Start a loader whose children call ``attach``, with names in place of layers."""

@@ -44,7 +44,7 @@ class Destroyed(dict[bytes, bytes]):
         return found
 
 
-class Places:
+class Contents:
     value = -1
 
     def update(self, key: bytes, value: bytes) -> None:
@@ -56,7 +56,7 @@ class Places:
 def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The maps; the monotonic clock stands at NOW_NS."""
     monkeypatch.setattr(time, "monotonic_ns", lambda: NOW_NS)
-    return {"asyncs": Asyncs(), "destroyed": Destroyed(), "async_places": Places()}
+    return {"asyncs": Asyncs(), "destroyed": Destroyed(), "async_places": Contents()}
 
 
 def request(start_ns: int, pid: int = PID, file: int = FILE) -> bytes:

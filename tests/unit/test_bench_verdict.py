@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ioh.bench import runner
-from ioh.bench.results import BenchDevice, Figures, LayerFigures, Spoken, TestSpec
+from ioh.bench.results import BenchDevice, Figures, LayerFigures, RunFinding, TestSpec
 from ioh.bench.verdict import Case, judge
 from ioh.model.snapshot import TableRow
 
@@ -32,8 +32,8 @@ def below(bytes_: int, op: str = "read", part: str = "sda", layer: str = "block"
     return LayerFigures(layer, "Disk", op, figures(bytes_, **kw), part)
 
 
-def spoken(rule: str, subject: str = "") -> Spoken:
-    return Spoken(rule, rule, "info", subject, f"It is {rule}.", "", 0.0, 1.0)
+def spoken(rule: str, subject: str = "") -> RunFinding:
+    return RunFinding(rule, rule, "info", subject, f"It is {rule}.", "", 0.0, 1.0)
 
 
 def case(**changed: Any) -> Case:

@@ -19,7 +19,7 @@ from ioh.bench.jobs import DATA, FILES
 from ioh.bench.like import job_like
 from ioh.bench.plans import PlanChanges, read_plan, specs_of
 from ioh.bench.results import BenchVerdict, Figures, Run, TestSpec
-from ioh.bench.watch import Seen, layers_of, read_between
+from ioh.bench.watch import RecordedRun, layers_of, read_between
 from ioh.bench.work import WorkFolder, need_of
 from ioh.commands import bench_screen
 from ioh.commands.bench_screen import BenchScreen, line_from
@@ -143,7 +143,7 @@ def test_result_lines_show_fios_figures_or_why_they_are_refused() -> None:
     assert told[1] == "  | tar\\x0a[7]"
 
 
-def seen(rates: list[float], host: HostStats | None = None) -> Seen:
+def seen(rates: list[float], host: HostStats | None = None) -> RecordedRun:
     made = tuple(
         tick
         for at, rate in enumerate(rates)
@@ -152,7 +152,7 @@ def seen(rates: list[float], host: HostStats | None = None) -> Seen:
             host=host, start=at,
         )
     )  # fmt: skip
-    return Seen(made[0], made, ())
+    return RecordedRun(made[0], made, ())
 
 
 NOTHING: list[str] = []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ioh.hosts import link, ssh
 from ioh.hosts.clock import AGAIN_S, FarClock, steady_clock
-from ioh.hosts.host import Asked, Host
+from ioh.hosts.host import Host, HostQuery
 from ioh.hosts.ssh import ssh_command
 from ioh.hosts.stack import HostStack
 from ioh.model.errors import IohError
@@ -146,7 +146,7 @@ def test_a_host_that_is_always_behind_does_not_block_the_others() -> None:
     assert all(len(each) <= MOST_READY for each in ready.values())
 
 
-ASKED = Asked((), None, lambda _: None, 1.0)
+ASKED = HostQuery((), None, lambda _: None, 1.0)
 
 
 @pytest.mark.parametrize(

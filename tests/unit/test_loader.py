@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 
 from ioh.bpf import loader as loader_module
-from ioh.bpf.calls import Made, Object, Outcome
+from ioh.bpf.calls import KernelObjects, Object, Outcome
 from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_informative_line, start_loader
 from ioh.bpf.program import attach_layer
@@ -90,7 +90,7 @@ def test_filters_are_those_of_the_start(machine: Machine) -> None:
     """A layer that could not be attached may be requested again."""
 
     def attach(name: str, filters: Filters) -> Outcome:
-        return {"reason": f"{name} {filters.pid}"}, [], Made()
+        return {"reason": f"{name} {filters.pid}"}, [], KernelObjects()
 
     loader = machine.start(attach)
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_a_late_part_is_attached_to_the_objects_that_it_made(machine: Machine) -
     def attach_late(name: str, objects: tuple[Object, ...]) -> Outcome:
         assert (name, objects) == ("syscall", OBJECTS)
         machine.file(("link", 9)).touch()
-        return {"reason": ""}, [0], Made((("link", 9),))
+        return {"reason": ""}, [0], KernelObjects((("link", 9),))
 
     machine.patch.setattr(loader_module, "_GONE_TIMEOUT_S", 0.02)
     loader = machine.start(lambda *_: machine.made(("map", 7), late=OBJECTS), attach_late)
@@ -202,7 +202,7 @@ def test_a_child_holds_only_its_own_end_of_the_channel(machine: Machine) -> None
     def attach(*_: object) -> Outcome:
         listed = sorted(Path("/proc/self/fd").iterdir())
         kinds = [os.readlink(path) for path in listed if path.is_symlink()]  # noqa: PTH115
-        return {"kinds": sorted(kind.split(":")[0] for kind in kinds)}, [], Made()
+        return {"kinds": sorted(kind.split(":")[0] for kind in kinds)}, [], KernelObjects()
 
     assert machine.answer(attach)["kinds"] == ["/dev/null", "/dev/null", "/memfd", "socket"]
 
@@ -212,7 +212,7 @@ def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
     path = f"/proc/{os.getpid()}/fd/{writer}"
 
     def attach(*_: object) -> Outcome:
-        return {"maps": []}, [os.open(path, os.O_WRONLY)], Made()
+        return {"maps": []}, [os.open(path, os.O_WRONLY)], KernelObjects()
 
     assert machine.answer(attach) == attached("block")
     os.close(writer)
@@ -369,7 +369,7 @@ def test_the_last_informative_line_is_found(printed: bytes, last: str) -> None:
 
 def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
     told = {"reason": "\x1b[31m\n" + "x" * 100_000}
-    reason = machine.answer(lambda *_: (told, [], Made()))["reason"]
+    reason = machine.answer(lambda *_: (told, [], KernelObjects()))["reason"]
     assert reason.startswith("\\x1b[31m\\x0axxx")
     assert len(reason) == 300
 
@@ -390,4 +390,4 @@ def test_why_a_layer_cannot_be_attached_is_reported(
     monkeypatch.setattr("ioh.bpf.program.attach_program", Mock(side_effect=[outcome]))
     answer, fds, made = attach_layer(make_layer("a", 10), Filters(pid=7), {})
     assert answer["reason"].startswith(reason)
-    assert (answer["hint"], fds, made) == (hint, [], Made())
+    assert (answer["hint"], fds, made) == (hint, [], KernelObjects())
