@@ -6,6 +6,7 @@ shares in percent.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -295,7 +296,7 @@ def load(directory: str) -> Results:
     Raises IohError if the file is missing, damaged, or of another version.
     """
     path = Path(directory)
-    path = path / FILE_NAME if path.is_dir() else path
+    path = path / FILE_NAME if os.path.isdir(path) else path  # noqa: PTH112
     shown = printable(str(path))
 
     def wrong(what: str) -> IohError:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ioh.bench.jobs import DATA, FILES, LOG_BYTES
 from ioh.bench.results import TestSpec
-from ioh.model.errors import IohError, refuse_if
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 _MARKER_BYTES = 4096  # after the part that fio uses
@@ -62,7 +62,12 @@ class WorkFolder:
         self.path = path
         shown = printable(path)
         hint = "Give a directory on the storage, or -r with a device"
-        refuse_if(not Path(path).is_dir(), f"{shown} is not a directory", hint)
+        try:
+            is_directory = Path(path).is_dir()
+        except OSError as error:
+            cause = f"{shown}: {error.strerror}"
+            raise IohError(cause, hint, ExitCode.USAGE) from None
+        refuse_if(not is_directory, f"{shown} is not a directory", hint)
         if not os.access(path, os.W_OK | os.X_OK):
             cause = f"you cannot create files in {shown}"
             raise IohError(cause, f"Run sudo install -d -o $USER {shown}/bench, and give that")

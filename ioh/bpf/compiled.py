@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.bpf.maps import MapSpec
+from ioh.rights.user import caller
 
 CACHE_DIR = Path("/var/cache/ioh")
-_KEPT = 32  # each set of filters has different probes
+_KEPT = 32  # for each caller: each set of filters has different probes
 _MAX_BYTES = 8 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = ".probe"
@@ -77,7 +78,8 @@ def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
 
     try:
         with _opened(directory) as folder:
-            fd = os.open(key + _SUFFIX, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            name = next((each for each in _names(folder) if each.startswith(f"{key}.")), key)
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(fd, "rb") as file:
                 _refuse_others(os.fstat(file.fileno()))
                 digest, body = file.read(hashlib.sha256().digest_size), file.read(_MAX_BYTES)
@@ -92,22 +94,24 @@ def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
 
 
 def keep(key: str, compiled: Compiled, directory: Path = CACHE_DIR) -> None:
-    """Store a probe under its key; delete the oldest if there are too many."""
+    """Store a probe under its key; delete the caller's oldest if there are too many."""
     import msgspec
 
     body = msgspec.msgpack.encode(compiled)
     with contextlib.suppress(OSError):
         directory.mkdir(mode=0o700, exist_ok=True)
         with _opened(directory) as folder:
-            name = f"{key}.{os.getpid()}"
+            user = caller()
+            whose = str(user.uid if user else 0)
+            name, kept = f"new.{whose}.{os.getpid()}", f"{key}.{whose}{_SUFFIX}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
                     file.write(hashlib.sha256(body).digest() + body)
-                os.rename(name, key + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(name, kept, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:  # e.g. the disk is full
                 os.unlink(name, dir_fd=folder)
-            _forget_oldest(folder)
+            _forget_oldest(folder, whose)
 
 
 @contextlib.contextmanager
@@ -127,8 +131,17 @@ def _refuse_others(found: os.stat_result) -> None:
         raise PermissionError(msg)
 
 
-def _forget_oldest(folder: int) -> None:
-    names = os.listdir(folder)
+def _names(folder: int) -> list[str]:
+    return os.listdir(folder)
+
+
+def _forget_oldest(folder: int, whose: str) -> None:
+    is_older = whose == "0"  # earlier versions did not note whose it is
+    names = [
+        name
+        for name in _names(folder)
+        if name.split(".")[1:2] == [whose] or (is_older and name.count(".") == 1)
+    ]
     ages = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime for name in names}
     for name in sorted(names, key=ages.__getitem__)[:-_KEPT]:
         os.unlink(name, dir_fd=folder)

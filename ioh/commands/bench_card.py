@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import os
 
 from ioh.commands.bench_report import add_bands, card_for
 from ioh.commands.output import write_stdout
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from ioh.bench.grade import card_of, chosen_class, read_bands
     from ioh.bench.results import load
 
-    if Path(args.file).is_dir() or args.file.endswith(".json"):
+    if os.path.isdir(args.file) or args.file.endswith(".json"):  # noqa: PTH112
         results = load(args.file)
         host = results.conditions.host
         cards = {host: card_for(results, args.bands, args.storage)}

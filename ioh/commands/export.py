@@ -57,7 +57,7 @@ def _openmetrics(args: argparse.Namespace) -> int:
 
     faults, intervals, span, ticks = Faults(), intervals_from(args), span_from(args), 0
     with (
-        ReplaySource(args.file, span, speed=None, with_tables=False) as source,
+        ReplaySource(args.file, span, speed=None, with_tables=False, on_wait=bool) as source,
         OpenMetrics() as metrics,
     ):
         for sample in source.samples(faults.take):

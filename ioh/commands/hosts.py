@@ -17,6 +17,7 @@ from ioh.commands.playback import (
     PrintOptions,
     Remarks,
     choose_layers,
+    follows,
     intervals_from,
     refuse_live_options,
     run_replay,
@@ -203,7 +204,11 @@ def _run_joined(
 
     with Ending() as ending, contextlib.ExitStack() as stack:
         sources = {
-            name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
+            name: stack.enter_context(
+                ReplaySource(
+                    path_of(args.file, name), part, speed=speed, on_wait=lambda: follows(args)
+                )
+            )
             for name, part in spans_of(args.file, names, span).items()
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]

@@ -92,6 +92,11 @@ class Faults:
             say(f"the recording has faults: {said}. See: ioh verify")
 
 
+def follows(args: argparse.Namespace) -> bool:
+    """Whether to follow a recording that still grows: only ioh replay does."""
+    return "as_text" in args
+
+
 def intervals_from(args: argparse.Namespace) -> Intervals:
     """Intervals with the requested layers and length; see choose_layers()."""
     from ioh.model.intervals import Intervals
@@ -146,6 +151,7 @@ def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None
             speed=speed,
             with_tables=form.with_tables or engine is not None,
             with_parts=form.with_parts or engine is not None,
+            on_wait=lambda: follows(args),
         ) as source,
     ):
         ending.stop = source.stop

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 _CLEAR = "\r\x1b[K"
 
 
+def what_is_from_proc(sample: Sample) -> list[str]:
+    """Which layers are measured from /proc, one line per reason."""
+    titles: dict[str, list[str]] = {}
+    for name, layer in sample.layers.items():
+        if isinstance(layer, LayerSample) and layer.source == "proc" and layer.notes:
+            titles.setdefault(layer.notes[0], []).append(sample.specs[name].title)
+    return [printable(f"{', '.join(found)}: {why}") for why, found in titles.items()]
+
+
 class Progress:
     """Writes to a stream and never fails: a closed terminal must not end a recording.
 
@@ -54,13 +63,9 @@ class Progress:
         return bool(self._lost_ticks) and not self._ticks
 
     def say_what_is_from_proc(self, sample: Sample) -> None:
-        """Print which layers are measured from /proc, one line per reason."""
-        titles: dict[str, list[str]] = {}
-        for name, layer in sample.layers.items():
-            if isinstance(layer, LayerSample) and layer.source == "proc" and layer.notes:
-                titles.setdefault(layer.notes[0], []).append(sample.specs[name].title)
-        for why, found in titles.items():
-            self.say(printable(f"{', '.join(found)}: {why}"))
+        """Print which layers are measured from /proc."""
+        for line in what_is_from_proc(sample):
+            self.say(line)
 
     def tick(self, sample: Sample) -> None:
         """Report on the sample that was just recorded or lost."""

@@ -18,6 +18,7 @@ from ioh.commands.options import (
     layers_from,
 )
 from ioh.commands.output import agrees, say, write_stdout
+from ioh.commands.progress import what_is_from_proc
 from ioh.commands.run import Ending, live_source
 from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, refuse_if
@@ -75,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             return ending.code
         with Server(listening, page, config):
             say(f"serving {url_of(listening, tls=bool(config.tls))}")
+            for line in () if args.proc else what_is_from_proc(first):
+                say(line)
             shown = rounds(alone(chain([first], samples)), lambda: engine, args.run_s)
             for number, each in enumerate(shown):
                 page.judge(each.snapshot)

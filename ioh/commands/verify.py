@@ -58,8 +58,7 @@ def _verify(path: str, repaired: str | None) -> int:
         if found.last_part > 1:
             last = "" if found.last_part == header.part else f" to {found.last_part}"
             facts.append(("part", f"{header.part}{last}"))
-    seconds = max(0.0, found.last_unix_s - found.first_unix_s)
-    period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
+    period = f"{found.ticks:,}, {found.seconds:,.0f} s from {_clock(found.first_unix_s)}"
     facts.append(("samples", period if found.ticks else "none"))
     facts += [("layer", f"{printable(name)}, {n:,} samples") for name, n in found.layers.items()]
     for mark in found.marks:

@@ -17,6 +17,8 @@ from ioh.session.reader import Moment, Session
 from ioh.session.stream import Tick
 
 MIN_JUMP_S = 1.0  # NTP slews by less
+_SMALL_JUMP_S = 10.0  # forward and back by less is NTP after a start
+_MAX_JUMPS = 4  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
     span = span or Span()
     part = part_of(span, session)
     first: int | None = None
-    last, before, jumped_s = 0, None, 0.0
+    last, before, jumps_s = 0, None, list[float]()
     layers, carried = _Layers(), Carried()
     for item in session.items(part.begin_tick, with_tables=False):
         if not isinstance(item, Tick):
@@ -118,18 +120,21 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
         if part.is_over(item.tick, sample.time_unix_s):
             break
         if first is None or before is None or sample.mono_ns <= before.mono_ns:
-            first, carried, layers, jumped_s = item.tick, Carried(), _Layers(), 0.0
+            first, carried, layers, jumps_s = item.tick, Carried(), _Layers(), []
         else:
             carried.take(sample)
-            jumped_s += _jump_s(before, sample)
+            jumps_s.append(_jump_s(before, sample))
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
         raise no_interval(session.path, span)
     found = replace(_joined(session, first, last, layers, carried), notes=part.remarks)
-    if not round(jumped_s):  # forward and back, or too little to report
+    jumps = [f"{jump_s:+,.0f} s" for jump_s in jumps_s if jump_s]
+    if not jumps or (not round(sum(jumps_s)) and max(map(abs, jumps_s)) < _SMALL_JUMP_S):
         return found
-    remark = f"the clock jumped by {jumped_s:+,.0f} s: it was set, or the machine was suspended"
+    more = f" and {len(jumps) - _MAX_JUMPS} more" if len(jumps) > _MAX_JUMPS else ""
+    by = ", ".join(jumps[:_MAX_JUMPS]) + more
+    remark = f"the clock jumped by {by}: it was set, or the machine was suspended"
     return replace(found, remarks=(remark, *found.remarks))
 
 

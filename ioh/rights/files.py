@@ -114,8 +114,10 @@ class _Keeper:
         self._ask(b"-", name)
 
     def _ask(self, verb: bytes, name: str) -> list[int]:
-        self._channel.send(verb + os.fsencode(name))
-        answer, fds, _, _ = socket.recv_fds(self._channel, _MAX_BYTES, 1)
+        answer, fds = b"", list[int]()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._channel.send(verb + os.fsencode(name))
+            answer, fds, _, _ = socket.recv_fds(self._channel, _MAX_BYTES, 1)
         if not answer:
             msg = "the process that creates files as root has ended"
             raise ConnectionError(None, msg)

@@ -24,6 +24,7 @@ MAX_MOMENTS = 10_000
 class CheckResult:
     """What a full pass over a recording found.
 
+    ``seconds`` are by the monotonic clock, except between two boots of the machine.
     ``last_part`` differs from the header's if several files were read as one.  ``faults`` are
     unescaped messages, MAX_FAULTS at most.  ``marks`` and ``gaps`` are MAX_MOMENTS at most
     together; ``unlisted`` counts the others.
@@ -35,6 +36,8 @@ class CheckResult:
     ticks: int = 0
     first_unix_s: float = 0.0
     last_unix_s: float = 0.0
+    seconds: float = 0.0
+    last_mono_ns: int = 0
     layers: dict[str, int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -75,9 +78,14 @@ class CheckResult:
 
     def _take_sample(self, sample: Sample) -> None:
         if not self.ticks:
-            self.first_unix_s = sample.time_unix_s
+            self.first_unix_s = self.last_unix_s = sample.time_unix_s
+            self.last_mono_ns = sample.mono_ns
+        passed_s = (sample.mono_ns - self.last_mono_ns) / 1e9
+        self.seconds += max(
+            0.0, sample.time_unix_s - self.last_unix_s if passed_s < 0 else passed_s
+        )
         self.ticks += 1
-        self.last_unix_s = sample.time_unix_s
+        self.last_unix_s, self.last_mono_ns = sample.time_unix_s, sample.mono_ns
         for name in sample.layers:
             self.layers[name] = self.layers.get(name, 0) + 1
 

@@ -136,7 +136,9 @@ class FileOutput(SeekableOutput):
             cause = f"cannot create {printable(path)}: {reason}"
             is_full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
             kind = NoRoomError if is_full else IohError
-            raise kind(cause, f"Give another place with {option}") from None
+            is_helper = isinstance(error, ConnectionError)  # see ioh.rights.files
+            hint = "Start it again" if is_helper else f"Give another place with {option}"
+            raise kind(cause, hint) from None
         super().__init__(fd, path)
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -118,6 +118,15 @@ def test_a_file_made_from_a_recording_belongs_to_the_caller(
     assert names(folder) == ["callers"]
 
 
+@pytest.mark.parametrize("command", ["report {}", "compare {} {}", "card --from {}", "{}"])
+def test_a_bench_in_a_closed_directory_is_refused_in_one_line(secret: Path, command: str) -> None:
+    done = run("bench", *command.replace("{}", str(secret.parent / "x")).split())
+    assert done.returncode in {1, 2}
+    assert "Permission denied" in done.stderr
+    assert "Free some space" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_roots_configuration_is_not_shown_to_the_caller(secret: Path) -> None:
     secret.write_text("[hidden_password]\n")
     done = run("text", *PROC, "--findings-config", str(secret))

@@ -117,3 +117,23 @@ def test_a_clock_set_back_and_forth_is_not_reported_as_a_jump(tmp_path: Path, sh
     """NTP does this after a start."""
     path = shifted(tmp_path / "s.ioh", lambda tick: (tick >= 40) - 1.2 * (tick >= 36))
     assert "jumped" not in shown("report", path)
+
+
+def test_each_jump_is_named_and_the_length_is_that_of_the_other_clock(
+    tmp_path: Path, shown: Shown
+) -> None:
+    path = shifted(tmp_path / "s.ioh", lambda tick: -3600 * (tick >= 20) + 10_800 * (tick >= 40))
+    whole = shifted(tmp_path / "whole.ioh", lambda _: 0)
+    assert "! the clock jumped by -3,600 s, +10,800 s: it was set" in shown("report", path)
+    samples = [
+        line
+        for each in (path, whole)
+        for line in shown("verify", each).splitlines()
+        if line.startswith("samples")
+    ]
+    assert samples[0] == samples[1]
+
+
+def test_a_clock_set_for_an_hour_is_reported(tmp_path: Path, shown: Shown) -> None:
+    path = shifted(tmp_path / "s.ioh", lambda tick: 3600 * (20 <= tick < 40))
+    assert "! the clock jumped by +3,600 s, -3,600 s: it was set" in shown("report", path)

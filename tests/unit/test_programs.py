@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from ioh.bpf import compiled
 from ioh.bpf import host as host_facts
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.totals import skipped_events
+from ioh.rights.user import User
 from tests.unit.fake_kernel import CPUS, install
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("issued", 1, 8, 8, 16384, 1))
@@ -109,16 +111,30 @@ def test_a_full_disk_leaves_no_half_file(cache: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("os.rename", full)
     keep("1" * 64, COMPILED, cache)
-    assert [path.name for path in cache.iterdir()] == [f"{KEY}.probe"]
+    assert [path.name for path in cache.iterdir()] == [f"{KEY}.0.probe"]
 
 
 def test_only_the_newest_32_are_kept(tmp_path: Path) -> None:
     keys = [f"{at:064}" for at in range(40)]
     for at, key in enumerate(keys):
         keep(key, COMPILED, tmp_path / "ioh")
-        os.utime(tmp_path / "ioh" / f"{key}.probe", (at, at))
+        os.utime(tmp_path / "ioh" / f"{key}.0.probe", (at, at))
     found = [key for key in keys if find(key, tmp_path / "ioh")]
     assert found == keys[-32:]
+
+
+def test_a_caller_replaces_only_probes_of_his_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His filters make many probes; all find those of others."""
+    keep(KEY, COMPILED, tmp_path / "ioh")
+    monkeypatch.setattr(compiled, "caller", lambda: User(1000, 1000, (), "a"))
+    for at in range(40):
+        keep(f"{at:064}", COMPILED, tmp_path / "ioh")
+    assert len(list((tmp_path / "ioh").glob("*.1000.probe"))) == 32
+    assert find(KEY, tmp_path / "ioh") == COMPILED
+    (tmp_path / "ioh" / f"{KEY}.0.probe").rename(tmp_path / "ioh" / f"{KEY}.probe")  # an older ioh
+    assert find(KEY, tmp_path / "ioh") == COMPILED
 
 
 def test_a_key_depends_on_source_flags_functions_and_compiler(

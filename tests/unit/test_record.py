@@ -21,12 +21,14 @@ from typing import Any
 import pytest
 
 from ioh.commands import main, mark
+from ioh.commands.progress import what_is_from_proc
 from ioh.commands.record import size_bytes
-from ioh.model.errors import ExitCode
+from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import LayerSample
 from ioh.recorder import marks
 from ioh.recorder.rotated_files import default_names, part_name
 from ioh.recorder.rotation import Recorder
+from ioh.rights import files
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from tests import fakes
@@ -329,3 +331,27 @@ def test_nonsense_on_the_socket_does_no_harm() -> None:
             connection.connect("\0" + mine()[0].address)
             connection.send(message)
     assert len(mine()) == 1
+
+
+def test_the_death_of_the_keeper_of_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = object.__new__(files._Keeper)
+    keeper._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.close()
+    monkeypatch.setattr(keeper, "_directory", str(tmp_path), raising=False)
+    monkeypatch.setattr(files, "_keeper", keeper)
+    with keeper._channel, pytest.raises(IohError) as told:
+        FileOutput(str(tmp_path / "m-0002.ioh"))
+    assert told.value.cause.endswith("m-0002.ioh: the process that creates files as root has ended")
+    assert told.value.hint == "Start it again"
+
+
+def test_layers_from_proc_are_named_with_the_reason() -> None:
+    sample = fakes.first(1)[0]
+    name, layer = next((n, x) for n, x in sample.layers.items() if isinstance(x, LayerSample))
+    why = "from /proc: its compiler was killed"
+    layers = {name: replace(layer, source="proc", notes=(why, "more"))}
+    title = sample.specs[name].title
+    assert what_is_from_proc(replace(sample, layers=layers)) == [f"{title}: {why}"]
+    assert not what_is_from_proc(replace(sample, layers={name: replace(layer, source="bpf")}))

@@ -22,7 +22,7 @@ from ioh.session.stream import Tick
 from ioh.session.writer import MAX_DELTA_BYTES, MAX_DELTA_TICKS, SessionWriter
 from tests.demo_samples import samples
 from tests.hostile_recordings import begun, frames
-from tests.sessions import long_one, recorded, small
+from tests.sessions import Shown, long_one, recorded, small
 
 LONG, RECORDED = long_one()
 
@@ -164,6 +164,38 @@ def test_a_growing_file_is_followed(tmp_path: Path) -> None:
         writer.close()
         session.refresh()
         assert session.is_ended
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["text"], ["json"], ["export", "--format=csv"], ["export", "--format=openmetrics"]],
+)
+def test_a_growing_file_is_printed_to_its_present_end(
+    command: list[str], tmp_path: Path, shown: Shown
+) -> None:
+    path = tmp_path / "a.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    for sample in LONG[:5]:
+        writer.write(sample)
+    assert shown(*command, path)
+    writer.close()
+
+
+def test_replay_follows_a_growing_file(tmp_path: Path, shown: Shown) -> None:
+    path = tmp_path / "a.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    for sample in LONG[:5]:
+        writer.write(sample)
+
+    def go_on() -> None:
+        for sample in LONG[5:9]:
+            writer.write(sample)
+        writer.close()
+
+    later = threading.Timer(0.5, go_on)
+    later.start()
+    assert shown("replay", path, "--as-text").count("interval ") == 8
+    later.join()
 
 
 def test_a_torn_file_opens_to_its_last_whole_sample(long_file: Path, tmp_path: Path) -> None:
