@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import pytest
 
 from tests.kernel.rig import MIB, Ioh, Loop, aligned, opened, recording, run
 from tests.kernel.talker import Talker
-from tests.kernel.witness import DiskStats
 
 GOOD = 16 * MIB  # of the loop device's file; what lies behind it cannot be read
 
@@ -26,42 +26,39 @@ def sick(loop: Loop) -> Loop:
     return loop
 
 
-def fails(fd: int, buffer: memoryview, at: int, code: int = errno.EIO) -> None:
+def fails(fd: int, buffer: mmap.mmap, at: int, code: int = errno.EIO) -> None:
     with pytest.raises(OSError) as failed:  # noqa: PT011
         os.preadv(fd, [buffer], at)
     assert failed.value.errno == code
-
-
-def assert_adds_up(ioh: Ioh, disk: DiskStats, op: str, count: int, errors: int) -> None:
-    """diskstats counts failed requests like the others."""
-    assert disk.hidden == 0  # else: run again
-    assert ioh.total("block", op) == count
-    assert ioh.errors("block", op) == errors
-    assert (disk.reads if op == "read" else disk.writes) == count + errors
-    assert ioh.lost("block") == {}
 
 
 def test_failed_reads_are_in_no_count_no_bytes_and_no_time(sick: Loop) -> None:
     with (
         recording("--device", sick.path) as ioh,
         opened(sick.path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(8192) as whole,
+        aligned(4096) as buffer,
+        aligned(8192) as two,
     ):
-        before, buffer = sick.stats(), memoryview(whole)
+        before = sick.stats()
         for n in range(13):
-            assert os.preadv(fd, [buffer[:4096]], n * 4096) == 4096
+            assert os.preadv(fd, [buffer], n * 4096) == 4096
         for n in range(29):
-            fails(fd, buffer[:4096], GOOD + n * 4096)
-        fails(fd, buffer, GOOD - 4096)  # the first half arrives, in a completion of its own
+            fails(fd, buffer, GOOD + n * 4096)
+        fails(fd, two, GOOD - 4096)  # the first half arrives, in a completion of its own
         disk = sick.stats() - before
-        buffer.release()
-    assert_adds_up(ioh, disk, "read", 13, 30)
-    assert ioh.total("block", "read", "bytes") == 14 * 4096
-    assert disk.read_bytes == 13 * 4096 + 29 * 4096 + 8192
+    good, bad = ioh.total("block", "read"), ioh.errors("block", "read")
+    # diskstats counts failed requests like the others.
+    assert (disk.reads, disk.read_bytes) == (43, 44 * 4096)
+    assert good + bad + ioh.lost("block").get("unseen", 0) == 43
+    assert 13 - disk.hidden <= good <= 13
+    assert 30 - disk.hidden <= bad <= 30
+    assert ioh.total("block", "read", "bytes") in {good * 4096, (good + 1) * 4096}
+    if not disk.hidden:
+        assert ioh.total("block", "read", "bytes") == 14 * 4096
     hists = [numbers["hist"] for numbers in ioh.ops("block", "read") if "hist" in numbers]
-    assert sum(sum(map(sum, hist["counts"])) for hist in hists) == 13
+    assert sum(sum(map(sum, hist["counts"])) for hist in hists) == good
     row = ioh.table("block", "device", "device")[sick.name,]
-    assert (row["reads"], row["errors"]) == (13, 30)
+    assert (row["reads"], row["errors"]) == (good, bad)
     process = str(os.getpid())
     told = ioh.table("syscall", "error", "pid", "op", "error", "mount")
     assert {key: row["errors"] for key, row in told.items()} == {
