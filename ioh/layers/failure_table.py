@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ioh.model.printable import printable
@@ -11,7 +12,6 @@ from ioh.model.sample import Table, others_key
 from ioh.procfs.diskstats import split_dev
 
 if TYPE_CHECKING:
-    from ioh.bpf.maps import Map
     from ioh.procfs.mountinfo import MountTable
 
 _KEY = struct.Struct("=IIII")  # tgid, op, dev, errno
@@ -34,10 +34,10 @@ class FailureTable:
         self._totals: dict[Key, int] = {}
         self._touched: dict[Key, int] = {}
 
-    def read(self, failures: Map, mounts: MountTable) -> Table:
-        """Add everything that failed since the last tick; return the table."""
+    def table(self, failed: Iterable[tuple[bytes, bytes]], mounts: MountTable) -> Table:
+        """Add the entries drained in this tick; return the table."""
         self._tick += 1
-        for key, value in failures.drain():
+        for key, value in failed:
             count, comm = _VALUE.unpack(value)
             row = self._row_key(key, comm, mounts)
             if row not in self._totals and len(self._totals) >= _MOST:

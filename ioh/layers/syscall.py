@@ -268,6 +268,7 @@ class Syscall(Layer):
             raw = totals.at(index)
             ops[name] = decode_op_totals(raw, ended, previous=self._previous.get(name))
             ended_ns[begun_as] += decode_ended_ns(raw)
+        failed = maps["failures"].drain()
         now_ns = time.monotonic_ns()
         lost = decode_lost(maps["lost"], SPEC.lost)
         self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
@@ -288,7 +289,7 @@ class Syscall(Layer):
             metrics={**metrics, **self._cpu_waits(withdrawn[len(SPEC.ops) :])},
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
-                FAILED_CALLS: self._failures.read(maps["failures"], self._flows.mounts),
+                FAILED_CALLS: self._failures.table(failed, self._flows.mounts),
                 IN_PROGRESS: self._open_rows.table(self._open.found, now_ns),
             },
             lost=dict(self._lost),

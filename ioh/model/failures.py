@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -91,14 +90,14 @@ def _operations(layer: LayerSnapshot, ops: Mapping[str, OpStats], part: str) -> 
 
 
 def _calls(layer: LayerSnapshot) -> Iterator[Failure]:
-    """The rows of failed calls, and what has no row, such as page faults."""
-    listed: dict[str, float] = defaultdict(float)
+    """The rows of failed calls, and operations that have none, such as page faults."""
+    listed: set[str] = set()
     for row in rows_of(layer, FAILED_CALLS):
         pid, comm, op, error, mount = row.key
-        count = (row.values.get("errors_per_s") or 0.0) * layer.interval_s
-        listed[op] += count
-        if not _EXPECTED.fullmatch(error) and count and pid != OTHERS:
-            yield Failure(op, mount, count, error, pid, comm)
-    for failure in _operations(layer, layer.ops, "") if FAILED_CALLS in layer.tables else ():
-        if (rest := failure.number - listed[failure.op]) > 0.5:
-            yield failure._replace(number=rest)
+        listed |= {op, *layer.spec.groups.get(op, ())}
+        number = (row.values.get("errors_per_s") or 0.0) * layer.interval_s
+        if not _EXPECTED.fullmatch(error) and number and pid != OTHERS:
+            yield Failure(op, mount, number, error, pid, comm)
+    if FAILED_CALLS in layer.tables:
+        rest = _operations(layer, layer.ops, "")
+        yield from (failure for failure in rest if failure.op not in listed)

@@ -229,10 +229,15 @@ def render_lost(title: str, layer: LayerSnapshot) -> str:
 
 
 def _render_failures(title: str, failed: list[Failure]) -> str:
-    """What failed most."""
-    more = f", and {len(failed) - _MOST_FAILED} more" if len(failed) > _MOST_FAILED else ""
-    listed = ", ".join(safe_name(str(each)) for each in failed[:_MOST_FAILED])
-    return f"! {title}: {listed}{more}"
+    """What failed most; direct and buffered reads together."""
+    sums: dict[Failure, float] = {}
+    for each in failed:
+        kind = each._replace(op=each.word, number=0.0)
+        sums[kind] = sums.get(kind, 0.0) + each.number
+    most = sorted(sums, key=lambda kind: -sums[kind])
+    shown = (str(kind._replace(number=sums[kind])) for kind in most[:_MOST_FAILED])
+    more = f", and {len(most) - _MOST_FAILED} more" if len(most) > _MOST_FAILED else ""
+    return f"! {title}: {', '.join(map(safe_name, shown))}{more}"
 
 
 _COLUMNS = (

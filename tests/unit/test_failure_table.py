@@ -33,7 +33,7 @@ class Probe:
 
     def read(self, ticks: int = 1) -> Table:
         for _ in range(ticks):
-            found = self.table.read(self.map, self.mounts)
+            found = self.table.table(self.map.drain(), self.mounts)
         return found
 
 

@@ -115,6 +115,10 @@ def test_text_has_a_line_for_each_layer_that_fails() -> None:
         "! app: 1,192 EIO in reads by fio[7] on /data, 2 EINVAL in reads by fio[7] on /data",
         "! block: 149 read errors on loop1, 2 discard errors on loop1, 1 flush error on loop1",
     ]
+    two: dict[Key, float] = {
+        ("7", "fio", kind, "EIO", "/data"): 3.0 for kind in ("read_direct", "read_buffered")
+    }
+    assert lines(app(two)) == ["! app: 6 EIO in reads by fio[7] on /data"]
     assert lines(app(calls(EAGAIN=5000.0))) == []
     assert lines(block("loop1")) == []
 
