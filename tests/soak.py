@@ -1,6 +1,7 @@
 """Can ioh run for weeks?  Run by hand: minutes on this machine, then a simulated day.
 
-Live: ``ioh record`` with every layer beside an fio load, into files of 64 kB without end.
+Live: ``ioh record`` with every layer beside an fio load, into files of 64 kB without end, and with
+it ``ioh text`` and ``ioh serve``.
 Simulated: 24 hours of a made-up minute go through the history and the rules of a live screen, and
 into a recording.  Both require that memory and descriptors stay flat after the warm-up, that no
 tick is lost, and that the recording continues from file to file.
@@ -10,13 +11,14 @@ Usage: ./ioh.sh --soak [minutes, 30]; needs root and fio.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -73,8 +75,19 @@ class Flatness:
 
 
 def children(pid: int) -> list[int]:
-    names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(name) for name in names]
+    parent = f"\nPPid:\t{pid}\n"  # not every kernel has /proc/PID/task/PID/children
+    return [
+        int(status.parent.name)
+        for status in Path("/proc").glob("[0-9]*/status")
+        if parent in read_or_nothing(status)
+    ]
+
+
+def read_or_nothing(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # the process has ended
+        return ""
 
 
 def says(what: str, *, is_so: bool) -> bool:
@@ -115,12 +128,27 @@ def live(seconds: float) -> bool:
             fio.wait()
 
 
+OTHERS = ("text",), ("serve", "--listen", "127.0.0.1:0")
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[Flatness]:
+    """Another ioh, whose output nobody keeps."""
+    command = [sys.executable, "-I", "-m", "ioh", *words]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=null, stderr=null) as process:
+        yield Flatness(words[0], process.pid)
+        process.terminate()
+
+
 def _watched(command: list[str], folder: Path, seconds: float) -> bool:
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(running(*words)) for words in OTHERS]
+        process = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE))
         while not any(path.stat().st_size for path in folder.glob("run-*.ioh")):
             time.sleep(0.1)
         began = time.monotonic()
-        seen = [Flatness("record", process.pid)]
+        seen = [Flatness("record", process.pid), *others]
         seen += [Flatness("its loader", pid) for pid in children(process.pid)]
         while time.monotonic() < began + seconds:
             time.sleep(LOOK_S)

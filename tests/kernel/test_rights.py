@@ -238,7 +238,7 @@ def test_another_users_sockets_do_not_stop_a_mark(folder: Path) -> None:
         blocked(450, ioh.process.pid, user=CALLER, cwd="/"),
     ):
         recording_of(ioh.process.pid)
-        marked = run("mark", "now", env={})
+        marked = run("mark", "now", "--file", path, env={})
     assert marked.returncode == 0, marked.stderr
 
 
