@@ -13,9 +13,9 @@ from ioh.bpf.server_ledger import SITES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer, offset_defines
 from ioh.layers.db_known import KnownOps
-from ioh.layers.db_open import UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
+from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
-from ioh.layers.part_totals import NOTHING, Parts, PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.trap_budget import MOST_CPU, MOST_CPU_NAMED, PAUSE_S, TrapBudget
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -267,7 +267,7 @@ class Db(Layer):
         ops = dict.fromkeys(self.spec.ops, UNKNOWN)
         for name, op in sum_parts(parts, self.spec.ops).items():
             if name in fails:
-                found = NOTHING if op.count_total is None else op
+                found = IDLE if op.weighted_ns_total is None else op
                 ops[name] = found if fails[name] else replace(found, errors_total=None)
         return ops
 

@@ -24,7 +24,7 @@ _OP = struct.Struct(f"=5Q6I{len(WAITS)}Q{len(WAITS)}q")  # struct open_op
 _TIMED = WAITS[:-2]  # the waits that are operations; then CPU time, and the wait for a CPU
 # What younger ones wait for is booked when they are over: reading the run times of each is dear.
 _TIMED_NS = 100_000_000
-UNKNOWN = OpTotals()
+UNKNOWN, IDLE = OpTotals(), replace(NOTHING, weighted_ns_total=0)
 _MOST_TIMED = 256  # threads whose run times are read in a tick
 
 

@@ -102,7 +102,7 @@ class Postgres(Layer):
             found.tables,
             found.databases,
             notes=(*found.notes, *notes_of_unfiltered(self.filters, "all sessions")),
-            read_after_us=round((found.began_s - time.monotonic()) * 1e6),
+            read_after_us=round((found.read_s - time.monotonic()) * 1e6),
         )
 
     def own_session(self) -> int:

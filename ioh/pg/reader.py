@@ -18,6 +18,7 @@ from ioh.pg.reading import Reading, Views
 MAX_PERIOD_S = 1.0  # between two readings, even if the interval is longer
 _MIN_PERIOD_S = 0.1
 _FIRST_RETRY_S, _MAX_RETRY_S = 1.0, 30.0
+_LATE_S = 0.3  # the longest time between the first and the last answer of a reading
 SILENT_S = 3.0  # the maximum age of a reading that is shown
 CONNECTING = Unavailable("connecting to PostgreSQL", SOON)
 SILENT = Unavailable(
@@ -71,7 +72,7 @@ class Reader(Closing):
             self._period_s = passed_s / math.ceil(passed_s / MAX_PERIOD_S - 0.05)
         self._asked_s = now
         state = self._state
-        began_s = state.began_s if isinstance(state, Reading) else self._began_s
+        began_s = state.read_s if isinstance(state, Reading) else self._began_s
         if (isinstance(state, Reading) or state is CONNECTING) and now - began_s > SILENT_S:
             return self._refusal or SILENT
         return state
@@ -98,7 +99,10 @@ class Reader(Closing):
         while not self._is_over.is_set():
             began_s = self._clock()
             try:
-                self._state, self._refusal = self._views.read(connection), None
+                reading = self._views.read(connection)
+                if self._clock() - reading.read_s > _LATE_S:  # its views are not of one instant
+                    reading = self._views.read(connection)
+                self._state, self._refusal = reading, None
             except PgError as error:
                 if error.is_lost:
                     raise

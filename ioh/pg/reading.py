@@ -33,12 +33,10 @@ _OWN_ONLY = "other users' sessions are not shown: grant pg_monitor to the role o
 class Reading:
     """The server at one instant.
 
-    Totals, metrics and tables as in LayerSample; ``number`` counts readings.  ``began_s`` by the
-    monotonic clock.
+    Totals, metrics and tables as in LayerSample.  ``read_s`` by the monotonic clock.
     """
 
-    number: int
-    began_s: float
+    read_s: float
     ops: Mapping[str, OpTotals]
     databases: Mapping[str, Mapping[str, OpTotals]]
     metrics: Mapping[str, Value]
@@ -135,7 +133,7 @@ class Views:
         self, *, with_parameters: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._with_parameters, self._clock = with_parameters, clock
-        self._number, self._last_s = 0, clock()
+        self._last_s = clock()
         self._server: Server
         self._waits = RunningRows(1)
         self._statements = RunningRows(2)
@@ -166,11 +164,11 @@ class Views:
     def read(self, connection: Connection) -> Reading:
         """Read the views once.  PgError: a view other than pg_stat_statements failed."""
         server = self._server
-        began_s = self._clock()
-        passed_s = min(began_s - self._last_s, _LONGEST_SAMPLE_S)
-        self._last_s = began_s
         wal = queries.wal(connection.version)
         databases = connection.query(queries.DATABASES)
+        read_s = self._clock()  # not when it was asked: a stopped server counts when it goes on
+        passed_s = min(read_s - self._last_s, _LONGEST_SAMPLE_S)
+        self._last_s = read_s
         server.names = {row[0]: name_of(row[1]) for row in databases}
         ops, parts, metrics = _totals(server, databases, connection.query(wal)[0] if wal else None)
         sessions = _sessions_of(connection.query(queries.ACTIVITY))
@@ -178,10 +176,8 @@ class Views:
             self._sample(each, passed_s)
         notes = [_SAMPLED] if server.sees_others else [_SAMPLED, _OWN_ONLY]
         notes += self._count_statements(connection, server)
-        self._number += 1
         return Reading(
-            self._number,
-            began_s,
+            read_s,
             ops,
             parts,
             {**metrics, **_session_metrics(sessions)},

@@ -134,7 +134,8 @@ def test_a_commit_of_mariadb_is_in_progress_only_while_it_is_asked_for(cluster: 
         session.communicate("commit;\n", timeout=20)
         ioh.settle()
     assert {op(x, "commit")["inflight"] for x in during} == {0}
-    assert max(op(x, "commit")["avg_inflight"] or 0 for x in ioh.intervals_of("db")) < 0.5
+    ended_ns = 1e3 * ioh.latency_us("db", "commit") * ioh.total("db", "commit")
+    assert spent_ns(ioh, "commit") == pytest.approx(ended_ns, rel=0.02, abs=50e6)
 
 
 def test_a_standby_that_does_not_answer_is_reported_while_commits_wait(cluster: Cluster) -> None:

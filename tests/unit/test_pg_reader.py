@@ -128,7 +128,7 @@ def test_a_tick_without_a_new_look_is_unknown_not_idle(layer: Postgres, server: 
 def test_a_silent_server_is_reported() -> None:
     now_s = [100.0]
     quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
-    quiet._state = Reading(1, 100.0, {}, {}, {}, {}, ())
+    quiet._state = Reading(100.0, {}, {}, {}, {}, ())
     now_s[0] = 102.9
     assert quiet.latest() is quiet._state
     now_s[0] = 103.1

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ioh.model.in_progress import oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_duration, format_scaled
+from ioh.sinks.cells import format_scaled
+from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure
 from ioh.tui.render.line import Line
 from ioh.tui.render.panel import (
@@ -40,7 +41,6 @@ _STEPS = {
 }
 # Only shown while they are in progress.
 _OTHERS = {"standby_wait": ("standby", "warn"), "checkpoint": ("ckpt", "write")}
-_LONG_US = 1e6
 _MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
 _WAITS = "wait"
 # Ops of PostgreSQL's own views: short word, number shown, unit, colour.
@@ -76,7 +76,7 @@ def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 def _steps(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """What has been in progress for long, then the latencies of each kind of operation."""
+    """The latencies of each kind of operation; first those of which none has ended."""
     del view, columns
     waiting = list(waiting_lines(layer))
     lines = [*waiting, axis_line(axis)]
@@ -93,12 +93,10 @@ def _steps(
 
 
 def waiting_lines(layer: LayerSnapshot) -> Iterator[Line]:
-    """``lock   5 in progress, the oldest for 12 s``, by kind of operation."""
+    """``lock   in-fl 5  oldest 12s``, by kind of operation."""
     for op, (word, style) in {**_STEPS, **_OTHERS}.items():
-        age_us, stats = oldest_us(layer, op), layer.ops.get(op, OpStats())
-        if age_us is not None and age_us >= _LONG_US:
-            text = f" {stats.inflight or 1} in progress, the oldest for {format_duration(age_us)}"
-            yield Line().left(word, SIZES - 1, style).add(text)
+        if oldest_us(layer, op) is not None and (text := waiting_text(layer, op)):
+            yield Line().left(word, SIZES - 1, style).add(f" {text}")
 
 
 def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
