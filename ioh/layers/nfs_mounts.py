@@ -230,13 +230,16 @@ class ProcTotals:
 
 
 def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart."""
+    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart.
+
+    Times include those of failed calls, which count only as errors.
+    """
     moved = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
     ops: dict[str, OpTotals] = {}
     for name, size in moved.items():
         stats = mount.stats_of(name)
         ops[name.lower()] = OpTotals(
-            count_total=stats.calls,
+            count_total=stats.calls - stats.errors,
             bytes_total=size,
             errors_total=stats.errors,
             latency_ns_total=stats.execute_ms * _MS,

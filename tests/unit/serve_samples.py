@@ -24,6 +24,11 @@ BUSY = OpTotals(
     latency=LatencyHist((1,) * FINE_BUCKETS),
     size_lat=SizeLatencyHist((1,) * (SIZE_BUCKETS * LATENCY_BUCKETS)),
 )
+# What some layers measure less of; see their docs.
+LESS = {
+    "syscall": replace(BUSY, queue_ns_total=None, queued_total=None),
+    "tcp": OpTotals(count_total=17, bytes_total=1 << 40),
+}
 IDLE = OpTotals(count_total=0, bytes_total=0, latency_ns_total=0)
 
 
@@ -35,7 +40,7 @@ def layer(
     ops = {op: IDLE if busy is not None and op not in busy else well for op in spec.ops}
     return LayerSample(
         "bpf",
-        ops=dict.fromkeys(spec.ops, BUSY),
+        ops=dict.fromkeys(spec.ops, LESS.get(spec.name, BUSY)),
         metrics={m.name: 1_000 for m in spec.metrics if m.kind != "ratio"},
         tables={
             table.name: {

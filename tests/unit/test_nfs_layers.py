@@ -16,6 +16,7 @@ from ioh.layers import nfs_client
 from ioh.layers.base import Layer
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
+from ioh.layers.nfs_mounts import proc_ops
 from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, NfsServer, name_client
 from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
 from ioh.model.derive import derive
@@ -23,7 +24,7 @@ from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.procfs.diskstats import make_dev
-from ioh.procfs.mountstats import NfsMount
+from ioh.procfs.mountstats import NO_CALLS, NfsMount
 from tests.unit.fake_kernel import CPUS, counted, install, notice_mounts_at_once
 from tests.unit.probe_text import text_of
 from tests.unit.test_layer_read import in_a_sample
@@ -393,3 +394,9 @@ def test_mounts_that_mountinfo_lacks(proc: Superblocks) -> None:
     proc.see(Shown(0, "/a", 13))  # no mountinfo at all
     proc.see(Shown(0, "/a", 17))
     assert proc.proc_bytes() == (4 * READ, 4)
+
+
+def test_a_failed_rpc_counts_only_as_an_error_without_bpf_too() -> None:
+    failed = NO_CALLS._replace(calls=40, errors=7, execute_ms=330)
+    read = proc_ops(replace(NfsMount("", ""), procedures={"READ": failed}))["read"]
+    assert (read.count_total, read.errors_total) == (33, 7)
