@@ -14,7 +14,6 @@ from ioh.bench.grade import STATISTICS, Measured
 from ioh.bench.plans import show_size, size_of
 from ioh.bench.results import HIST_COLUMNS, Figures, Results, Test
 from ioh.model.errors import IohError
-from ioh.model.printable import printable
 from ioh.sinks.csv import guarded
 
 _PERCENTILES = {
@@ -103,7 +102,7 @@ def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
 
 def _wrong(path: str, what: str) -> IohError:
     hint = "Give a file that fioparse.sh or ioh bench report --csv wrote"
-    return IohError(f"{printable(path)} {printable(what)}", hint)
+    return IohError(f"{path} {what}", hint)
 
 
 def _read_row(row: Mapping[str, str]) -> tuple[tuple[str, int, int], Measured]:

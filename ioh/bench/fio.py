@@ -109,7 +109,7 @@ def read_json(path: Path) -> list[Mapping[str, Any]]:
         found = msgspec.json.decode(raw[begin.start() if begin else 0 :])
         return list(found["jobs"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        cause = f"fio's output {printable(str(path))} is not its JSON: {printable(str(error))}"
+        cause = f"fio's output {path} is not its JSON: {error}"
         raise IohError(cause, "Run fio by hand with the .fio file next to it") from None
 
 
@@ -133,7 +133,7 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
             rate = figures.ops / took_s if figures.ops and took_s else None
             found["sync"] = msgspec.structs.replace(figures, iops=rate)
     except (KeyError, TypeError, ValueError) as error:
-        cause = f"this fio's JSON lacks a field that ioh reads: {printable(str(error))}"
+        cause = f"this fio's JSON lacks a field that ioh reads: {error}"
         raise IohError(cause, "Use fio 3.0 or later") from None
     return found
 

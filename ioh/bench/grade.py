@@ -147,7 +147,7 @@ def read_bands(name: str) -> Bands:
 
 def _wrong(path: Path, what: str) -> IohError:
     hint = f"Give {' or '.join(BUILT_IN)}, or a file like ioh/bench/bands/today.toml"
-    return IohError(f"bands {printable(str(path))}: {printable(what)}", hint, ExitCode.USAGE)
+    return IohError(f"bands {path}: {what}", hint, ExitCode.USAGE)
 
 
 def _why_not(bands: Bands) -> str:
@@ -202,7 +202,7 @@ def chosen_class(bands: Bands, wanted: str, conditions: Conditions | None) -> st
         return found
     what = f'no class "{printable(wanted)}"' if wanted else "the class of storage is unknown"
     names = ", ".join(map(printable, bands.classes))
-    cause = f"{what} in the bands {printable(bands.title)}"
+    cause = f"{what} in the bands {bands.title}"
     raise IohError(cause, f"Give --class: {names}", ExitCode.USAGE)
 
 

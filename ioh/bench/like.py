@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ioh.bench.jobs import DATA
 from ioh.model.errors import IohError
 from ioh.model.hist import SIZE_EDGES_BYTES, SizeLatencyHist
-from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.playback.aggregate_interval import read_aggregate
@@ -47,7 +46,7 @@ def job_like(path: str, begin: str, end: str, size_bytes: int, run_s: float) -> 
         part = read_aggregate(session, span)
     text = "\n".join(_sections(part.snapshot))
     if not text:
-        cause = f"{printable(path)} has no read or write calls in that part"
+        cause = f"{path} has no read or write calls in that part"
         raise IohError(cause, "Record as root, with the layer syscall, while the load runs")
     return (
         f"[global]\ntime_based=1\nruntime={run_s:g}\nfilename={DATA}\nsize={size_bytes}\n"

@@ -106,7 +106,7 @@ def read_plan(name: str) -> tuple[Plan, str]:
     """
     is_file = "/" in name or name.endswith(".toml")
     hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
-    refuse_if(not is_file and name not in BUILT_IN, f'no plan "{printable(name)}"', hint)
+    refuse_if(not is_file and name not in BUILT_IN, f'no plan "{name}"', hint)
     path = Path(name) if is_file else FOLDER / f"{name}.toml"
     raw = read_file(path, 1, partial(_wrong, path))
     try:
@@ -124,7 +124,7 @@ def read_plan(name: str) -> tuple[Plan, str]:
 
 def _wrong(path: Path, what: str) -> IohError:
     return IohError(
-        f"the plan {printable(str(path))}: {printable(what)}",
+        f"the plan {path}: {what}",
         "See docs/bench.md, or ioh bench --plans",
         ExitCode.USAGE,
     )
@@ -148,7 +148,7 @@ def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
     """
     kinds = {tests.kind for tests in plan.test}
     for kind in changes.kinds:
-        cause = f'the plan has no tests "{printable(kind)}"'
+        cause = f'the plan has no tests "{kind}"'
         refuse_if(kind not in kinds, cause, f"It has: {', '.join(sorted(kinds))}")
     found: dict[str, TestSpec] = {}
     try:

@@ -25,7 +25,7 @@ def _size_bytes(path: str) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        cause = f"cannot read {shown}: {printable(getattr(error, 'strerror', '') or str(error))}"
+        cause = f"cannot read {shown}: {getattr(error, 'strerror', '') or str(error)}"
         hint = "ioh bench has your rights under sudo: use a root shell (sudo -i)"
         raise IohError(cause, hint) from None
     try:
@@ -62,10 +62,10 @@ def _check_token(path: str, tokens: tuple[str, ...]) -> None:
     named = [token for token in meant if token.partition(":")[0] == name]
     shown = printable(path)
     cause = f"this would destroy the data on {shown}"
-    refuse_if(not named, cause, f"To confirm: --destroy-data {printable(name)}")
+    refuse_if(not named, cause, f"To confirm: --destroy-data {name}")
     signature = _signature(path)
-    cause = f"{shown} contains {printable(signature)}"
-    hint = f"To destroy it: --destroy-data {printable(name)}:{printable(signature)}"
+    cause = f"{shown} contains {signature}"
+    hint = f"To destroy it: --destroy-data {name}:{signature}"
     refuse_if(signature and f"{name}:{signature}" not in named, cause, hint)
 
 
@@ -76,7 +76,7 @@ def _claim(path: str) -> int:
     except OSError as error:
         why = "it is mounted, or a volume, array or swap uses it"
         why = why if error.errno == errno.EBUSY else printable(error.strerror or str(error))
-        cause = f"cannot write to {printable(path)}: {why}"
+        cause = f"cannot write to {path}: {why}"
         raise IohError(cause, "See: lsblk, swapon, zpool status") from None
 
 

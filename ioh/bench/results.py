@@ -300,7 +300,7 @@ def load(directory: str) -> Results:
     shown = printable(str(path))
 
     def wrong(what: str) -> IohError:
-        return IohError(f"{shown} {printable(what)}", "Give a directory that ioh bench made")
+        return IohError(f"{shown} {what}", "Give a directory that ioh bench made")
 
     raw = read_file(path, 64, wrong)
     try:

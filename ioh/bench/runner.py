@@ -104,7 +104,7 @@ class Runner:
         fio = Fio(job, cwd, self.directory / "fill.json")
         self._wait(fio)
         if why := fio.why_failed():
-            cause = f"{printable(name)} cannot be filled: {why}"
+            cause = f"{name} cannot be filled: {why}"
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         (self.directory / "fill.json").unlink()
 

@@ -116,7 +116,7 @@ def _earlier(directory: str) -> Results:
     """Load this user's bench; another user's could run any job as this user."""
     found = load(directory)
     if Path(directory).stat().st_uid != os.geteuid():
-        cause = f"{printable(directory)} is not yours"
+        cause = f"{directory} is not yours"
         raise IohError(cause, "Resume it as the user who started it")
     return found
 
@@ -163,7 +163,7 @@ def _like(like: tuple[str, str, str], changes: PlanChanges) -> tuple[tuple[TestS
 
 def _job_text(path: str) -> str:
     def wrong(what: str) -> IohError:
-        cause = f"{printable(path)} {printable(what)}"
+        cause = f"{path} {what}"
         hint = "Give a fio job file; it has sections such as [test]"
         return IohError(cause, hint, ExitCode.USAGE)
 
@@ -197,7 +197,7 @@ def _new_directory(output: str) -> Path:
         Path(name).mkdir(mode=0o700)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        cause = f"cannot create the directory {printable(name)}: {printable(reason)}"
+        cause = f"cannot create the directory {name}: {reason}"
         raise IohError(cause, "Give another one: -o DIRECTORY") from None
     return Path(name).absolute()
 

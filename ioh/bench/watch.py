@@ -85,7 +85,7 @@ class BenchRecorder:
             return
         why, _ = send_mark(self._running, text, time.monotonic() + MARK_S)
         if why or self.why_ended:
-            cause = f"the recording has stopped: {printable(self.why_ended or why)}"
+            cause = f"the recording has stopped: {self.why_ended or why}"
             raise IohError(cause, "Finished tests are saved; continue with --resume")
 
     def flush(self) -> None:

@@ -82,13 +82,10 @@ class WorkFolder:
         room = os.statvfs(self.path)
         free = room.f_bavail * room.f_frsize - int(room.f_blocks * room.f_frsize * _SPARE)
         if wanted > free:
-            cause = (
-                f"{printable(self.path)} has {free >> 20:,} MiB free, "
-                f"and the tests need {wanted >> 20:,}"
-            )
+            cause = f"{self.path} has {free >> 20:,} MiB free, and the tests need {wanted >> 20:,}"
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         if direct and need.names and not self._takes_direct():
-            cause = f"the file system of {printable(self.path)} does not support direct I/O"
+            cause = f"the file system of {self.path} does not support direct I/O"
             raise IohError(cause, "Results would be those of memory: choose another directory")
 
     def is_filled(self, name: str, size_bytes: int) -> bool:
@@ -154,7 +151,7 @@ class WorkFolder:
         return True
 
     def _not_ours(self, name: str) -> IohError:
-        cause = f"{printable(str(self._path(name)))} was not made by ioh bench"
+        cause = f"{self._path(name)} was not made by ioh bench"
         return IohError(cause, "Move it away: ioh writes to its own files only")
 
     def _takes_direct(self) -> bool:

@@ -19,7 +19,6 @@ from ioh.commands.output import (
 )
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.limits import lack_behind, require_limits
-from ioh.model.printable import printable
 from ioh.pg.login import hide_passwords
 from ioh.rights.user import act_as_caller, forget_foreign_libraries, give_root_up
 
@@ -61,7 +60,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports usage errors like all other errors, and writes help like all other output."""
 
     def error(self, message: str) -> NoReturn:
-        raise IohError(printable(message), f"See: {self.prog} --help", ExitCode.USAGE)
+        raise IohError(message, f"See: {self.prog} --help", ExitCode.USAGE)
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Print help or the version; a closed pipe or a full disk must not end in a traceback."""
@@ -131,7 +130,7 @@ def _unrecognized(command: str, words: Sequence[str]) -> IohError:
     hint = f"See: ioh {command} --help"
     if command == "live" and words[0] in _NAMES:
         hint = f"The command comes first: ioh {words[0]} ..."
-    return IohError(printable(f"unrecognized arguments: {' '.join(words)}"), hint, ExitCode.USAGE)
+    return IohError(f"unrecognized arguments: {' '.join(words)}", hint, ExitCode.USAGE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

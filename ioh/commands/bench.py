@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             progress.say(f"stopped; continue with: ioh bench --resume {where}")
             return ExitCode.INTERRUPTED if progress.is_interrupted else ending.code
         except OSError as error:
-            cause = f"cannot write the results: {printable(error.strerror or str(error))}"
+            cause = f"cannot write the results: {error.strerror or str(error)}"
             raise IohError(cause, "Free some space, then continue with --resume") from error
         progress.close()
         _judge(directory, args, progress)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
 from ioh.model.errors import IohError
-from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.bench.grade import Card
@@ -92,5 +91,5 @@ def write_html(results: Results, card: Card, path: Path) -> None:
     try:
         write_file(path, page, 0o644)
     except OSError as error:
-        cause = f"cannot write {printable(str(path))}: {error.strerror}"
+        cause = f"cannot write {path}: {error.strerror}"
         raise IohError(cause, "Give another file, or free some space") from None

@@ -7,7 +7,6 @@ import errno
 import os
 
 from ioh.model.errors import ExitCode, IohError, refuse_if
-from ioh.model.printable import printable
 from ioh.pg.login import Login
 
 DATABASE_OPTIONS = ("pg", "pg_parameters", "functions", "function", "db_all")
@@ -72,9 +71,9 @@ def _watch(args: argparse.Namespace) -> None:
         except (OSError, ValueError) as error:
             path = getattr(error, "filename", None) or path
             why = getattr(error, "strerror", None) or str(error)
-            cause = f"{printable(path)} cannot be watched: {why}"
+            cause = f"{path} cannot be watched: {why}"
             raise IohError(cause, _HINT, ExitCode.USAGE) from error
         if missing:
-            raise IohError(printable(missing[0]), _HINT, ExitCode.USAGE)
+            raise IohError(missing[0], _HINT, ExitCode.USAGE)
         files += opened
     Db.configure(servers, files)

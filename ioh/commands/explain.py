@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.findings.rule import Rule
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         width = max(map(len, rules))
         lines = [f"{name:{width}}  {rule.title}" for name, rule in rules.items()]
     elif (rule := rules.get(args.rule)) is None:
-        cause = f'no rule "{printable(args.rule)}"'
+        cause = f'no rule "{args.rule}"'
         raise IohError(cause, "List the rules with: ioh explain", ExitCode.USAGE)
     else:
         limits = config.limits_of(rule)

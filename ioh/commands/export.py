@@ -10,7 +10,6 @@ from ioh.commands.output import say, stdout_into, write_stdout
 from ioh.commands.playback import Faults, PrintOptions, intervals_from, run_replay, span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
-from ioh.model.printable import printable
 
 SUMMARY = "write a recording as CSV, JSON lines, OpenMetrics or Parquet"
 EXAMPLES = """\
@@ -43,7 +42,7 @@ def _parquet(args: argparse.Namespace) -> int:
         from ioh.sinks.parquet import ParquetSink
     except ImportError:
         cause = "--format parquet needs the Python library pyarrow"
-        hint = f"Install it: {printable(sys.executable)} -m pip install pyarrow"
+        hint = f"Install it: {sys.executable} -m pip install pyarrow"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
     sink = ParquetSink()
     code = run_replay(args, PrintOptions(lambda: sink, with_tables=False, judges=False))

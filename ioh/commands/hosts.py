@@ -25,7 +25,6 @@ from ioh.commands.playback import (
 )
 from ioh.commands.run import Ending, refuse_span, run_live
 from ioh.model.errors import refuse_if
-from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.hosts.host import HostQuery
@@ -155,7 +154,7 @@ def _asked(args: argparse.Namespace) -> HostQuery:
     refuse_span(args)
     for name in args.hosts:
         is_twice = args.hosts.count(check_host(name)) > 1
-        refuse_if(is_twice, f"--host {printable(name)} is given twice", "Give each host once")
+        refuse_if(is_twice, f"--host {name} is given twice", "Give each host once")
     hint = f"Give at most {MAX_HOSTS}"
     refuse_if(len(args.hosts) > MAX_HOSTS, f"{len(args.hosts)} hosts are too many", hint)
     for name in DATABASE_OPTIONS:

@@ -67,7 +67,7 @@ def _mark(args: argparse.Namespace) -> None:
     else:
         why, waits = send_mark(meant, args.text, began + LIMIT_S)
     if why:
-        cause = f"the mark was not added to {names}: {printable(why)}"
+        cause = f"the mark was not added to {names}: {why}"
         raise IohError(cause, hint)
     later = f", as soon as it resumes: {printable(waits)}" if waits else ""
     write_stdout(f"marked in {names}{later}\n")

@@ -247,7 +247,7 @@ def hist_style() -> HistStyle:
     if text := os.environ.get("CWIDTH"):
         is_width = text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH
         hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
-        refuse_if(not is_width, f'CWIDTH="{printable(text)}" is not a column width', hint)
+        refuse_if(not is_width, f'CWIDTH="{text}" is not a column width', hint)
         column_width = int(text)
     return HistStyle(
         width=width, column_width=column_width, pad=printable(os.environ.get("PAD", ""))
@@ -288,7 +288,7 @@ def select_layers(
     without = " ".join(args.no_layer).replace(",", " ").split()
     hint = f"{are}: {', '.join(map(printable, known))}"
     for name in (*wanted, *without):
-        refuse_if(name not in known, no_such.format(printable(name)), hint)
+        refuse_if(name not in known, no_such.format(name), hint)
     left = tuple(name for name in known if name in wanted and name not in without)
     refuse_if(not left, "--layers and --no-layer leave nothing to show", hint)
     return left
@@ -355,5 +355,5 @@ def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
                 hint = f"Give a directory in the v2 hierarchy, usually below {root}"
                 break
         except (OSError, ValueError) as error:  # no permission, or a NUL in the path
-            cause = f"cannot read control group {shown}: {printable(str(error))}"
+            cause = f"cannot read control group {shown}: {error}"
     raise IohError(cause, hint, ExitCode.USAGE)

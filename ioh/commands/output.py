@@ -43,11 +43,11 @@ def stdout_into(path: str | None) -> Iterator[None]:
     try:
         fd = create(path)
     except FileExistsError:
-        cause = f"{printable(path)} exists, and ioh does not overwrite it"
+        cause = f"{path} exists, and ioh does not overwrite it"
         raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        cause = f"cannot create {printable(path)}: {reason}"
+        cause = f"cannot create {path}: {reason}"
         raise IohError(cause, "Give another place with -o") from None
     stdout = sys.stdout.fileno()
     kept = os.dup(stdout)

@@ -152,7 +152,7 @@ def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
     except OSError as error:
         if lack := lack_behind(error):
             raise lack.as_error() from error
-        cause = f"cannot write {printable(made.name)}: {printable(error.strerror or str(error))}"
+        cause = f"cannot write {made.name}: {error.strerror or str(error)}"
         raise IohError(cause, "Check what was written with: ioh verify") from error
     finally:
         if not is_stuck:
@@ -204,5 +204,5 @@ def _record(
     finally:
         progress.end()
     if progress.has_nothing:
-        cause = f"nothing was recorded: {printable(recorder.paused_why)}"
+        cause = f"nothing was recorded: {recorder.paused_why}"
         raise IohError(cause, "Free some space, or choose another place with -o")

@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
     names = hosts_of(args.file)
     if not names:
         return _verify(args.file, args.repair)
-    hint = f"Repair one: ioh verify {printable(f'{args.file}#{names[0]}')} --repair NEW"
-    refuse_if(args.repair is not None, f"{printable(args.file)} holds several hosts", hint)
+    hint = f"Repair one: ioh verify {args.file}#{names[0]} --repair NEW"
+    refuse_if(args.repair is not None, f"{args.file} holds several hosts", hint)
     return max(_verify(f"{args.file}#{name}", None) for name in names)
 
 
@@ -45,7 +45,7 @@ def _verify(path: str, repaired: str | None) -> int:
     try:
         found = check(path, repaired)
     except OSError as error:
-        cause = f"cannot copy {printable(path)}: {error.strerror}"
+        cause = f"cannot copy {path}: {error.strerror}"
         raise IohError(cause, "Give --repair a place with enough space") from error
     facts: list[tuple[str, str]] = []
     if (header := found.header) is not None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ioh.findings.rule import Rule, all_rules
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.printable import printable
 from ioh.rights.user import config_path
 
 if sys.version_info >= (3, 11):
@@ -92,4 +91,4 @@ def _number(rule: Rule, key: str, value: object, where: str) -> float:
 
 
 def _wrong(where: str, what: str, hint: str = "") -> IohError:
-    return IohError(printable(f"{where}: {what}"), printable(hint), ExitCode.USAGE)
+    return IohError(f"{where}: {what}", hint, ExitCode.USAGE)

@@ -87,7 +87,7 @@ def make_copy(root: Path = ROOT) -> Copy:
             name = f"{__version__}-{whole.hexdigest()[:12]}"
             _add(stream, tarfile.TarInfo(WHOLE), f"{name}\n".encode())
     except OSError as error:
-        cause = f"cannot copy this ioh: {printable(error.filename or str(root))}: {error.strerror}"
+        cause = f"cannot copy this ioh: {error.filename or str(root)}: {error.strerror}"
         raise IohError(cause, "Run ioh deploy from a complete checkout: ./ioh.sh") from None
     return Copy(name, files, size_bytes, held.getvalue())
 
@@ -117,12 +117,12 @@ def look(host: str, name: str) -> There:
     answer = _run(host, _LOOK, name)
     rights, is_there, base = (*answer.split(" ", 2), "", "")[:3]
     if is_there == "tarless":
-        cause = f"{printable(host)} has no tar"
+        cause = f"{host} has no tar"
         raise IohError(cause, "Install tar there, then run this again", ExitCode.UNAVAILABLE)
     # It is shown as part of a command, so it must not need escapes.
     is_plain = base.startswith("/") and printable(base) == base
     if rights not in {"root", "sudo", "none"} or not is_plain:
-        cause = f"{printable(host)} has no usable cache directory: {printable(base, 200)}"
+        cause = f"{host} has no usable cache directory: {printable(base, 200)}"
         raise IohError(cause, "Set HOME or XDG_CACHE_HOME there to an absolute path")
     return There(rights, is_there == "there", f"{base}/{name}")
 
@@ -172,10 +172,10 @@ def _run(
     if status == 0:
         return answer
     if answer.startswith("failed "):
-        cause = f"{printable(host)}: {printable(answer.removeprefix('failed '), 300).rstrip('. ')}"
+        cause = f"{host}: {printable(answer.removeprefix('failed '), 300).rstrip('. ')}"
         raise IohError(cause, "Fix that there, then run this again")
     error = why_ended(host, "sh", status if status > 0 else None, last_line)
     if report is not None and status != 255:
-        cause = f"{printable(host)}: the set-up ended with status {status}"
+        cause = f"{host}: the set-up ended with status {status}"
         raise IohError(cause, "Fix what it reports above, then run this again")
     raise IohError(error.cause, error.hint if status == 255 else "Try again", error.code)

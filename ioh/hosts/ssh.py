@@ -39,7 +39,7 @@ def check_host(name: str) -> str:
     """Check a host's name.  IohError: ssh would take it for an option, or it is invalid."""
     is_wrong = not name or name.startswith("-") or not name.isprintable() or " " in name
     hint = "Give a name as for ssh: db01, root@db01, db01:2222"
-    refuse_if(is_wrong, f'"{printable(name)}" is not a host name', hint)
+    refuse_if(is_wrong, f'"{name}" is not a host name', hint)
     return name
 
 
@@ -88,7 +88,7 @@ def why_ended(host: str, command: str | None, status: int | None, said: str) -> 
             path = "--remote-command 'sudo -n /PATH/ioh'"
             hint = f"Run: ioh deploy {name}; or give its path: {path}"
             return IohError(f"ioh is not on the PATH of {name}", hint, ExitCode.UNAVAILABLE)
-        cause = f"{name} cannot run {printable(command)}"
+        cause = f"{name} cannot run {command}"
         return IohError(cause, "Correct --remote-command", ExitCode.UNAVAILABLE)
     if status:
         return IohError(f"{name}: {text or f'ioh ended with status {status}'}", "Try ioh there")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from ioh.model.printable import printable
+
 
 class ExitCode(IntEnum):
     """Exit statuses of commands; a stable interface, listed in docs/output.md."""
@@ -16,12 +18,14 @@ class ExitCode(IntEnum):
 
 
 class IohError(Exception):
-    """An error of the user or the host: the cause, without a full stop, and the next step."""
+    """An error of the user or the host: the cause, without a full stop, and the next step.
+
+    Names from outside may be in either: both are made printable here.
+    """
 
     def __init__(self, cause: str, hint: str = "", code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.hint = hint
+        self.cause, self.hint = printable(cause), printable(hint)
+        super().__init__(self.cause)
         self.code = code
 
     def __str__(self) -> str:

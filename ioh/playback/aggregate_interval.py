@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Carried
@@ -148,7 +147,7 @@ def _jump_s(before: Sample, now: Sample) -> float:
 def _sample(session: Session, tick: int) -> Sample:
     found = session.sample_at(tick)
     if found is None:  # it was there a moment ago
-        cause = f"{printable(session.path)} changed while it was read"
+        cause = f"{session.path} changed while it was read"
         raise IohError(cause, "Try again")
     return found
 

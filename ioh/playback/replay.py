@@ -71,7 +71,7 @@ class ReplaySource(Closing):
         if path == "-":
             self._fd = stdin_fd
             for when in self._span.ends:
-                cause = f'"{printable(when.text)}": marks cannot be looked up in a pipe'
+                cause = f'"{when.text}": marks cannot be looked up in a pipe'
                 refuse_if(is_mark(when), cause, "Save it to a file first")
         else:
             self.session = Session(path) if isinstance(path, str) else path
@@ -235,7 +235,7 @@ class ReplaySource(Closing):
 
 def no_interval(path: str, span: Span) -> IohError:
     """The error to raise if a span holds no interval."""
-    cause = f"no interval in that part of {printable(path)}"
+    cause = f"no interval in that part of {path}"
     ends = (("from", span.begin), ("to", span.end))
     if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
         cause += f" ({' '.join(said)})"

@@ -211,7 +211,7 @@ def _marks_of(when: When, session: Session) -> list[Moment]:
     shown = printable(when.text)
     if not found:
         listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in marks[:8]) or "none"
-        cause = f'no mark "{shown}" in {printable(session.path)}'
+        cause = f'no mark "{shown}" in {session.path}'
         raise IohError(cause, f"Its marks: {listed}", ExitCode.USAGE)
     if len({mark.text for mark in found}) > 1:
         listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in found[:8])

@@ -7,7 +7,6 @@ import os
 import socket
 
 from ioh.model.errors import IohError, refuse_if
-from ioh.model.printable import printable
 
 _BACKLOG = 64
 
@@ -17,7 +16,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     is_bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
     is_port = colon and port.isdecimal() and port.isascii() and int(port) <= 65_535
-    cause = f'--listen: "{printable(text)}" is not an address with a port'
+    cause = f'--listen: "{text}" is not an address with a port'
     refuse_if(is_bare or not is_port, cause, "Give HOST:PORT, [IPV6]:PORT or :PORT")
     return host.strip("[]"), int(port)
 
@@ -40,7 +39,7 @@ def listen(text: str) -> socket.socket:
         hint = "Give another address: --listen HOST:PORT"
         if number == errno.EADDRINUSE:
             hint = f"See what uses it: ss -ltnp 'sport = {port}'; or give --listen HOST:PORT"
-        cause = f"cannot listen on {printable(text)}: {printable(why)}"
+        cause = f"cannot listen on {text}: {why}"
         raise IohError(cause, hint) from error
 
 

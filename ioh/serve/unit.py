@@ -30,7 +30,7 @@ def unit_text(words: Sequence[str]) -> str:
     python = Path(sys.executable)
     for path in (python.parent, python.resolve().parent, _PACKAGE):
         if any(path.is_relative_to(hidden) for hidden in _HIDDEN):
-            cause = f"a service cannot reach {printable(os.fspath(path))}"
+            cause = f"a service cannot reach {os.fspath(path)}"
             raise IohError(cause, _INSTALL)
         _refuse_others_than_root(path)
     template = next(path for path in _TEMPLATES if path.exists()).read_text(encoding="utf-8")
@@ -45,13 +45,13 @@ def _refuse_others_than_root(path: Path) -> None:
         found = each.stat()
         is_sticky = each != path and found.st_mode & stat.S_ISVTX
         if found.st_uid or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky):
-            cause = f"users other than root can change {printable(os.fspath(each))}, and gain BPF"
+            cause = f"users other than root can change {os.fspath(each)}, and gain BPF"
             raise IohError(cause, _INSTALL)
 
 
 def _quoted(word: str) -> str:
     """Quote one word of ExecStart, so that systemd replaces nothing in it."""
-    cause = f"{printable(word)} cannot be used in a unit"
+    cause = f"{word} cannot be used in a unit"
     refuse_if(printable(word) != word, cause, "Use printable characters only")
     for char, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(char, written)
@@ -61,7 +61,7 @@ def _quoted(word: str) -> str:
 def refuse_another(text: str, directory: Path = UNIT_DIR) -> None:
     """IohError: another unit of this name is installed, which ioh does not replace."""
     path = directory / NAME
-    cause = f"{printable(os.fspath(path))} exists and differs"
+    cause = f"{os.fspath(path)} exists and differs"
     differs = os.path.lexists(path) and path.read_bytes() != text.encode()
     refuse_if(differs, cause, f"Change it: systemctl edit {NAME}; or remove it first")
 
@@ -80,13 +80,13 @@ def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             new.unlink()
-        cause = f"cannot write {printable(os.fspath(path))}: {error.strerror}"
+        cause = f"cannot write {os.fspath(path)}: {error.strerror}"
         raise IohError(cause, "It must be writable for root") from error
     if Path("/run/systemd/system").is_dir():
         done = subprocess.run(
             ["/usr/bin/systemctl", "daemon-reload"], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            cause = f"systemctl daemon-reload failed: {printable(done.stderr.strip())}"
+            cause = f"systemctl daemon-reload failed: {done.stderr.strip()}"
             raise IohError(cause, f"{path} is installed; see: systemctl status")
     return path

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.printable import printable
 
 _CLIENT_AUTH = {"NoClientCert": ssl.CERT_NONE, "RequireAndVerifyClientCert": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
@@ -131,7 +130,7 @@ def read_web_config(path: str) -> WebConfig:
             Users(users) if users else None,
         )
     except Refused as why:
-        cause = f"--web-config {printable(path)}: {printable(str(why))}"
+        cause = f"--web-config {path}: {why}"
         raise IohError(cause, _HINT, ExitCode.USAGE) from why
 
 

@@ -32,11 +32,11 @@ class Joining(contextlib.ExitStack):
         for each in [f"{path}#{host}" for host in hosts_of(path)] or [path]:
             session = self.enter_context(Session(each))
             own = name or each[len(path) + 1 :] or to_text(session.header.hostname)
-            cause = f"{printable(path)} is still being recorded"
+            cause = f"{path} is still being recorded"
             refuse_if(session.is_growing, cause, "Join it when it has ended")
             if own in self.sessions:
                 first, shown = printable(self.sessions[own].path), printable(path)
-                cause = f"{first} and {shown} are both of host {printable(own)}"
+                cause = f"{first} and {shown} are both of host {own}"
                 hint = f"Merge them first: cat {first} {shown} | ioh verify - --repair NEW"
                 raise IohError(cause, hint, ExitCode.USAGE)
             self.sessions[own] = session
@@ -56,7 +56,7 @@ class Joining(contextlib.ExitStack):
             with contextlib.suppress(OSError):
                 remove(output.name)
             if isinstance(error, OSError):
-                cause = f"cannot write {printable(output.name)}: {error.strerror}"
+                cause = f"cannot write {output.name}: {error.strerror}"
                 raise IohError(cause, "Free some space, or give another place with -o") from error
             raise
         finally:
@@ -73,6 +73,6 @@ class Joining(contextlib.ExitStack):
             for piece in session.pieces():
                 output.write(piece)
             if output.size_bytes - before != sizes[name]:
-                cause = f"the recording of {printable(name)} changed while it was read"
+                cause = f"the recording of {name} changed while it was read"
                 raise IohError(cause, "Join it when it has ended")
         output.write(record)

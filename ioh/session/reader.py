@@ -14,7 +14,6 @@ from typing import TypeVar
 from ioh.model.closing import Closing
 from ioh.model.errors import refuse_if
 from ioh.model.metric import LayerSpec
-from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Kind
 from ioh.session.index import Contents, frame_at, last_tick_until, look_on, read_places
@@ -205,15 +204,15 @@ class Session(RecordedFile, Recording):
         Recording.__init__(self, path)
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            cause = f"{printable(path)} is not seekable"
+            cause = f"{path} is not seekable"
             refuse_if(not self.seeks, cause, "Read it as a stream: ioh replay -")
             self._places = read_places(self.read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
                 raise no_recording(path, self.read(0, BEGIN_BYTES))
             self.header, self._started_unix_s = head.header, head.header.started_unix_s
-            cause = f"{printable(path)} holds several recordings, one after the other"
-            hint = f"Merge them: ioh verify {shlex.quote(printable(path))} --repair NEW"
+            cause = f"{path} holds several recordings, one after the other"
+            hint = f"Merge them: ioh verify {shlex.quote(path)} --repair NEW"
             refuse_if(self._places.has_others, cause, hint)
             stack.pop_all()
 

@@ -102,10 +102,10 @@ def _member_of(found: dict[str, Member], host: str, path: str) -> Member | None:
     if host in found or not (found or host):
         return found.get(host)
     if host:
-        cause = f"no host {printable(host)} in {shown}"
+        cause = f"no host {host} in {shown}"
         raise IohError(cause, f"Its hosts: {names}" if names else "It has one host: leave #… out")
     cause = f"{shown} has several hosts: {names}"
-    hint = f"Give one: {shlex.quote(f'{shown}#{printable(next(iter(found)))}')}"
+    hint = f"Give one: {shlex.quote(f'{shown}#{next(iter(found))}')}"
     raise IohError(cause, hint, ExitCode.USAGE)
 
 
@@ -145,7 +145,7 @@ def _open(path: str) -> int:
 
 def unreadable(path: str, error: OSError) -> IohError:
     """The error to raise if reading fails."""
-    cause = f"cannot read {printable(path)}: {error.strerror}"
+    cause = f"cannot read {path}: {error.strerror}"
     return IohError(cause, "See the kernel's messages: dmesg")
 
 

@@ -26,7 +26,6 @@ from ioh.model.hist import (
     UNITS_PER_US,
 )
 from ioh.model.metric import LayerSpec, MetricSpec
-from ioh.model.printable import printable
 from ioh.model.sample import HostSample, OpTotals, Value
 from ioh.session.frame import Kind
 
@@ -304,7 +303,7 @@ def decode_head(plain: bytes) -> Head:
         raise IohError(cause, "Update ioh")
     if any(getattr(head.header, name) != edges[name] for name in edges):
         cause = "the recording uses other histogram buckets than this ioh"
-        raise IohError(cause, f"Read it with ioh {printable(head.header.ioh_version[:32])}")
+        raise IohError(cause, f"Read it with ioh {head.header.ioh_version[:32]}")
     for spec in head.specs:
         _check_spec(spec)
     return head

@@ -182,7 +182,7 @@ class ItemReader:
         if kind == Kind.HEAD:
             yield from self._take_head(frame)
         elif kind == Kind.JOINED and self._specs is None:
-            cause = f"{printable(self._name)} has several hosts, which can be read from files only"
+            cause = f"{self._name} has several hosts, which can be read from files only"
             raise IohError(cause, "Give the file by its name")
         self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
         if self._specs is None:
@@ -233,7 +233,7 @@ class ItemReader:
         """
         joint, self._joint = self._joint, None
         if joint is not None and joint != decoder.moment:
-            cause = f"{printable(self._name)} continues with a different recording"
+            cause = f"{self._name} continues with a different recording"
             raise IohError(cause, "Give the files of one recording, each once and in order")
 
     def _take_sample(self, frame: Frame, specs: Mapping[str, LayerSpec]) -> Iterator[Item]:
