@@ -132,8 +132,6 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 	sum = charges.lookup(&zero);
 	if (!sum)
 		return 0;
-	if (op < OPS)
-		sum->cpu_wait_ns[op] += CPU_WAIT_NS(task) - c->cpu_wait_ns;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
 			return 0; /* all its requests go to devices that are filtered out */
@@ -162,6 +160,10 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 		sum->write_reads += parts(&c->lower[0]);
 	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
 	sum->lower_splits += c->splits;
+	if (op == OP_READ && both.bios)
+		op = OP_READ_MISSED;
+	if (op < OPS)
+		sum->cpu_wait_ns[op] += CPU_WAIT_NS(task) - c->cpu_wait_ns;
 	return both.bios != 0;
 }
 

@@ -143,7 +143,9 @@ SPEC = LayerSpec(
     groups={
         "read_buffered": ("read_cached", "read_missed"),
         "read": ("read_cached", "read_missed", "read_direct"),
+        "read_waited": ("read_missed", "read_direct"),
         "write": ("write_buffered", "write_direct", "write_sync"),
+        "write_waited": ("write_direct", "write_sync"),
     },
     metrics=(*COUNTED, *_COMPUTED),
     tables=tables(
@@ -170,9 +172,9 @@ _OTHER_PIDS = "ioh runs in a separate PID namespace: the process ids shown are t
 _BUFFERED = "read_buffered"
 _CPU_WAITS = {
     "read": SPEC.groups["read"],
-    "read_waited": ("read_missed", "read_direct"),
+    "read_waited": SPEC.groups["read_waited"],
     "write": (*SPEC.groups["write"], "copy"),
-    "write_waited": ("write_direct", "write_sync"),
+    "write_waited": SPEC.groups["write_waited"],
     "sync": ("fsync",),
 }
 

@@ -149,6 +149,12 @@ class SizeLatencyHist(_Counts):
             return (0,) * LATENCY_BUCKETS
         return self.counts[size * LATENCY_BUCKETS : (size + 1) * LATENCY_BUCKETS]
 
+    def by_size(self) -> dict[int, int]:
+        """Counts by the largest size of a bucket in bytes, those in use; larger ones as twice."""
+        edges = (*SIZE_EDGES_BYTES, 2 * SIZE_EDGES_BYTES[-1])
+        counts = ((edge, sum(self.row(at))) for at, edge in enumerate(edges))
+        return {edge: count for edge, count in counts if count}
+
     def by_latency(self) -> tuple[int, ...]:
         """Counts by latency, over all sizes."""
         counts, idle, step = self.counts, (0,) * LATENCY_BUCKETS, LATENCY_BUCKETS

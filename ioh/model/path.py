@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.nfs_wire import nfs_wire
-from ioh.model.path_calls import calls_of
+from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
 from ioh.model.path_flow import Flow, Steps, added_steps, known_us, left_of, scaled_steps
 from ioh.model.path_pairs import SAME_CALLS, shares_by_pairs
 from ioh.model.remote_disks import network_us_per_s
 from ioh.model.sample import Value
+from ioh.model.sizes import commonest_bytes
 from ioh.model.snapshot import Snapshot
 
 DIRECTIONS = ("read", "write", "sync")
@@ -81,7 +82,8 @@ class Path:
         ones add up to ``mean_us``.  ``notes``: what the bar cannot show.
 
     Units:
-        ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.
+        ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.  ``size_bytes``: of
+        those that move most of the bytes, None if not known.
     """
 
     direction: str
@@ -91,6 +93,7 @@ class Path:
     segments: tuple[Segment, ...]
     notes: tuple[str, ...] = ()
     cached: Cached | None = None
+    size_bytes: float | None = None
 
     @property
     def slowest(self) -> Segment:
@@ -169,7 +172,7 @@ class _Way:
 
     def _made(self, top: str, flow: Flow, below: Steps) -> Path:
         """Make a path: convert times per second into times per operation."""
-        steps = dict(below)
+        steps, cached = dict(below), self.calls.cached
         if top in TITLES and top not in steps:
             steps[top] = left_of(flow.us, known_us(steps))
         segments = tuple(
@@ -178,11 +181,23 @@ class _Way:
             if name in steps
             for us in (steps[name],)
         )
-        made = Path(self.direction, top, flow.ops, flow.us / flow.ops, segments)
-        cached = self.calls.cached
+        mean_us, size_bytes = flow.us / flow.ops, self._size_bytes(top, is_cached=flow is cached)
+        made = Path(self.direction, top, flow.ops, mean_us, segments, size_bytes=size_bytes)
         if top == "syscall" and flow is not cached and cached.ops:
             made = replace(made, cached=Cached(cached.ops, cached.us / cached.ops))
         return replace(made, notes=tuple(self._notes(made)))
+
+    def _size_bytes(self, top: str, *, is_cached: bool) -> float | None:
+        """The commonest size, by bytes."""
+        if self.direction == "sync":
+            return None
+        kinds = CACHED_OPS[self.direction] if is_cached else WAITED_OPS[self.direction]
+        ops = self.layers[top].ops
+        for names in ((f"{self.verb}_waited",) * (not is_cached), kinds, (self.verb,)):
+            known = [ops[name] for name in names if name in ops and ops[name].count]
+            if known:
+                return commonest_bytes(max(known, key=lambda stats: stats.bytes or 0))
+        return None
 
     def _is_cache(self, step: str, flow: Flow, us: float | None) -> bool:
         """Whether most of a step is page cache: cached reads, buffered writes."""
@@ -194,7 +209,7 @@ class _Way:
     def _below_app(self) -> dict[str, float | None]:
         """The parts of NFS, other file systems and the disk in the calls' time."""
         waited, nfs = self.calls.waited, self.calls.nfs
-        if nfs is None:
+        if nfs is None or not self._is_followed():
             return {}
         client = self.client
         if self.direction == "write":
@@ -221,6 +236,10 @@ class _Way:
         size -= min(size, Flow.of(app, "write_direct", "write_sync").size)
         data = Flow.of(self.layers.get("block"), "write").carrying(size)
         return data.and_(self.block)
+
+    def _is_followed(self) -> bool:
+        """Whether it is known what the calls submitted; not of a single process."""
+        return self._metric("syscall", f"{self.verb}_lower_bytes_per_s") is not None
 
     def _submitted_here(self) -> float:
         """Bytes that calls submitted to local disks; the layer's count includes NFS."""
@@ -317,7 +336,7 @@ class _Way:
     def _untimed(self) -> list[str]:
         """Active layers below the calls whose time is unknown."""
         layers = [self.layers.get(name) for name in ("nfs_client", "block")]
-        is_split = self.calls.nfs is not None
+        is_split = self.calls.nfs is not None and self._is_followed()
         return [
             layer.spec.title
             for layer in layers

@@ -11,10 +11,15 @@ from ioh.model.snapshot import LayerSnapshot, TableRow, rows_of
 
 OWN_NAME = "ioh"  # of this program's processes
 # The kinds of calls that reached a lower layer, and those that did not.
-_KINDS = {
-    "read": (("read_missed", "read_direct"), ("read_cached",)),
-    "write": (("write_direct", "write_sync"), ("write_buffered",)),
-    "sync": (("fsync",), ()),
+WAITED_OPS = {
+    "read": ("read_missed", "read_direct"),
+    "write": ("write_direct", "write_sync"),
+    "sync": ("fsync",),
+}
+CACHED_OPS: dict[str, tuple[str, ...]] = {
+    "read": ("read_cached",),
+    "write": ("write_buffered",),
+    "sync": (),
 }
 # A buffered write that takes longer was not only copied: 20 us, and 1 us per KB.
 _COPY_US, _COPY_US_PER_BYTE = 20.0, 1e-3
@@ -91,9 +96,12 @@ def calls_of(app: LayerSnapshot | None, direction: str) -> Calls:
     """The calls of one direction (path.DIRECTIONS)."""
     if app is None:
         return Calls()
-    is_mixed = direction == "read" and "read_missed" not in app.ops
-    waited_ops, cached_ops = (("read",), ()) if is_mixed else _KINDS[direction]
-    waited, cached = Flow.of(app, *waited_ops), Flow.of(app, *cached_ops)
+    waited_ops, cached_ops = WAITED_OPS[direction], CACHED_OPS[direction]
+    if waited_ops[0] not in app.ops:  # of one process, only their sum is known
+        waited_ops = (f"{direction}_waited",)
+    is_mixed = waited_ops[0] not in app.ops
+    waited = Flow.of(app, *((direction,) if is_mixed else waited_ops))
+    cached = Flow() if is_mixed else Flow.of(app, *cached_ops)
     for row in rows_of(app, "process"):
         if row.key[-1] == OWN_NAME:
             own = _Files.of(row, direction, is_mixed=is_mixed)

@@ -115,6 +115,7 @@ def _path(path: Path) -> Json:
         "top": path.top,
         "ops_per_s": number_to_json(path.ops_per_s),
         "mean_us": number_to_json(path.mean_us),
+        "size_bytes": number_to_json(path.size_bytes),
         "cached": None
         if cached is None
         else {

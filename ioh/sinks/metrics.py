@@ -7,15 +7,8 @@ from collections.abc import Iterator
 from ioh.model.path import Path, Segment, paths
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import (
-    fixed_ms,
-    format_duration,
-    format_fixed,
-    format_scaled,
-    format_unit,
-    safe_name,
-)
-from ioh.sinks.rows import is_flow, main_stats
+from ioh.sinks.cells import fixed_ms, format_fixed, format_scaled, format_unit, safe_name
+from ioh.sinks.rows import format_beside, is_flow, main_stats
 
 _LETTERS = {"read": "R", "write": "W", "sync": "S"}
 _CACHED = {"read": "cached", "write": "buffered"}
@@ -69,9 +62,11 @@ def render_paths(snapshot: Snapshot) -> Iterator[str]:
 def path_notes(path: Path) -> Iterator[str]:
     """The calls beside the path, ``+ 52.1k/s cached, 1.2µs``, and what the steps cannot show."""
     if path.cached is not None:
-        rate, kind = format_scaled(path.cached.ops_per_s), _CACHED[path.direction]
-        yield f"+ {rate}/s {kind}, {format_duration(path.cached.mean_us)}"
+        kind, cached = _CACHED[path.direction], path.cached
+        yield format_beside(kind, cached.ops_per_s, cached.mean_us)
     yield from path.notes
+    if path.size_bytes:
+        yield f"mostly {format_scaled(path.size_bytes, 1024)} each"
 
 
 def _step(path: Path, segment: Segment) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ioh.model.in_progress import IN_PROGRESS, in_progress_of, oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow, rows_of
 from ioh.sinks.cells import format_duration, format_fixed, safe_name
+from ioh.sinks.rows import all_op
 
 _SAID_FROM_US = 1e6
 _MOST_SAID = 3
@@ -15,10 +16,13 @@ _NOTHING = OpStats()
 
 def waiting_text(layer: LayerSnapshot, op: str) -> str:
     """``in-fl 4  oldest 12s``; "" if one of this op has ended, or none is in flight."""
-    stats, age_us = layer.ops.get(op, _NOTHING), oldest_us(layer, op)
-    rows = in_progress_of(layer, op)  # also of devices that are not in the sums
+    whole = all_op(op)
+    stats, age_us = layer.ops.get(whole, _NOTHING), oldest_us(layer, whole)
+    rows = in_progress_of(layer, whole)  # also of devices that are not in the sums
     number = stats.inflight or max((row.values.get("count") or 0 for row in rows), default=0)
-    if stats.count or not number:
+    if layer.ops.get(op, stats).count or not number:
+        return ""
+    if op != whole and age_us is None:  # a cached one may be in flight
         return ""
     age = "" if age_us is None else f"  oldest {format_duration(age_us)}"
     return f"in-fl {format_fixed(number, 5, 0)}{age}"

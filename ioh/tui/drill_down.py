@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ioh.model.rates import quotient
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
-from ioh.sinks.rows import direction, main_stats
+from ioh.sinks.rows import all_op, direction, main_stats
 from ioh.tui.state import Narrow
 
 # Breakdowns whose rows are parts with another name.
 _PART_TABLES = {"file system": "export"}
 # The rest of the key differs between layers: a mount's type here, its server there.
 _BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
+# The ops of calls that did not wait.
+_BESIDE = {"read": "cached", "write": "buffered"}
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
 
 
@@ -43,9 +46,9 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
         return Unavailable(f"not available per {to.kind}", is_idle=True)
     rows = tables[spec.name] if spec else ()
     idle = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
-    ops = {
-        op: _stats_of(rows[0], op) if rows else idle for op, _ in main_stats(layer.spec, layer.ops)
-    }
+    ops: dict[str, OpStats] = {}
+    for op, _ in main_stats(layer.spec, layer.ops):
+        ops |= _kinds(rows[0], op) if rows else {op: idle}
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
 
 
@@ -66,16 +69,33 @@ def _fits(table: str, row: TableRow, to: Narrow) -> bool:
     return False
 
 
-def _stats_of(row: TableRow, op: str) -> OpStats:
-    """An op's numbers in a breakdown's row."""
-    ops_per_s = _find(row.values, op, "s_per_s")
-    bytes_per_s = _find(row.values, op, "_bytes_per_s")
+def _kinds(row: TableRow, op: str) -> dict[str, OpStats]:
+    """An op's numbers in a breakdown's row; of an application's calls, both kinds."""
+    verb, values = all_op(op), row.values
+    rate, size = _find(values, verb, "s_per_s"), _find(values, verb, "_bytes_per_s")
+    ns, waited = values.get(f"{verb}_ns_per_s"), values.get(f"{verb}s_waited_per_s")
+    if verb == op or waited is None:
+        return {verb: _stats(rate, size, _find(values, verb, "_latency_us", "_await_us"))}
+    waited_size, waited_ns = (values.get(f"{verb}_waited_{name}_per_s") for name in ("bytes", "ns"))
+    rest = _left(rate, waited)
+    mean_us = quotient(_left(ns, waited_ns), rest, 1e-3)
+    return {
+        op: _stats(waited, waited_size, quotient(waited_ns, waited, 1e-3)),
+        f"{verb}_{_BESIDE[verb]}": _stats(rest, _left(size, waited_size), mean_us),
+    }
+
+
+def _left(whole: Value, part: Value) -> float | None:
+    return None if whole is None or part is None else max(0.0, whole - part)
+
+
+def _stats(ops_per_s: float | None, bytes_per_s: float | None, latency_us: float | None) -> OpStats:
     return OpStats(
         count=None if ops_per_s is None else round(ops_per_s),
         ops_per_s=ops_per_s,
         bytes_per_s=bytes_per_s,
-        avg_bytes=bytes_per_s / ops_per_s if bytes_per_s is not None and ops_per_s else None,
-        latency_us=_find(row.values, op, "_latency_us", "_await_us"),
+        avg_bytes=quotient(bytes_per_s, ops_per_s),
+        latency_us=latency_us,
     )
 
 

@@ -100,10 +100,18 @@ def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerR
             yield LayerRow(name, "", "R", f"cached {share}", OpStats(), "", is_part=True)
 
 
-def cached_share(layer: LayerSnapshot) -> str:
-    """Share of reads that used no lower layer; "" if unknown."""
-    share = layer.metrics.get("cached_pct")
-    return "" if share is None else f"{share:.1f}%"
+def cached_share(layer: LayerSnapshot, *, in_full: bool = False) -> str:
+    """Share of the bytes read that came from memory; "" if unknown.
+
+    In an old recording of calls it is a share of them.  ``in_full``: says so, or that share, too.
+    """
+    share, calls = (layer.metrics.get(f"cached_{name}pct") for name in ("", "calls_"))
+    if share is None:
+        return ""
+    beside = f", calls {calls:.1f}%" if calls is not None else ""
+    if "read_calls_per_s" in layer.metrics and "cached_calls_pct" not in layer.metrics:
+        beside = " of calls"
+    return f"{share:.1f}%{beside * in_full}"
 
 
 def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:

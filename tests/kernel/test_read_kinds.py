@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import struct
 import threading
 import time
@@ -183,3 +184,39 @@ def test_time_without_a_cpu_is_told(watched: WatchedVolume) -> None:
     waited = ioh.metric("syscall", "read_cpu_wait_ns")
     assert ioh.metric("syscall", "read_waited_cpu_wait_ns") == 0
     assert 0.5 * sum(told) < waited <= sum(told)
+
+
+def test_a_read_that_has_its_data_but_no_cpu_waits_for_one(watched: WatchedVolume) -> None:
+    """A program of low priority beside a busy one: after the disk, each read waits again."""
+    path = watched.volume.file("data", 8 * MIB)
+    watched.volume.drop_caches()
+    cpu = {min(os.sched_getaffinity(0))}
+    hog = os.fork()
+    if not hog:
+        os.sched_setaffinity(0, cpu)
+        while True:
+            pass
+    told: list[float] = []
+
+    def read() -> None:
+        os.sched_setaffinity(0, cpu)
+        os.setpriority(os.PRIO_PROCESS, 0, 15)  # of this thread
+        with opened(path, os.O_RDONLY) as fd:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            before = float(Path("/proc/thread-self/schedstat").read_text().split()[1])
+            for at in range(COUNT):
+                assert len(os.pread(fd, PAGE, at * STEP)) == PAGE
+            told.append(float(Path("/proc/thread-self/schedstat").read_text().split()[1]) - before)
+
+    try:
+        with watched.part() as ioh:
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+    finally:
+        os.kill(hog, signal.SIGKILL)
+        os.waitpid(hog, 0)
+    assert kinds(ioh) == (0, COUNT)
+    waited = ioh.metric("syscall", "read_waited_cpu_wait_ns")
+    assert waited == ioh.metric("syscall", "read_cpu_wait_ns")
+    assert 0.5 * sum(told) < waited < 1.01 * sum(told)

@@ -61,7 +61,9 @@ def old(found: Snapshot, cached_pct: float) -> Path:
     """The path of reads as recorded before their kinds were known."""
     app = found.measured["syscall"]
     ops = {name: stats for name, stats in app.ops.items() if "cached" not in name}
-    ops.pop("read_missed")
+    for name in ("read_missed", "read_waited"):
+        ops.pop(name)
+    ops["read"] = app.ops["read_missed"]
     app = replace(app, ops=ops, metrics={**app.metrics, "cached_pct": cached_pct})
     return paths(replace(found, layers={**found.layers, "syscall": app}))["read"]
 
@@ -404,10 +406,36 @@ def test_text_and_json_show_the_same_numbers() -> None:
     found: Any = JsonSink().to_json(snapshot)["path"]
     told, segments = found["read"], found["read"].pop("segments")
     assert told == {
-        "top": "syscall", "ops_per_s": 1000, "mean_us": 1000.0, "cached": None, "notes": []
+        "top": "syscall", "ops_per_s": 1000, "mean_us": 1000.0, "size_bytes": 4096, "cached": None,
+        "notes": [],
     }  # fmt: skip
     assert segments[0] == {"name": "syscall", "us": 300.0, "share_pct": 30.0, "is_cache": False}
     assert [each["us"] for each in segments] == [300, 200, 500]
+
+
+def test_text_names_cached_calls_beside_those_that_waited() -> None:
+    """In the table as in the path; with everything, the sum of both, too."""
+    ops = {
+        "read": op(50_002, 4101, 1.5), "read_waited": op(2, 131072, 8000),
+        "read_missed": op(2, 131072, 8000), "read_cached": op(50_000, 4096, 1.2),
+        "write": op(300, 4096, 11), "write_waited": op(0, 0, 0),
+        "write_buffered": op(300, 4096, 11),
+    }  # fmt: skip
+    snapshot = ticks(1, {"syscall": layer("syscall", ops)})[0]
+
+    def rows(*sections: str) -> list[str]:
+        text = TextSink(TextOptions(frozenset(sections))).render(snapshot)
+        return [" ".join(line.split("|")[1:4]) for line in text.splitlines() if "app" in line]
+
+    found = [row.split() for row in rows("path")]
+    assert [row for row in found if "MB" not in row][:4] == [
+        ["app:", "0.262", "8.0000"], ["app", "cached:", "204.800", "0.0012"],
+        ["app:", ".", "."], ["app", "buffered:", "1.229", "0.0110"],
+    ]  # fmt: skip
+    assert ["app", "all:", "205.058", "0.0015"] in [row.split() for row in rows("all")]
+    text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
+    assert "R |   8.000 = app 8.000 (100%)\n  | + 50k/s cached, 1.20µs\n" in text
+    assert "  | mostly 128K each\n" in text
 
 
 def test_options_that_show_less_do_not_change_the_path(shown: Shown) -> None:

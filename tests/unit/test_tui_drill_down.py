@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
+from ioh.model.path import Cached, paths
 from ioh.model.sample import OTHERS
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
@@ -35,6 +36,30 @@ def test_a_process_shows_the_numbers_of_its_row_and_no_histogram() -> None:
     assert read.latency_us == row.values["read_latency_us"]
     assert read.size_lat is None
     assert read.p99_us is None
+
+
+def test_a_process_shows_the_calls_that_waited_with_the_others_beside() -> None:
+    """What they submitted is not known: their time is one step, whatever the layers below do."""
+    row = {
+        "reads_per_s": 110.0, "read_bytes_per_s": 5e5, "read_ns_per_s": 81e6,
+        "reads_waited_per_s": 10.0, "read_waited_bytes_per_s": 1e5, "read_waited_ns_per_s": 80e6,
+        "writes_per_s": 5.0, "write_bytes_per_s": 5e3, "write_ns_per_s": 5e4,
+        "writes_waited_per_s": 0.0, "write_waited_bytes_per_s": 0.0, "write_waited_ns_per_s": 0.0,
+    }  # fmt: skip
+    waited = {"read_waited": op(10, 1e4, 8000), "write_waited": op(0, 0, 0)}
+    app = layer_made("syscall", waited, tables={"process": [(("7", "dd"), {**row})]})
+    reads = {"reads_per_s": 40.0, "read_bytes_per_s": 1e5, "read_latency_us": 1900.0}
+    block = layer_made("block", {}, tables={"process": [(("7", "dd"), {**reads})]})
+    found = narrowed(ticks(1, {"syscall": app, "block": block})[0], Narrow("process", ("7", "dd")))
+    ops = layer_of(found, "syscall").ops
+    assert (ops["read_waited"].latency_us, ops["read_waited"].ops_per_s) == (8000, 10)
+    assert (ops["read_cached"].latency_us, ops["read_cached"].avg_bytes) == (10, 4000)
+    assert (ops["write_waited"].count, ops["write_buffered"].latency_us) == (0, 10)
+    read, write = (paths(found)[name] for name in ("read", "write"))
+    assert [(step.title, step.us) for step in read.segments] == [("app", 8000)]
+    assert read.notes == ("block not separable",)
+    assert read.cached == Cached(100, 10)
+    assert [(step.title, step.us) for step in write.segments] == [("page cache", 10)]
 
 
 def test_a_device_shows_its_histograms() -> None:

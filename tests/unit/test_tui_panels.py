@@ -8,17 +8,24 @@ from dataclasses import replace
 import pytest
 
 from ioh.findings.rule import all_rules
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, size_index
 from ioh.model.path import Path, Segment
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
+from ioh.sinks.rows import main_stats
+from ioh.tui.history import point_of
 from ioh.tui.render import waterfall
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.overview import panel_of
 from ioh.tui.render.panel_db import PG
 from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
+from ioh.tui.render.panels import PanelView
+from ioh.tui.rows import cached_share
 from ioh.tui.state import ViewState
 from tests.screens import FINDINGS, drawn, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
+from tests.unit.snapshot_maker import op as made_op
+from tests.unit.snapshot_maker import ticks
 
 LAST = minute()[-1]
 LATELY = {"read", "write", "fsync"}
@@ -109,6 +116,105 @@ def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() ->
     assert fanned(LAST, "nfs_server", "block")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
     assert fanned(snapshot, "syscall", "nfs_client", 20) == [], "never half a number"
     assert fanned(LAST, "tcp", "nfs_server") == [], "segments are nobody's calls"
+
+
+def mixed(**more: float) -> Snapshot:
+    """2 reads of 128K a second that waited, beside 50,000 of 4K in memory; writes of both kinds."""
+    slow, fast = made_op(2, 131072, 8000), made_op(50_000, 4096, 1.2)
+    layers = {
+        "syscall": layer_made(
+            "syscall",
+            {
+                "read": made_op(50_002, 4101, 1.5, inflight=3),
+                "read_waited": slow, "read_missed": slow, "read_cached": fast,
+                "write": made_op(300, 4096, 11),
+                "write_waited": made_op(0, 0, 0), "write_buffered": made_op(300, 4096, 11),
+            },
+            metrics={
+                "cached_pct": 3.1, "cached_calls_pct": 99.9, "read_lower_ops_per_s": 4.0,
+                "read_lower_bytes_per_s": 262144.0, "read_lower_ops_per_op": 8e-5, **more,
+            },
+        ),
+        "block": layer_made("block", {"read": made_op(4, 65536, 3900)}),
+    }  # fmt: skip
+    return ticks(1, layers)[0]
+
+
+def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
+    found = mixed()
+    lines = shown(found, (200, 40))
+    assert " cached 3.1% " in next(x for x in shown(found, (126, 40)) if "─ 3 app " in x)
+    title = next(line for line in lines if line.startswith("╭─ 3 app "))
+    assert " R 0.262 MB/s     2/s   8.00 ms  p99     - " in title
+    assert re.search(r" W +\. ─+ cached 3.1%, calls 99.9% ", title)
+    assert " + 50k/s cached, 1.20µs " in title
+    assert " + 300/s buffered, 11µs " in title
+    assert any("1 read of 128K → 2 requests of 64K" in line for line in lines)
+    app = layer_of(found, "syscall")
+    assert main_stats(app.spec, app.ops)[0][1].inflight == 3, "before its end no kind is known"
+    narrow = next(line for line in shown(found, (80, 24)) if line.startswith(" 3 app "))
+    assert narrow.split()[2:5] == ["R", "0.262", "2"]
+    write = shown(found, (80, 24))
+    assert any(line.split()[:2] == ["W", "."] and "+ 300/s buffered" in line for line in write)
+
+
+def test_an_old_recording_says_that_its_share_is_of_calls() -> None:
+    app = layer_of(mixed(), "syscall")
+    old = replace(app, metrics={"cached_pct": 99.9, "read_calls_per_s": 50_000.0})
+    assert cached_share(old, in_full=True) == "99.9% of calls"
+    assert cached_share(app, in_full=True) == "3.1%, calls 99.9%"
+    assert cached_share(app) == "3.1%"
+    assert cached_share(replace(app, metrics={"cached_pct": 3.1})) == "3.1%"
+
+
+def test_trends_are_of_calls_that_waited() -> None:
+    point = point_of(mixed())
+    assert point.ops["syscall", "read_waited"].latency_us == 8000
+    view = PanelView(ViewState(), mixed(), [point])
+    trends = {trend.label: trend.values for trend in OPS.trends(view, layer_of(mixed(), "syscall"))}
+    assert trends["R ms"] == [8000]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lower", "expected"),
+    [
+        ({1 << 20: 10}, (160, 10 << 20), "1 read of 1M → 16 requests of 64K"),
+        # Small reads become a request each.
+        ({1 << 20: 10, 4096: 100}, (260, (10 << 20) + 409600), "1 read of 1M → 16 requests of 64K"),
+        # Read-ahead fetches more than a call asks for.
+        ({4096: 32}, (32, 32 << 17), "1 read of 4K → 1 request of 128K"),
+        # Large ones are cut alike.
+        ({1 << 20: 10, 1 << 19: 10}, (240, 15 << 20), "1 read of 1M → 16 requests of 64K"),
+    ],
+)
+def test_what_a_read_becomes_is_told_of_the_size_that_moves_most(
+    sizes: dict[int, int], lower: tuple[int, int], expected: str
+) -> None:
+    counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
+    for size, count in sizes.items():
+        counts[size_index(size) * LATENCY_BUCKETS + 9] = count
+    calls = sum(sizes.values())
+    total = sum(size * count for size, count in sizes.items())
+    read = made_op(calls, total / calls, 900, size_lat=SizeLatencyHist(tuple(counts)))
+    ops, moved = lower
+    metrics = {
+        "read_lower_ops_per_s": float(ops), "read_lower_bytes_per_s": float(moved),
+        "read_lower_ops_per_op": 0.001,
+    }  # fmt: skip
+    app = layer_made("syscall", {"read_waited": read, "read": read}, metrics=metrics)
+    snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
+    assert fanned(snapshot, "syscall", "block") == [(f" {expected} ", "dim")]
+
+
+def test_requests_of_fsyncs_are_not_the_writes() -> None:
+    write, sync = made_op(10, 4096, 900), made_op(50, 0, 900)
+    metrics = {"write_lower_ops_per_s": 500.0, "write_lower_ops_per_op": 8.0}
+    for moved, is_told in ((10 * 4096.0, True), (500 * 4096.0, False)):
+        metrics["write_lower_bytes_per_s"] = moved
+        ops = {"write_waited": write, "write": write, "fsync": sync}
+        app = layer_made("syscall", ops, metrics={**metrics})
+        snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
+        assert bool(fanned(snapshot, "syscall", "block")) == is_told
 
 
 def test_what_a_statement_becomes_is_the_io_of_its_sessions() -> None:

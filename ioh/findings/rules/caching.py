@@ -61,18 +61,17 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
     who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
     text = f"{percent(share)} of the read calls submitted no I/O below"
     source = "probe: requests of each call"
-    below = fetched / read.seconds
-    parts = f"{rate(read.bytes_per_s)} read, {rate(below)} of it fetched"
+    parts = f"{rate(read.bytes_per_s)} read, {rate(fetched / read.seconds)} of it fetched"
     yield Verdict(
         subject="page cache",
         severity="info",
         confidence="high",
-        cause=f"{percent(share)} of {per_s(read.ops_per_s)} reads a second "
-        f"({rate(read.bytes_per_s)}) come from the page cache{who}: "
+        cause=f"{percent(spared)} of the {rate(read.bytes_per_s)} that {per_s(read.ops_per_s)} "
+        f"reads a second get come from the page cache{who}: "
         f"{duration(read.latency_us or 0)} each is the speed of memory, not of the storage.",
         evidence=(
-            Evidence(text, "cached_pct", share * 100, least, source),
-            Evidence(parts, "read_lower_bytes_per_s", below),
+            Evidence(parts, "cached_pct", spared * 100, least, source),
+            Evidence(text, "cached_calls_pct", share * 100, least, source),
         ),
         advice="This is fine unless you want to test the storage: then use O_DIRECT, drop the "
         "cache first, or read far more data than there is memory.",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
+from ioh.model.sizes import Pieces, pieces_of
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
 from ioh.sinks.cells import display_width, format_scaled, format_short, safe_name
-from ioh.sinks.rows import direction, is_flow, main_stats
+from ioh.sinks.rows import all_op, direction, is_flow, main_stats
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Span
 
@@ -70,9 +71,10 @@ def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
 def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
     """Whether a finding says that calls are split."""
     is_here = layer.spec.name == "syscall" and finding.rule.endswith("fragmentation")
-    name = f"{op}_lower_ops_per_op"
+    verb = all_op(op)
+    name = f"{verb}_lower_ops_per_op"
     measured = name in layer.metrics and any(each.metric == name for each in finding.evidence)
-    return (is_here and finding.cause.lower().startswith(op)) or measured
+    return (is_here and finding.cause.lower().startswith(verb)) or measured
 
 
 def _many(count: float, nouns: str) -> str:
@@ -92,24 +94,41 @@ def _becomes(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot, op: str, stats: OpStats
 ) -> str:
     """``1 read of 1M → 8 READs of 128K``; "" if unknown."""
-    metrics, counted = layer.metrics, f"{op}_lower_ops_per_op"
-    count = metrics.get(counted)
-    if count:  # counted call by call
-        ops, moved = metrics.get(f"{op}_lower_ops_per_s"), metrics.get(f"{op}_lower_bytes_per_s")
-        size, nouns = moved / ops if moved and ops else None, _counted(snapshot, op)
-    else:
-        same = (
-            (n, s) for n, s in main_stats(below.spec, below.ops) if direction(n) == direction(op)
-        )
-        name, lower = next(same, ("", OpStats()))
-        above, under = stats.bytes_per_s, lower.bytes_per_s
-        if counted in metrics or not above or not under:
+    verb, name = all_op(op), _name(layer.spec, all_op(op))
+    if f"{verb}_lower_ops_per_op" in layer.metrics:  # counted call by call
+        made = _followed(layer, op, stats)
+        if made is None:
             return ""
-        if abs(above - under) > _CORRESPOND * above or not lower.ops_per_s or not stats.ops_per_s:
-            return ""
-        count, size = lower.ops_per_s / stats.ops_per_s, lower.avg_bytes
-        nouns = _nouns(below.spec, name)
-    return f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {_many(count, nouns)}{_of(size)}"
+        nouns = _counted(snapshot, verb)
+        text = f"{_many(made.per_op, nouns)}{_of(made.piece_bytes)}"
+        return f"1 {name}{_of(made.size_bytes)} → {text}"
+    same = ((n, s) for n, s in main_stats(below.spec, below.ops) if direction(n) == direction(op))
+    lower_name, lower = next(same, ("", OpStats()))
+    above, under = stats.bytes_per_s, lower.bytes_per_s
+    if not above or not under or not lower.ops_per_s or not stats.ops_per_s:
+        return ""
+    if abs(above - under) > _CORRESPOND * above:
+        return ""
+    count, nouns = lower.ops_per_s / stats.ops_per_s, _nouns(below.spec, lower_name)
+    return f"1 {name}{_of(stats.avg_bytes)} → {_many(count, nouns)}{_of(lower.avg_bytes)}"
+
+
+def _followed(layer: LayerSnapshot, op: str, stats: OpStats) -> Pieces | None:
+    """What the calls became that reached a lower layer; None if unknown."""
+    metrics, verb = layer.metrics, all_op(op)
+    ops, moved, mean = (
+        metrics.get(f"{verb}_lower_{name}") for name in ("ops_per_s", "bytes_per_s", "ops_per_op")
+    )
+    if not mean:
+        return None
+    if op == verb:  # a recording that does not tell the calls apart
+        return Pieces(stats.avg_bytes or 0.0, mean, moved / ops if moved and ops else 0.0)
+    if not moved or not ops:
+        return None
+    has_others = verb == "write" and layer.ops.get("fsync", OpStats()).count  # counted with them
+    if has_others and abs(moved - (stats.bytes_per_s or 0.0)) > _CORRESPOND * moved:
+        return None
+    return pieces_of(stats, ops, moved)
 
 
 def _counted(snapshot: Snapshot, op: str) -> str:

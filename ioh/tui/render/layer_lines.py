@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import cut_to, format_ms, format_scaled
-from ioh.sinks.rows import is_flow
+from ioh.sinks.rows import beside_text, is_flow
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
@@ -77,6 +77,7 @@ def _add_numbers(
         line.add("  ").add(waiting, "warn")
     elif row.stats.count == 0 and not row.stats.errors_per_s:
         cells(columns[:1], row.stats, line, "dim")
+        line.add("  ").add(beside_text(layer.spec, layer.ops, row.op), "dim")
     else:
         cells(columns, row.stats, line)
         hist = histogram_of(layer, row.stats)

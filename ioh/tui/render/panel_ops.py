@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
-from ioh.sinks.rows import direction, main_stats
+from ioh.sinks.rows import all_op, beside_text, direction, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure, fact_series
 from ioh.tui.render.line import Line, wrapped
@@ -48,10 +48,13 @@ def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         add_letter(view, line, (name, op), direction(op) or op[:3], is_first=not at)
         numbers = add_latency(add_rates(Line(), stats, width), stats, width)
         add_numbers(line, stats, numbers, border_of(view, name), waiting_text(layer, op))
-    notes = [f"cached {share}"] if (share := cached_share(layer)) else []
-    notes += ["from /proc"] if layer.source == "proc" else []
-    for note in notes:
-        if line.width + len(note) + 5 <= width - 3:
+    shares = [cached_share(layer, in_full=in_full) for in_full in (True, False)]
+    notes = [[f"cached {share}" for share in shares if share]]  # the first that fits
+    notes += [[beside_text(layer.spec, layer.ops, op)] for op, _ in _main(layer)]
+    notes += [["from /proc"] if layer.source == "proc" else []]
+    for texts in notes:
+        note = next((text for text in texts if line.width + len(text) + 5 <= width - 3), "")
+        if note:
             line.add("──", "rule").add(f" {note} ", "dim")
     return line
 
@@ -75,8 +78,9 @@ def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
 def _histogram(
     view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """Size × latency, or the reason why it is unknown."""
-    known = {op: hist for op, stats in _main(layer) if (hist := histogram_of(layer, stats))}
+    """Size × latency of all reads and writes, or the reason why it is unknown."""
+    every = ((op, layer.ops.get(all_op(op), stats)) for op, stats in _main(layer))
+    known = {op: hist for op, stats in every if (hist := histogram_of(layer, stats))}
     if len(known) < len(_main(layer)) and not any(hist.total for hist in known.values()):
         text = "no latencies by size from /proc" if layer.source == "proc" else ""
         if view.state.narrow is not None:
