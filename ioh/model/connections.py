@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ioh.model.rates import sum_known, weighted_mean
 from ioh.model.snapshot import TableRow
 
 
+@lru_cache(4096)  # a busy host's connections, in each interval
 def address_of(text: str) -> str:
     """A normalized address without zone; "" if the text is not an address."""
     try:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import Stretch, once, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
-from ioh.model.nfs_wire import NfsWire, nfs_wire
+from ioh.model.nfs_wire import nfs_wire
 from ioh.model.rates import weighted_mean
-from ioh.model.snapshot import Snapshot
 
 _SAME_CALLS = 0.2  # allowed difference between two layers' counts of the same calls in 5 s
 _PATH_ADVICE = (
@@ -103,7 +102,7 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
         if threads is not None and threads.are_all_busy(
             limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
         ):
-            unread = weighted_mean((1, found.unread_us) for found in _wires(recent))
+            unread = weighted_mean((1, found.unread_us) for found in recent.each(nfs_wire))
             yield _queue_for_threads(op, threads, gap, unread, whole)
         else:
             yield _between(recent, op, rtt, each, limits)
@@ -165,25 +164,19 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
     """
     sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
     is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
-    known = {wire.is_server_local for wire in _wires(recent)} - {None}
+    known = {wire.is_server_local for wire in recent.each(nfs_wire)} - {None}
     is_here = known.pop() if len(known) == 1 else is_same
     return served.latency_us if is_here else None
 
 
-@once
-def _wires(recent: Sequence[Snapshot]) -> list[NfsWire]:
-    """The mounts' connections in each interval."""
-    return [nfs_wire(snapshot) for snapshot in recent]
-
-
 def _network_us(recent: Stretch) -> float | None:
     """Mean of TCP's round trip on NFS connections; None if not known."""
-    return weighted_mean((1, wire.round_trip_us) for wire in _wires(recent))
+    return weighted_mean((1, wire.round_trip_us) for wire in recent.each(nfs_wire))
 
 
 def _are_packets_lost(recent: Stretch, limits: Limits) -> bool:
     """Whether it is more than a single loss, or one that was sent again without need."""
-    both = zip(recent, _wires(recent), strict=True)
+    both = zip(recent, recent.each(nfs_wire), strict=True)
     lossy_s = sum(snapshot.interval_s for snapshot, wire in both if wire.is_lossy)
     return lossy_s * 100 >= recent.seconds * limits["lossy_min_pct"]
 

@@ -203,7 +203,7 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     at_once = None if waiting is None else (1 - waiting) * 100
     most, source = 100 - limits["waiting_min_pct"], "/proc/fs/nfsd/pool_stats; the probe of nfsd"
     evidence = [Evidence(threads.said, "at_once_pct", at_once, most, source)]
-    unread = weighted_mean((1, unread_us(snapshot)) for snapshot in recent)
+    unread = weighted_mean((1, unread) for unread in recent.each(unread_us))
     wait = f" for {duration(unread)}" if unread else ""
     if unread:
         text = f"a call is unread in the server's sockets{wait}"
