@@ -95,7 +95,7 @@ def _calls_of_servers(client: LayerSnapshot | None) -> dict[_End, float]:
     for row in rows_of(client, "server"):
         if address := address_of(row.key[-1]):
             rates = (row.values.get(f"{op}s_per_s") for op in ("read", "write", "commit"))
-            end = address, str(row.values.get("port") or _PORT)
+            end = address, f"{row.values.get('port') or int(_PORT):.0f}"
             calls[end] = calls.get(end, 0.0) + (sum_known(rates) or 0.0)
     return calls
 
@@ -117,12 +117,11 @@ def _lost_per_s(row: TableRow) -> float:
 
 
 def _outlived_a_loss(row: TableRow, client: LayerSnapshot) -> bool:
-    """Whether a segment was lost while the calls that have ended now were under way, or most."""
+    """Whether a segment was lost while the calls that ended in this interval were under way."""
     ago_s = row.values.get("since_loss_s")
     ops = (client.ops.get(name) for name in ("read", "write", "commit"))
-    mean_us = max((stats.latency_us or 0.0 for stats in ops if stats is not None), default=0.0)
-    longest_s = mean_us / 1e6
-    return ago_s is not None and longest_s > client.interval_s and ago_s <= longest_s
+    took_s = max((each.latency_us or 0.0 for each in ops if each is not None), default=0.0) / 1e6
+    return ago_s is not None and took_s > client.interval_s and ago_s <= took_s
 
 
 def _port_row(tcp: LayerSnapshot | None) -> TableRow | None:
