@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -143,14 +144,22 @@ def test_the_disk_is_the_sum_of_its_paths(disk: str) -> None:
     assert processes[str(os.getpid()),]["reads"] == READS
 
 
+def read_until(disk: str, end_s: float) -> None:
+    while time.monotonic() < end_s:
+        read_directly(f"/dev/{disk}", READS, 4 * KIB, MIB)
+
+
 def test_a_long_way_to_the_disk_is_the_networks_time(disk: str) -> None:
     run("modprobe", "sch_netem")
     run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", f"{DELAY_MS}ms")
     try:
         with watching("block", "tcp", cycle_s=1.0) as ioh, part_of(ioh) as part:
             until = time.monotonic() + 15
-            while time.monotonic() < until:
-                load(disk)
+            readers = [threading.Thread(target=read_until, args=(disk, until)) for _ in range(4)]
+            for reader in readers:
+                reader.start()
+            for reader in readers:
+                reader.join()
     finally:
         run("tc", "qdisc", "del", "dev", "lo", "root")
     found = [each for interval in part.intervals for each in interval["findings"]]
