@@ -18,6 +18,7 @@ from ioh.model.failures import Failure, failures
 from ioh.model.finding import Evidence
 
 _MAY_HAVE_SMART = re.compile(r"sd|hd|nvme")
+_MAY_LACK_A_DISK = re.compile(r"(fd|sr)\d")
 # The kernel tries these, and does without them if a device refuses.
 _ON_TRIAL = frozenset({"discard", "write_zeroes", "other"})
 _LOG = "dmesg -T | tail -30"
@@ -67,7 +68,9 @@ def io_errors(recent: Stretch, limits: Limits) -> Verdicts:
     """Check each device, then each program and errno."""
     devices = _sums(recent, "block", lambda x: (x.where,))
     for (device,), found in devices.items():
-        if device and _number(found) >= limits["device_errors_min"] * 0.99:
+        if not device or _MAY_LACK_A_DISK.match(device):
+            continue
+        if _number(found) >= limits["device_errors_min"] * 0.99:
             yield _of_device(recent, device, found)
     calls = _sums(recent, "syscall", lambda x: (x.error, x.comm, x.where))
     for (error, comm, mount), found in calls.items():
@@ -103,24 +106,26 @@ def _said(recent: Stretch, found: Sequence[Failure]) -> str:
     return " and ".join(f"{text} {words[text != '1']}" for text, words in texts)
 
 
+def _evidence(recent: Stretch, found: Sequence[Failure], whose: str) -> tuple[Evidence]:
+    rate = _number(found) / recent.seconds
+    text = f"{_number(found):,.0f} failed within {recent.seconds:.0f} s"
+    return (Evidence(text, "errors_per_s", rate, 0.0, f"probe of {whose}"),)
+
+
 def _of_device(recent: Stretch, device: str, found: Sequence[Failure]) -> Verdict:
     done = sum(sum_op(recent, "block", each.op, device).count for each in found)
     share = percent(_number(found) / (_number(found) + done))
-    on = next((row.key[1] for row in rows_of(recent[-1], "block", "device")
-               if row.key[0] == device and row.key[1] != device), "")  # fmt: skip
-    below = f" It consists of: {on}." if on else ""
+    stacks = {row.key[0]: row.key[1] for row in rows_of(recent[-1], "block", "device")}
+    on = "" if stacks.get(device, device) == device else f" It is {stacks[device]}."
     node = shlex.quote(f"/dev/{device}")
-    smart = f"; smartctl -a {node}" if _MAY_HAVE_SMART.match(device) else ""
-    text = f"{_said(recent, found)} a second fail on {device}, {share} of these requests"
+    smart = f"; smartctl -a {node}" if _MAY_HAVE_SMART.match(device) and not on else ""
     return Verdict(
         subject=device,
         severity="critical",
         confidence="high",
         cause=f"{device} returns errors: {_said(recent, found)} a second fail ({share} of them)."
-        f"{below}",
-        evidence=(
-            Evidence(text, "errors_per_s", _number(found) / recent.seconds, 0.0, "block probe"),
-        ),
+        f"{on}",
+        evidence=_evidence(recent, found, "the block layer"),
         advice="The kernel's messages name the sectors and the reason. Save the data first: what "
         "cannot be read now will not come back.",
         command=f"dmesg -T | grep -w {shlex.quote(device)} | tail{smart}",
@@ -131,8 +136,6 @@ def _of_calls(recent: Stretch, subject: str, found: Sequence[Failure]) -> Verdic
     first = found[0]
     advice, command = _HELP[first.error]
     meaning = os.strerror(getattr(errno, first.error))
-    text = f"{_said(recent, found)} of {first.comm} on {first.where} fail with {first.error}"
-    source = "probe of system calls"
     return Verdict(
         subject=subject,
         layer="syscall",
@@ -140,7 +143,7 @@ def _of_calls(recent: Stretch, subject: str, found: Sequence[Failure]) -> Verdic
         confidence="high",
         cause=f"{_said(recent, found)} a second by {first.program} on {first.where} fail with "
         f"{first.error} ({meaning}).",
-        evidence=(Evidence(text, "errors_per_s", _number(found) / recent.seconds, 0.0, source),),
+        evidence=_evidence(recent, found, "system calls"),
         advice=advice,
         command=command.format(shlex.quote(first.where)),
     )
