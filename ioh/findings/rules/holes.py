@@ -48,7 +48,7 @@ _NOT_DIRECT = {
 def holes(recent: Stretch, limits: Limits) -> Verdicts:
     """Check direct reads that reach no device, and buffered reads of no block of the file."""
     direct = sum_op(recent, "syscall", "read_direct")
-    if direct.bytes_per_s >= limits["bytes_min_per_s"]:
+    if direct.bytes and direct.bytes_per_s >= limits["bytes_min_per_s"]:
         yield from _from_memory(recent, direct, limits)
         yield from _direct(recent, direct, limits)
     yield from _buffered(recent, limits)
