@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from ioh.model.in_progress import IN_PROGRESS
+from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.render.line import Argument
@@ -105,9 +107,18 @@ def _open(state: ViewState, context: Context) -> ViewState:
     if layer is None or spec is None or not keys:
         return state
     cursor = cursor_in(keys, state.table_of(layer.spec.name))
-    to = Narrow(spec.name, keys[cursor])
+    to = _narrow_to(layer.spec, spec, keys[cursor])
     state = state.with_table(layer.spec.name, cursor=0, key=())
     return replace(state, narrow=to, focus="layers")
+
+
+def _narrow_to(layer: LayerSpec, table: TableSpec, key: tuple[str, ...]) -> Narrow:
+    """What to show of a row; of one in progress, the process, session or device of its key."""
+    if table.name == IN_PROGRESS:
+        named = dict(zip(table.keys, key, strict=True))
+        table = next((t for t in layer.tables if t.keys[0] == table.keys[0]), table)
+        key = tuple(named.get(part, "") for part in table.keys)
+    return Narrow(table.name, key)
 
 
 def _back(state: ViewState) -> ViewState:

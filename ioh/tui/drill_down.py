@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.rates import quotient
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
@@ -61,6 +62,8 @@ def _part(layer: LayerSnapshot, to: Narrow) -> str | None:
 
 
 def _fits(table: str, row: TableRow, to: Narrow) -> bool:
+    if table == IN_PROGRESS:
+        return row.key[:1] == to.key[:1]
     if table == to.kind:
         return row.key == to.key or (table in _BY_FIRST_KEY and row.key[:1] == to.key[:1])
     if to.kind == "mount" and table == "file":

@@ -11,6 +11,9 @@ from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.sinks.waits import render_waits, waiting_text
+from ioh.tui.actions import _narrow_to
+from ioh.tui.drill_down import narrowed
+from ioh.tui.state import Narrow
 from tests.screens import drawn, minute, with_layer
 from tests.unit.snapshot_maker import SPECS, layer, ticks
 
@@ -85,6 +88,20 @@ def test_the_number_in_flight_and_the_age_of_the_oldest() -> None:
     assert waiting_text(app, "write") == "in-fl 2  oldest 13s"
     assert waiting_text(app, "fsync") == "in-fl 2"
     assert waiting_text(replace(app, ops={"write": replace(stuck, count=1)}), "write") == ""
+
+
+def test_a_row_in_progress_opens_its_process_or_device() -> None:
+    spec = SPECS["syscall"]
+    table = next(t for t in spec.tables if t.name == IN_PROGRESS)
+    to = _narrow_to(spec, table, CALL.key)
+    assert to == Narrow("process", ("77", "dd\x1b"))
+    other = replace(CALL, key=("78", *CALL.key[1:]))
+    second = ticks(1, {"syscall": replace(waiting("syscall", CALL, other), spec=spec)})[0]
+    (shown,) = narrowed(second, to).measured.values()
+    assert shown.tables[IN_PROGRESS] == (CALL,)
+    disk = SPECS["block"]
+    table = next(t for t in disk.tables if t.name == IN_PROGRESS)
+    assert _narrow_to(disk, table, HUNG.key) == Narrow("device", HUNG.key[:2])
 
 
 @pytest.mark.parametrize("size", [(180, 50), (100, 30), (80, 24)])
