@@ -19,10 +19,9 @@ def waiting_text(layer: LayerSnapshot, op: str) -> str:
     whole = all_op(op)
     stats, age_us = layer.ops.get(whole, _NOTHING), oldest_us(layer, whole)
     rows = in_progress_of(layer, whole)  # also of devices that are not in the sums
-    number = stats.inflight or max((row.values.get("count") or 0 for row in rows), default=0)
+    number = stats.inflight if op == whole else 0  # others in flight may be cached
+    number = number or max((int(row.values.get("count") or 0) for row in rows), default=0)
     if layer.ops.get(op, stats).count or not number:
-        return ""
-    if op != whole and age_us is None:  # a cached one may be in flight
         return ""
     age = "" if age_us is None else f"  oldest {format_duration(age_us)}"
     return f"in-fl {format_fixed(number, 5, 0)}{age}"

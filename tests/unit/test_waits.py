@@ -104,6 +104,16 @@ def test_a_row_in_progress_opens_its_process_or_device() -> None:
     assert _narrow_to(disk, table, HUNG.key) == Narrow("device", HUNG.key[:2])
 
 
+def test_calls_that_wait_are_shown_beside_short_ones() -> None:
+    """Cached reads end all the time; a read from the disk does not."""
+    key = (*CALL.key[:2], "read_buffered", *CALL.key[3:])
+    stuck = row(*key, age_s=7, count=2)
+    ops = {"read": replace(IDLE, count=9000, inflight=3), "read_waited": IDLE}
+    assert waiting_text(waiting("syscall", stuck, **ops), "read_waited") == "in-fl 2  oldest 7s"
+    assert waiting_text(waiting("syscall", stuck, **ops), "read") == ""
+    assert waiting_text(waiting("syscall", **ops), "read_waited") == ""
+
+
 @pytest.mark.parametrize("size", [(180, 50), (100, 30), (80, 24)])
 def test_the_screen_shows_what_a_silent_layer_waits_for(size: tuple[int, int]) -> None:
     snapshot: Snapshot = LAST
