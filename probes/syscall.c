@@ -127,9 +127,11 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		break;
 	case SYS_fsync:
 	case SYS_fdatasync:
+	case SYS_syncfs:
 	case SYS_sync_file_range:
-#ifndef FILTER_DEVICE /* msync names an address, not a file: its device is not known. */
+#ifndef FILTER_DEVICE /* msync names an address, not a file, and sync is of all devices. */
 	case SYS_msync:
+	case SYS_sync:
 #endif
 		op = OP_FSYNC;
 		break;
@@ -164,6 +166,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		case SYS_pwritev2:
 			call_flags = args.a[5];
 			break;
+		case SYS_sync_file_range:
+			op = kind_of_sync_range(args.a[3]);
+			break;
 		case SYS_sendfile:
 			fd = args.a[1];
 			out_fd = args.a[0];
@@ -184,6 +189,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		case SYS_io_pgetevents:
 			begin_reap(args.a[3], task, pid_tgid);
 			return 0;
+		case SYS_sync:
+			to.name = ALL_FILES_NAME;
+			/* fall through */
 		case SYS_msync:
 			to.is_at_end = FOLLOW(u64, task, task_struct_nvcsw);
 			/* fall through */
@@ -231,7 +239,7 @@ static inline void note_taken(struct call *c, s64 result)
 /* msync of anonymous or clean memory: it submitted nothing and did not wait. */
 static inline int is_idle_msync(const struct call *c)
 {
-	return c->target.op == OP_FSYNC && !c->target.file &&
+	return c->target.op == OP_FSYNC && !c->target.file && !c->target.name &&
 	       !(c->lower[0].bios | c->lower[1].bios) &&
 	       c->target.is_at_end == (u32)FOLLOW(u64, CURRENT, task_struct_nvcsw);
 }

@@ -251,7 +251,7 @@ static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const st
 	settle(c, task, CALL_SUBMIT, 0);
 	forget_lower(c, task);
 	c->linked = flags & REQ_F_LINKED;
-	if (waits || op == OP_FSYNC)
+	if (waits || op >= OP_FSYNC)
 		return 0;
 	c->at_end = of->is_at_end;
 	if (of->is_at_end)
@@ -279,6 +279,27 @@ static inline u64 position_of(const char *request, const char *task, u32 fd)
 	return from;
 }
 
+#ifdef OFF_io_splice_splice_fd_in
+#define SPLICE_F_FD_IN_FIXED (1U << 31)
+#define S_IFIFO 0010000
+
+/* The end of struct io_splice */
+struct source {
+	u32 fd;
+	u32 flags;
+};
+
+static inline int is_pipe(const char *file)
+{
+	const char *inode = NULL;
+	u16 mode = 0;
+
+	READ(inode, FIELD(file, file_f_inode));
+	READ(mode, FIELD(inode, inode_i_mode));
+	return (mode & S_IFMT) == S_IFIFO;
+}
+#endif
+
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -288,6 +309,9 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	u64 pid_tgid = PID_TGID(task);
 	u32 flags, fd, rw_flags = 0, op;
 	u64 from = ANYWHERE;
+#ifdef OFF_io_splice_splice_fd_in
+	struct source source = {};
+#endif
 
 	switch (OF_SUBMITTED(u8, request, opcode)) {
 	case 1: /* READV */
@@ -305,10 +329,21 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 		rw_flags = PEEK(u32, FIELD(request, io_kiocb_cmd), RW, io_rw_flags);
 #endif
 		break;
-	case 3: /* FSYNC */
 	case 8: /* SYNC_FILE_RANGE */
+#ifdef OFF_io_sync_flags
+		READ(rw_flags, FIELD(request, io_kiocb_cmd) + OFF_io_sync_flags);
+		op = kind_of_sync_range(rw_flags);
+		rw_flags = 0;
+		break;
+#endif
+	case 3: /* FSYNC */
 		op = OP_FSYNC;
 		break;
+#ifdef OFF_io_splice_splice_fd_in
+	case 30: /* SPLICE: from or to a pipe */
+		op = OP_COPY;
+		break;
+#endif
 	default:
 		return 0;
 	}
@@ -318,10 +353,26 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	flags = OF_SUBMITTED(u32, request, flags);
 	a.target.op = op;
 	a.rw_flags = rw_flags;
+	fd = OF_SUBMITTED(u32, request, cqe_fd);
+	if (op == OP_READ)
+		from = position_of(request, task, fd);
+#ifdef OFF_io_splice_splice_fd_in
+	if (op == OP_COPY) {
+		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_splice_fd_in);
+		op = OP_WRITE;
+		if (!is_pipe(file_of(task, source.fd))) {
+			op = OP_READ;
+			fd = source.fd;
+			flags &= ~REQ_F_FIXED_FILE;
+		}
+		a.target.op = op;
+		if (source.flags & SPLICE_F_FD_IN_FIXED) {
+			count_lost(LOST_URING_UNSEEN);
+			return 0;
+		}
+	}
+#endif
 	if (!(flags & REQ_F_FIXED_FILE)) {
-		fd = OF_SUBMITTED(u32, request, cqe_fd);
-		if (op == OP_READ)
-			from = position_of(request, task, fd);
 		if (!aim(&a.target, file_of(task, fd), op, rw_flags, from))
 			return 0;
 	}

@@ -132,6 +132,8 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 	sum = charges.lookup(&zero);
 	if (!sum)
 		return 0;
+	if (op == OP_WRITEBACK)
+		return 0;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
 			return 0; /* all its requests go to devices that are filtered out */

@@ -5,6 +5,12 @@
 /* Further uses of a slot: calls with requests for several files. */
 enum { CALL_SUBMIT = 0x80, CALL_REAP };
 
+#define ALL_FILES_NAME 2 /* a sync, with inode 0; see SWAP_NAME */
+
+/* sync_file_range that waits for the end is a sync; else it only starts write-back. */
+#define SYNC_FILE_RANGE_WAIT_AFTER 4
+#define kind_of_sync_range(flags) ((flags) & SYNC_FILE_RANGE_WAIT_AFTER ? OP_FSYNC : OP_WRITEBACK)
+
 /* Counters of ioh/layers/syscall.py's metrics, in their order. */
 struct charges {
 	u64 read_calls;

@@ -23,6 +23,7 @@ enum {
 	OP_FSYNC,
 	OP_COPY,
 	OP_FAULT_READ,
+	OP_WRITEBACK,
 };
 
 #define OP_READ OP_READ_CACHED /* a buffered read before its end, when its kind is known */

@@ -6,7 +6,7 @@ import contextlib
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,10 +56,11 @@ _SPARE_NAMES = 1024
 # The probe does not see a renamed folder above a file, or a process' exec.
 _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
-# With inode 0, by the key's name: msync has no file, swap has SWAP_NAME of probes/syscall_fault.h.
-_IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
+# With inode 0, by the key's name: msync has no file, swap SWAP_NAME, sync ALL_FILES_NAME.
+_IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""), ("(all files)", ""))
 
-_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
+_NO_COLUMN = -1  # the start of write-back
+_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT, _NO_COLUMN)
 # A read that missed or was direct, a write that was direct or synchronous.
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
@@ -114,10 +115,16 @@ class FlowTables:
         self._by_file = FlowRows(1, self._name_file, columns=columns)
         self._by_mount = FlowRows[tuple[str, str]](2, lambda mount: mount, columns=columns)
 
+    @property
+    def at_work(self) -> Collection[int]:
+        """The processes that did something in the last tick."""
+        return self._flow_of.keys()
+
     def read(self, flows: Map, paths: Map, mount_roots: Map | None = None) -> dict[str, Table]:
         """Add everything since the last tick; return the tables."""
         self._tick += 1
         self._map = flows
+        self._flow_of.clear()
         if self.mounts.refresh():
             self._mount_of_dev.clear()
             self._files.clear()  # locate all paths again
@@ -132,7 +139,6 @@ class FlowTables:
         self._look_at_processes()
         tables = self._tables(self._tick - 2 * _IDLE_TICKS)
         self._retired.clear()
-        self._flow_of.clear()
         self._forget_files()
         return tables
 
@@ -180,6 +186,8 @@ class FlowTables:
         if key not in self._seen:
             self._newly_at_work.add(tgid)
         for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
+            if column == _NO_COLUMN:
+                continue
             self._processes.add(tgid, column, sums)
             if ino == OTHER_FILES:
                 self._by_file.add_to_others(column, sums)

@@ -15,6 +15,7 @@ from ioh.layers.accrued_time import AccruedTime
 from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
 from ioh.layers.failure_table import FailureTable
 from ioh.layers.flows import FlowTables
+from ioh.layers.fuse_daemons import FuseDaemons
 from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.open_call_rows import OPEN_CALLS, OpenCallRows
 from ioh.layers.open_calls import OpenCalls
@@ -139,6 +140,7 @@ SPEC = LayerSpec(
         "fsync",
         "copy",
         "fault_read",
+        "writeback",
     ),
     groups={
         "read_buffered": ("read_cached", "read_missed"),
@@ -165,7 +167,7 @@ SPEC = LayerSpec(
 )
 
 
-_NO_MSYNC = "--device: msync is not counted, because its file is not known (it takes an address)."
+_NO_MSYNC = "--device: msync and sync are not counted, because they name no file."
 _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are not counted."
 _OTHER_PIDS = "ioh runs in a separate PID namespace: the process ids shown are the host's."
 
@@ -246,6 +248,7 @@ class Syscall(Layer):
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
         self._open_rows = OpenCallRows(root, self._flows, sees_pids=self._are_pids_the_kernels)
+        self._fuse_daemons = FuseDaemons(root, sees_pids=self._are_pids_the_kernels)
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
@@ -295,7 +298,7 @@ class Syscall(Layer):
                 IN_PROGRESS: self._open_rows.table(self._open.found, now_ns),
             },
             lost=dict(self._lost),
-            notes=self._notes,
+            notes=(*self._notes, *self._fuse_daemons.notes(self._flows)),
         )
 
     def _with_inflight(

@@ -239,6 +239,7 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
     if own is None or flags is None or position is None or length is None:
         return {}
     return {
+        **_optional(btf, (("io_sync flags",), ("io_splice splice_fd_in flags",))),
         "OFF_io_kiocb_cmd": own,
         "OFF_io_rw_flags": flags,
         "OFF_io_rw_position": position,

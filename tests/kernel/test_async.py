@@ -77,7 +77,7 @@ def test_failed_reads_count_neither_as_reads_nor_as_hits(watched: WatchedVolume)
     # A fast disk may deliver the page that an RWF_NOWAIT read has itself requested.
     answered = results.pop(SIZE, 0) + 25
     assert set(results) == {-EFAULT, -EAGAIN}
-    assert ioh.counts("syscall") == {"read_buffered": answered}
+    assert ioh.counts("syscall") == {"read_buffered": answered, "fsync": 1}  # of drop_caches()
     assert ioh.metric("syscall", "read_calls") == answered
     assert ioh.metric("syscall", "read_calls_cached") == 25
     assert inflight(ioh) == {}
@@ -162,7 +162,7 @@ def test_libaio_reads_that_fail_after_fetching_do_not_count(watched: WatchedVolu
         assert read(2, 3, 4, is_bad=True) == [-EFAULT] * 3
         assert read(1, 2, 3, 4) == [SIZE] * 4
         assert read(10, 20, 1) == [SIZE] * 3
-    assert ioh.counts("syscall") == {"read_buffered": 7}
+    assert ioh.counts("syscall") == {"read_buffered": 7, "fsync": 1}  # of drop_caches()
     assert ioh.metric("syscall", "read_calls") == 7
     assert ioh.metric("syscall", "read_calls_cached") == 5
     assert inflight(ioh) == {}
@@ -264,11 +264,12 @@ def test_every_read_write_and_fsync_of_io_uring_is_counted(watched: WatchedVolum
                 ring.queue(opcode, fd, **more)
         ring.queue(uring.READ, 0, flags=uring.FIXED_FILE)
         ring.queue(uring.FSYNC, fd, 0)
-        ring.queue(uring.SYNC_FILE_RANGE, fd, 0)
+        ring.queue(uring.SYNC_FILE_RANGE, fd, 0, rw_flags=7)
+        ring.queue(uring.SYNC_FILE_RANGE, fd, 0, rw_flags=2)  # starts write-back
         for flags in (0, uring.FIXED_FILE):
             ring.queue(uring.WRITE, 0 if flags else fd, flags=flags, rw_flags=RWF_DSYNC)
         ring.queue(uring.WRITE, buffered, rw_flags=RWF_DSYNC)
-        assert ring.submit(28) == 28
+        assert ring.submit(29) == 29
         assert all(done.result >= 0 for done in ring.reap())
         # Since Linux 6.15:
         for _ in range(3):
@@ -281,9 +282,45 @@ def test_every_read_write_and_fsync_of_io_uring_is_counted(watched: WatchedVolum
         new = 0 if results[0] == -EINVAL else 3
         assert results[:6] == [2 * SIZE] * 6 if new else set(results) == {-EINVAL}
     counts = {"read_direct": 11 + new, "write_direct": 12 + new, "write_sync": 3, "fsync": 2}
+    counts["writeback"] = 1
     assert ioh.counts("syscall") == counts
     assert ioh.total("syscall", "read", "bytes") == SIZE * (11 + 5 + 2 * new)
     assert ioh.total("syscall", "write", "bytes") == SIZE * (15 + 2 + 2 * new)
+    assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
+
+
+def test_files_sent_by_splices_of_io_uring_are_read_and_written(watched: WatchedVolume) -> None:
+    """From a file to a pipe, and from the pipe to a file; between two pipes it is no file's."""
+    source, target = (watched.volume.file(name, MIB) for name in ("from", "to"))
+    ends, others = os.pipe(), os.pipe()
+    with (
+        watched.part() as ioh,
+        opened(source, os.O_RDONLY) as a,
+        opened(target, os.O_WRONLY) as b,
+        closing(Uring(8)) as ring,
+    ):
+        ring.register(uring.REGISTER_FILES, struct.pack("=i", b), 1)
+
+        def splice(fd_in: int, out: int, begin: int, to: int, flags: int = 0) -> None:
+            ring.queue(uring.SPLICE, out, SIZE, to, flags=flags, address=begin, source=fd_in)
+            assert ring.submit(1) == 1
+            assert [done.result for done in ring.reap()] == [SIZE]
+
+        for i in range(1, 8):
+            splice(a, ends[1], i * SIZE, uring.ANYWHERE)
+            if i == 3:
+                splice(ends[0], others[1], uring.ANYWHERE, uring.ANYWHERE)
+            elif i % 2:
+                splice(ends[0], b, uring.ANYWHERE, i * SIZE)
+            else:
+                splice(ends[0], 0, uring.ANYWHERE, i * SIZE, uring.FIXED_FILE)
+    for end in (*ends, *others):
+        os.close(end)
+    assert ioh.counts("syscall") == {"read_buffered": 7, "write_buffered": 6}
+    assert ioh.total("syscall", "read", "bytes") == 7 * SIZE
+    assert ioh.total("syscall", "write", "bytes") == 6 * SIZE
+    assert ioh.table("syscall", "file", "path")[str(source),]["reads"] == 7
     assert ioh.lost("syscall") == {}
     assert inflight(ioh) == {}
 

@@ -166,6 +166,10 @@ def test_reads_answered_by_a_file_systems_server_are_in_no_share(
                         ring.queue(READ, fd)
                     assert ring.submit(3) == 3
                     assert len(ring.reap()) == 3
+            notes = {note for i in part.intervals for note in i["layers"]["syscall"]["notes"]}
+            assert any(
+                "FUSE daemons (" in note for note in notes
+            )  # a thread of this process is one
             calls = part.metric("syscall", "read_calls")
             cached = part.metric("syscall", "read_calls_cached")
             shares = {i["layers"]["syscall"]["metrics"]["cached_pct"] for i in part.intervals}

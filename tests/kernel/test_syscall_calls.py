@@ -128,7 +128,34 @@ def test_fdatasync_and_sync_file_range_count_as_fsync(watched: WatchedVolume) ->
             os.fdatasync(fd)
         for _ in range(13):
             assert LIBC.sync_file_range(fd, 0, 0, 7) == 0
-    assert_calls(ioh, {"fsync": 31}, 0)
+        for _ in range(5):
+            assert LIBC.syncfs(fd) == 0
+    assert_calls(ioh, {"fsync": 36}, 0)
+
+
+@pytest.mark.parametrize("flags", [1, 2, 3])
+def test_a_sync_file_range_that_does_not_wait_for_the_end_is_no_fsync(
+    watched: WatchedVolume, flags: int
+) -> None:
+    """It starts write-back, whose requests belong to no call, and is in no table."""
+    path = watched.volume.file("data", SIZE)
+    with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
+        for _ in range(7):
+            os.pwrite(fd, bytes(SIZE), 0)
+            assert LIBC.sync_file_range(fd, 0, SIZE, flags) == 0
+    assert_calls(ioh, {"write_buffered": 7, "writeback": 7})
+    assert ioh.metric("syscall", "write_calls") == 7
+    row = ioh.table("syscall", "file", "path")[str(path),]
+    assert (row["writes"], row["syncs"], row["reads"]) == (7, 0, 0)
+
+
+def test_sync_counts_as_an_fsync_of_all_files(own: Ioh) -> None:
+    with part_of(own) as ioh:
+        for _ in range(3):
+            os.sync()
+    assert ioh.counts("syscall") == {"fsync": 3}
+    assert ioh.table("syscall", "file", "path")["(all files)",]["syncs"] == 3
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["fsync"]["inflight"] == 0
 
 
 def test_fsync_of_a_directory_is_counted(watched: WatchedVolume) -> None:

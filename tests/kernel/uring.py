@@ -17,6 +17,7 @@ _CQ_OFFSETS = struct.Struct("=7I4xQ")  # head, tail, mask, entries, overflow, cq
 _CQ_RING, _SQES = 0x8000000, 0x10000000
 READV, WRITEV, FSYNC, READ_FIXED, WRITE_FIXED, SYNC_FILE_RANGE = 1, 2, 3, 4, 5, 8
 READ, WRITE, READV_FIXED, WRITEV_FIXED = 22, 23, 60, 61
+SPLICE, ANYWHERE = 30, (1 << 64) - 1
 FIXED_FILE, LINK, ASYNC, CQE_SKIP = 1, 4, 16, 64  # IOSQE_
 REGISTER_BUFFERS, REGISTER_FILES = 0, 2
 _GETEVENTS = 1  # IORING_ENTER_
@@ -58,6 +59,7 @@ class Uring:
         rw_flags: int = 0,
         address: int | None = None,
         user_data: int = 0,
+        source: int = 0,
     ) -> None:
         """Write one entry into the submission ring."""
         tail = self._word(self._sq, self._sq_at[1])
@@ -65,7 +67,7 @@ class Uring:
         where = 0 if opcode in (FSYNC, SYNC_FILE_RANGE) else address or self.address
         _SQE.pack_into(
             self._sqes, 64 * index, opcode, flags, 0, fd, offset, where, size, rw_flags, user_data,
-            0, 0, 0, 0, 0,
+            0, 0, source, 0, 0,
         )  # fmt: skip
         struct.pack_into("=I", self._sq, self._sq_at[6] + 4 * index, index)
         struct.pack_into("=I", self._sq, self._sq_at[1], tail + 1 & 0xFFFFFFFF)
