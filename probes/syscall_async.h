@@ -283,12 +283,6 @@ static inline u64 position_of(const char *request, const char *task, u32 fd)
 #define SPLICE_F_FD_IN_FIXED (1U << 31)
 #define S_IFIFO 0010000
 
-/* The end of struct io_splice */
-struct source {
-	u32 fd;
-	u32 flags;
-};
-
 static inline int is_pipe(const char *file)
 {
 	const char *inode = NULL;
@@ -310,7 +304,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	u32 flags, fd, rw_flags = 0, op;
 	u64 from = ANYWHERE;
 #ifdef OFF_io_splice_splice_fd_in
-	struct source source = {};
+	u32 source = 0;
 #endif
 
 	switch (OF_SUBMITTED(u8, request, opcode)) {
@@ -358,18 +352,19 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 		from = position_of(request, task, fd);
 #ifdef OFF_io_splice_splice_fd_in
 	if (op == OP_COPY) {
-		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_splice_fd_in);
-		op = OP_WRITE;
-		if (!is_pipe(file_of(task, source.fd))) {
-			op = OP_READ;
-			fd = source.fd;
-			flags &= ~REQ_F_FIXED_FILE;
-		}
-		a.target.op = op;
-		if (source.flags & SPLICE_F_FD_IN_FIXED) {
+		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_flags);
+		if (source & SPLICE_F_FD_IN_FIXED) {
 			count_lost(LOST_URING_UNSEEN);
 			return 0;
 		}
+		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_splice_fd_in);
+		op = OP_WRITE;
+		if (!is_pipe(file_of(task, source))) {
+			op = OP_READ;
+			fd = source;
+			flags &= ~REQ_F_FIXED_FILE;
+		}
+		a.target.op = op;
 	}
 #endif
 	if (!(flags & REQ_F_FIXED_FILE)) {

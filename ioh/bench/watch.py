@@ -171,7 +171,8 @@ def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
     for name, layer in snapshot.layers.items():
         if isinstance(layer, Unavailable):
             continue
-        ops = [("", op, stats) for op, stats in layer.ops.items()]
+        inner = layer.spec.inner_groups  # the table leaves out other sums of listed operations
+        ops = [("", op, stats) for op, stats in layer.ops.items() if op not in inner]
         for part, of_part in layer.parts.items():
             ops += [(part, op, stats) for op, stats in of_part.items()]
         made += [

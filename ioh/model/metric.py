@@ -126,3 +126,9 @@ class LayerSpec:
     lost: tuple[str, ...] = ()
     part: str = ""
     gauge_hists: tuple[MetricSpec, ...] = ()
+
+    @property
+    def inner_groups(self) -> frozenset[str]:
+        """The groups that are a part of another one."""
+        groups = [(name, set(own)) for name, own in self.groups.items()]
+        return frozenset(name for name, own in groups for _, other in groups if own < other)

@@ -67,9 +67,7 @@ class _Layout(NamedTuple):
 @by_identity
 def _layout(spec: LayerSpec) -> _Layout:
     every = (*spec.groups, *spec.ops)
-    members = frozenset(member for members in spec.groups.values() for member in members)
-    groups = [(name, set(own)) for name, own in spec.groups.items()]
-    members |= {name for name, own in groups for _, other in groups if own < other}
+    members = spec.inner_groups.union(*spec.groups.values())
     main: list[str] = []
     for wanted in ("R", "W"):
         named = [op for op in every if direction(op) == wanted]

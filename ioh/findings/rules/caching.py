@@ -57,6 +57,8 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
     share, least = cached / max(calls, read.count - at_end), limits["cached_min_pct"]
     if min(share, spared) * 100 < least:
         return
+    # A recording that does not tell the kinds apart has the mean of all.
+    each_us = sum_op(recent, "syscall", "read_cached").latency_us or read.latency_us or 0
     top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
     who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
     text = f"{percent(share)} of the read calls submitted no I/O below"
@@ -68,7 +70,7 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
         confidence="high",
         cause=f"{percent(spared)} of the {rate(read.bytes_per_s)} that {per_s(read.ops_per_s)} "
         f"reads a second get come from the page cache{who}: "
-        f"{duration(read.latency_us or 0)} each is the speed of memory, not of the storage.",
+        f"{duration(each_us)} each is the speed of memory, not of the storage.",
         evidence=(
             Evidence(parts, "cached_pct", spared * 100, least, source),
             Evidence(text, "cached_calls_pct", share * 100, least, source),

@@ -209,6 +209,10 @@ def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
         return
     buffered = sum_op(recent, "syscall", "read_buffered")
     fetched = charged - sum_op(recent, "syscall", "read_direct").bytes
+    # Of the direct reads, these fetched nothing.
+    fetched += sum(
+        increases(recent, "syscall", "read_direct_from_memory_bytes", "read_direct_hole_bytes")
+    )
     # Whole pages are fetched: a read that is not a multiple of a page needs one more.
     is_rounded = buffered.avg_bytes % PAGE_BYTES > 1
     wanted = buffered.bytes + is_rounded * (calls - cached) * PAGE_BYTES
