@@ -89,6 +89,25 @@ BPF_PROG_ARRAY(submit_step, 1);
 BPF_PROG_ARRAY(revise_step, 1);
 BPF_PROG_ARRAY(reap_step, 1);
 
+#define FUSE_RDEV (10 << 20 | 229) /* of /dev/fuse */
+
+/* By process: daemons that asked for a request of a FUSE file system since the last tick. */
+BPF_HASH(fuse_daemons, u32, u64, 128);
+
+static inline void note_daemon(const struct target *of, const char *file, u32 tgid)
+{
+	const char *inode = NULL;
+	u64 asked = 1;
+	u32 rdev = 0;
+
+	if (of->op != S_IFCHR)
+		return;
+	READ(inode, FIELD(file, file_f_inode));
+	READ(rdev, FIELD(inode, inode_i_rdev));
+	if (rdev == FUSE_RDEV)
+		fuse_daemons.update(&tgid, &asked);
+}
+
 /* Where a call reads: -1 is the file's own position. */
 static inline u64 position(const struct target *of, u64 call, u64 from)
 {
@@ -201,8 +220,10 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		}
 	}
 	if (op != OP_COPY) {
-		if (!aim(&to, file_of(task, fd), op, call_flags, ANYWHERE))
+		if (!aim(&to, file_of(task, fd), op, call_flags, ANYWHERE)) {
+			note_daemon(&to, file_of(task, fd), pid_tgid >> 32);
 			return 0;
+		}
 		c = begin(&to, task, pid_tgid, now);
 		if (c && to.op == OP_READ_DIRECT) {
 			read_arguments(&args, ctx, regs);
@@ -211,8 +232,10 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	/* A copy between files, or a read or a write of the only file. */
-	if (!aim(&to, file_of(task, fd), OP_READ, 0, ANYWHERE))
+	if (!aim(&to, file_of(task, fd), OP_READ, 0, ANYWHERE)) {
+		note_daemon(&to, file_of(task, fd), pid_tgid >> 32);
 		to.file = 0;
+	}
 	if (aim(&out, file_of(task, out_fd), OP_WRITE, 0, ANYWHERE)) {
 		if (to.file)
 			out.op = OP_COPY;

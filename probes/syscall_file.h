@@ -6,6 +6,7 @@
 #define S_IFREG 0100000
 #define S_IFDIR 0040000
 #define S_IFBLK 0060000
+#define S_IFCHR 0020000
 #define S_SYNC 1 /* inode->i_flags */
 #define SB_SYNCHRONOUS 16 /* super_block->s_flags: mounted with sync, or NFS with noac */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
@@ -199,7 +200,8 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 #define ANYWHERE (~1ULL)
 
 /*
- * Fill in the file and the class of op; 0 if ioh does not count it.  op is OP_READ,
+ * Fill in the file and the class of op; 0 if ioh does not count it, maybe with the file's kind as
+ * class.  op is OP_READ,
  * OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from is where in the file an
  * asynchronous read begins, ANYWHERE for others.
  */
@@ -220,8 +222,10 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	READ_PART(part, INODE, inode);
 	kind = PART(u16, part, INODE, inode_i_mode) & S_IFMT;
 	/* Databases fsync a directory to make its changes durable. */
-	if (kind != S_IFREG && kind != S_IFBLK && (kind != S_IFDIR || op != OP_FSYNC))
+	if (kind != S_IFREG && kind != S_IFBLK && (kind != S_IFDIR || op != OP_FSYNC)) {
+		to->op = kind;
 		return 0;
+	}
 	to->file = (u64)file;
 	to->ino = PART(u64, part, INODE, inode_i_ino);
 	sb = PART(const char *, part, INODE, inode_i_sb);

@@ -1,19 +1,16 @@
-"""Finds FUSE daemons among the processes that do I/O: what they do for others counts twice."""
+"""Names the FUSE daemons at work: what they do for other programs counts beside it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from itertools import islice
-from pathlib import Path
+import sys
+from typing import TYPE_CHECKING
 
 from ioh.layers.flows import FlowTables
-from ioh.model.file_systems import served_elsewhere
-from ioh.procfs.files import path_under
 
-_DEVICE = "/dev/fuse"
-_MOST_FILES = 1024  # of a process; a daemon opens the device early
-_LOOKS = 16  # processes per tick
-_TICKS = 30  # the note stays so long, and a process is looked at again
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map
+
+_TICKS = 30  # the note stays so long
 _NAMES = 3
 _NOTE = (
     "includes the calls of FUSE daemons ({}): a program's call on their file systems counts twice, "
@@ -22,39 +19,20 @@ _NOTE = (
 
 
 class FuseDaemons:
-    """Looks at each process once, while a FUSE file system is mounted."""
+    """Processes that read requests from /dev/fuse, and read or write files."""
 
-    def __init__(self, root: Path, *, sees_pids: bool) -> None:
-        self._root, self._sees_pids = root, sees_pids
-        self._is_daemon: dict[int, tuple[bool, int]] = {}  # by pid: and when it was looked at
-        self._last: dict[str, int] = {}  # by name: its last tick with I/O
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # by name: its last tick at work
         self._tick = 0
 
-    def notes(self, flows: FlowTables) -> tuple[str, ...]:
-        """The note, if a daemon did something lately."""
+    def notes(self, daemons: Map, flows: FlowTables) -> tuple[str, ...]:
+        """The note, if one did something lately; call it after the flows were read."""
         self._tick += 1
-        if not self._sees_pids or not any(
-            served_elsewhere(mount.fstype) == "fuse" for mount in flows.mounts.mounts
-        ):
-            return ()
-        known, at_work = self._is_daemon, flows.at_work
-        due = (p for p in at_work if p not in known or self._tick - known[p][1] > _TICKS)
-        for pid in list(islice(due, _LOOKS)):
-            known[pid] = self._has_device(pid), self._tick
-        for pid in at_work:
-            if known.get(pid, (False,))[0]:
+        for key, _ in daemons.drain():
+            pid = int.from_bytes(key, sys.byteorder)
+            if pid in flows.at_work:
                 self._last[flows.process(pid)[1]] = self._tick
-        names = sorted(name for name, tick in self._last.items() if self._tick - tick <= _TICKS)
-        if len(known) > _MOST_FILES:
-            known.clear()
+        self._last = {k: tick for k, tick in self._last.items() if self._tick - tick <= _TICKS}
+        names = sorted(self._last)
         shown = ", ".join(names[:_NAMES]) + (" and others" if len(names) > _NAMES else "")
         return (_NOTE.format(shown),) if names else ()
-
-    def _has_device(self, pid: int) -> bool:
-        folder = Path(path_under(self._root, f"proc/{pid}/fd"))
-        with suppress(OSError):  # it has ended
-            for file in islice(folder.iterdir(), _MOST_FILES):
-                with suppress(OSError):  # closed meanwhile
-                    if str(file.readlink()) == _DEVICE:
-                        return True
-        return False

@@ -248,7 +248,7 @@ class Syscall(Layer):
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
         self._open_rows = OpenCallRows(root, self._flows, sees_pids=self._are_pids_the_kernels)
-        self._fuse_daemons = FuseDaemons(root, sees_pids=self._are_pids_the_kernels)
+        self._fuse_daemons = FuseDaemons()
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
@@ -298,7 +298,7 @@ class Syscall(Layer):
                 IN_PROGRESS: self._open_rows.table(self._open.found, now_ns),
             },
             lost=dict(self._lost),
-            notes=(*self._notes, *self._fuse_daemons.notes(self._flows)),
+            notes=(*self._notes, *self._fuse_daemons.notes(maps["fuse_daemons"], self._flows)),
         )
 
     def _with_inflight(

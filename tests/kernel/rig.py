@@ -110,7 +110,8 @@ class Ioh(Running):
         for interval in self.intervals:
             for op, numbers in interval["layers"].get(layer, {}).get("ops", {}).items():
                 sums[op] += numbers["count"] or 0
-        others = ("read", "write", "read_cached", "read_missed") if layer == "syscall" else ()
+        kinds = ("", "_waited", "_cached", "_missed")
+        others = {f"{op}{kind}" for op in ("read", "write") for kind in kinds if layer == "syscall"}
         for op in others:
             sums.pop(op, None)
         return {op: count for op, count in sums.items() if count}

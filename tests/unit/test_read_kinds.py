@@ -41,6 +41,7 @@ def test_both_kinds_are_parts_of_their_sum_which_alone_knows_what_is_in_flight()
         "read_missed": (3, None),
         "read_direct": (10, 2),
         "read_buffered": (23, 3),
+        "read_waited": (13, 2),  # those known to wait
         "read": (33, 5),
     }
     rows = [row.op for row in op_rows(SPEC, layer.ops, "app")]
