@@ -269,7 +269,8 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
         # Assume that the requests of a call are sequential: the rest is certainly not the disk's.
         below_us = max(1.0, device.sum.count / direct.count) * device.sum.latency_us
         added_us = direct.latency_us - below_us
-        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
+        for_cpu_us = increase(recent, "syscall", f"{op}_waited_cpu_wait_ns") / 1e3 / direct.count
+        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"] or for_cpu_us >= added_us / 2
         least_ms = limits["starved_added_min_ms" if is_starved else "added_min_ms"]
         if added_us >= least_ms * 1e3 and added_us >= below_us:
             yield _above(recent, op, device, below_us, is_starved=is_starved)

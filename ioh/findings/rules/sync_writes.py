@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
@@ -73,20 +74,27 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     if sync.count > synced.count:
         what, time = "fsyncs", "sync_ns_per_s"
     threads = f"{times(waiting)} threads wait on average"
+    below_us = storage_us(recent, lambda total: total.latency_us)
+    is_above = below_us is not None and below_us < mean_us / 2
+    share = f"; the storage takes only {duration(below_us or 0)} of it" if is_above else ""
+    advice = "Write more data per fsync (group commits)"
+    advice += (
+        "." if below_us is None else ", or give the log a device with a protected write cache."
+    )
     yield Verdict(
         subject="calls",
         severity="warning" if mean_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
         cause=f"{_busiest(recent, time)} waits {percent(min(1.0, waiting))} of the time for "
         f"{per_s(a_second)} {what} a second of {duration(mean_us)} each, and each makes only "
-        f"{size(each_bytes)} durable.",
+        f"{size(each_bytes)} durable{share}.",
         evidence=(
             Evidence(threads, "avg_inflight", waiting, limits["waiting_min"], "probe of calls"),
             Evidence(f"{size(each_bytes)} written for each", "", each_bytes, limits["bytes_max"]),
+            *(above_storage(recent, count) if is_above else ()),
         ),
-        advice="Write more data per fsync (group commits), or give the log a device with a "
-        "protected write cache.",
-        command="ioh text -d topfile",
+        advice=ABOVE_ADVICE if is_above else advice,
+        command=ABOVE_COMMAND if is_above else "ioh text -d topfile",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, layer_title, op_of
 from ioh.model.finding import Evidence
@@ -21,6 +22,11 @@ _WATCHED = (
     ("syscall", "fsync"),
 )
 _NAMES = {"write_sync": "synchronous write"}
+_ADVICE = (
+    "Check latency by size and by device. Usual causes: large I/O among small, one slow disk of "
+    "several, write-back that delays reads, or a limit that delays some requests (see "
+    "device_limit)."
+)
 
 
 @Rule(
@@ -63,22 +69,24 @@ def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
         text = f"p50 {duration(p50)}, p99 {duration(p99)} of {total.count:,} operations"
         slowest = f"slowest {duration(worst.max_us or 0)}, with {size(worst.max_bytes or 0)}"
         a_second = per_s(total.count / tail_latency.recent_s)
+        below = storage_us(recent, lambda each: each.p50_p99_us[1] or each.max_us)
+        is_above = layer == "syscall" and below is not None and below < p99 / 2
         yield Verdict(
             subject=f"{layer} {op}",
             layer=layer,
             confidence="high",
             cause=f"Half of the {_NAMES.get(op, op)}s of layer {layer_title(recent[-1], layer)} "
             f"take at most {duration(p50)}, but 1 in 100 takes more than {duration(p99)}: "
-            f"{times(p99 / p50)} times as long.",
+            f"{times(p99 / p50)} times as long"
+            + (f"; the storage takes only {duration(below or 0)} of it." if is_above else "."),
             evidence=(
                 Evidence(text, "p99_us", p99, least, "probe's histogram"),
                 Evidence(slowest, "max_us", worst.max_us),
                 Evidence(f"{a_second} operations a second", "ops_per_s"),
+                *(above_storage(recent, total.count) if is_above else ()),
             ),
-            advice="Check latency by size and by device. Usual causes: large I/O among small, one "
-            "slow disk of several, write-back that delays reads, or a limit that delays some "
-            "requests (see device_limit).",
-            command="ioh text -d histsz,parts",
+            advice=ABOVE_ADVICE if is_above else _ADVICE,
+            command=ABOVE_COMMAND if is_above else "ioh text -d histsz,parts",
         )
 
 

@@ -1,0 +1,49 @@
+"""How much of a synchronous call's time the storage can have: no advice for a device without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ioh.findings.format_sentence import duration, percent
+from ioh.findings.sums import OpSum, increase, sum_op
+from ioh.findings.window import Stretch
+from ioh.model.finding import Evidence
+from ioh.model.rates import weighted_mean
+
+ABOVE_COMMAND = "cat /proc/pressure/cpu; top -b -n 1 | head -20"
+ABOVE_ADVICE = (
+    "A faster device would not help. Check which programs use the CPUs, and what else the calls "
+    "wait for: a lock, the file system's journal."
+)
+# A file system writes data and journal one after another, then flushes; NFS has WRITE and COMMIT.
+_STEPS = (
+    (("block", "write", 2), ("block", "flush", 1)),
+    (("nfs_client", "write", 1), ("nfs_client", "commit", 1)),
+)
+
+
+def storage_us(recent: Stretch, of: Callable[[OpSum], float | None]) -> float | None:
+    """The time of a sync's requests, one after another, on disks or NFS; None without any.
+
+    ``of``: the mean or a percentile of one kind of request, in us.
+    """
+    found = []
+    for steps in _STEPS:
+        sums = [(sum_op(recent, layer, op), times) for layer, op, times in steps]
+        known = [times * (of(total) or 0.0) for total, times in sums if total.count]
+        found += [sum(known)] if known else []
+    return max(found, default=None)
+
+
+def above_storage(recent: Stretch, calls: float) -> tuple[Evidence, ...]:
+    """What is known of the rest of the time of so many synchronous calls."""
+    names = ("sync_cpu_wait_ns", "write_waited_cpu_wait_ns")
+    waited_us = sum(increase(recent, "syscall", name) for name in names) / 1e3 / max(1.0, calls)
+    found = []
+    if waited_us:
+        text = f"each waits {duration(waited_us)} for a CPU"
+        found.append(Evidence(text, names[0], waited_us, None, "probe: run_delay of the threads"))
+    used = weighted_mean([(each.interval_s, each.host.cpu_pct) for each in recent])
+    if used is not None:
+        found.append(Evidence(f"CPUs {percent(used / 100)} busy", "cpu_pct", used))
+    return tuple(found)
