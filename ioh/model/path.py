@@ -214,16 +214,18 @@ class _Way:
         client = self.client
         if self.direction == "write":
             client = client.carrying(nfs.size)
-        client = client.within(nfs.us)
+        # Who waits for a CPU waits for nothing else meanwhile.
+        cpu_wait_us = min(waited.us, self.calls.cpu_wait_us or 0.0)
+        share = 1 - cpu_wait_us / waited.us if waited.us else 0.0
+        client = client.within(nfs.us * share)
         steps = scaled_steps(self._below_client(), client.us / self.client.us) if client.us else {}
-        left_us = waited.us - nfs.us
+        left_us = (waited.us - nfs.us) * share
         for name, flow in self.calls.elsewhere.items():
-            steps[name] = min(left_us, flow.us)
-            left_us -= min(left_us, flow.us)
+            steps[name] = min(left_us, flow.us * share)
+            left_us -= min(left_us, flow.us * share)
         local = self._own_requests(nfs).within(left_us)
         steps = added_steps(steps, self._split_block(local)) if local.us else steps
-        cpu_wait_us = min(self.calls.cpu_wait_us or 0.0, waited.us - known_us(steps))
-        return {**steps, "cpu_wait": cpu_wait_us} if cpu_wait_us > 0 else steps
+        return {**steps, "cpu_wait": cpu_wait_us} if cpu_wait_us else steps
 
     def _own_requests(self, nfs: Flow) -> Flow:
         """Disk requests that the calls submitted themselves, by bytes; ``nfs``: those on NFS."""

@@ -195,8 +195,19 @@ def test_synchronous_writes_to_a_disk_are_not_the_nfs_clients() -> None:
     assert "nfs client and block not separable" in found.notes
 
 
-@pytest.mark.parametrize("cpu_us", [0.0, 250.0, 5000.0])
-def test_waiting_for_a_cpu_is_a_step_of_its_own(cpu_us: float) -> None:
+@pytest.mark.parametrize(
+    ("cpu_us", "expected"),
+    [
+        (0, {"syscall": 300, "block_queue": 200, "device": 500}),
+        (250, {"syscall": 50, "cpu_wait": 250, "block_queue": 200, "device": 500}),
+        # Requests that were under way meanwhile were not waited for.
+        (650, {"syscall": None, "cpu_wait": 650, "block_queue": 100, "device": 250}),
+        (5000, {"syscall": None, "cpu_wait": 1000}),
+    ],
+)
+def test_waiting_for_a_cpu_is_a_step_of_its_own(
+    cpu_us: float, expected: dict[str, float | None]
+) -> None:
     found = path(
         syscall=reads(
             metrics={
@@ -207,10 +218,8 @@ def test_waiting_for_a_cpu_is_a_step_of_its_own(cpu_us: float) -> None:
         ),
         block=disk("sda", read=op(1000, 4096, 700, queue_us=200)),
     )
-    waited = min(cpu_us, 300)
-    assert found.mean_us == sum(segment.us or 0 for segment in found.segments)
-    assert steps(found).get("cpu_wait", 0) == waited
-    assert steps(found)["syscall"] == (300 - waited or None)
+    assert found.mean_us == pytest.approx(sum(segment.us or 0 for segment in found.segments))
+    assert steps(found) == expected
 
 
 def test_overlapping_requests_take_no_longer_than_their_call() -> None:
