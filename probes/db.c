@@ -334,6 +334,32 @@ static inline void begin(const struct site *s, struct open_key *key, struct open
 		count_lost(LOST_MAP_FULL);
 }
 
+/* A statement fails by a jump: what its thread waits for ends there, too, and has no end of its
+ * own. */
+static inline void end_waits(struct open_op *outer, u32 tid, u64 now)
+{
+	struct open_key key = {.tid = tid};
+	struct op_totals *t;
+	struct open_op *o;
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < WAIT_CPU; i++) {
+		key.op = OP_LOG_SYNC + i;
+		o = open_ops.lookup(&key);
+		if (!o || o->start_ns < outer->start_ns)
+			continue;
+		outer->waited.count[i] += 1;
+		outer->waited.ns[i] += now - o->start_ns;
+		t = o->is_wait ? NULL : totals_of(o->server, key.op);
+		if (t) {
+			ADD(t->errors, 1);
+			ADD(t->queue_ns, now - o->start_ns);
+		}
+		open_ops.delete(&key);
+	}
+}
+
 /* An operation ends; queue_ns of its totals is the time of those that failed. */
 static inline void finish(const struct site *s, struct open_key *key, struct open_op *o, u64 bytes)
 {
@@ -353,6 +379,8 @@ static inline void finish(const struct site *s, struct open_key *key, struct ope
 	}
 	if (!s->is_wait)
 		ADD(t->started, 1); /* last: a larger number means ROLE_UNSEEN */
+	if (failed && op == OP_STATEMENT)
+		end_waits(o, tid, now);
 	if (HAS_WAITS(op))
 		add_waits(o, op, now, delay_ns);
 	open_ops.delete(key);

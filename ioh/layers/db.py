@@ -214,7 +214,8 @@ class Db(Layer):
         self._retire(maps, counted)
         # Last: what ends in between is in neither, and appears in the next interval.
         waited = maps["waits"].sums(2 * len(WAITS))
-        found = self._open_ops(maps["open_ops"])
+        found, dropped = self._open_ops(maps["open_ops"])
+        self._progress.drop(dropped, now_ns)
         pids = {*counted, *(self.server_pids() - {0}), *(each.server for each in found)}
         known = {pid: self._known.of(pid, counted.get(pid, {})) for pid in pids}
         by_server = self._progress.book(counted, found, known, now_ns)
@@ -243,8 +244,8 @@ class Db(Layer):
             ),
         )
 
-    def _open_ops(self, open_ops: Map) -> list[OpenOp]:
-        """Those in progress; not of killed threads.
+    def _open_ops(self, open_ops: Map) -> tuple[list[OpenOp], list[OpenOp]]:
+        """Those in progress, and those of killed threads.
 
         Operations that are no longer counted are dropped: a later one's end would end them.
         """
@@ -254,7 +255,7 @@ class Db(Layer):
             is_killed = self._knows_pids and not (self.root / "proc" / str(process)).exists()
             return is_killed or op in forgotten
 
-        return read_open_ops(open_ops, self.spec.ops, is_gone)
+        return read_open_ops(open_ops, self.spec.ops, is_gone, self._sessions.is_client)
 
     def _sum(
         self, by_server: Mapping[int, Ops], known: Iterable[Mapping[str, bool]]

@@ -49,14 +49,19 @@ class OpenOp:
 
 
 def read_open_ops(
-    open_ops: Map, ops: Sequence[str], is_gone: Callable[[int, str], bool]
-) -> list[OpenOp]:
-    """The operations in progress; those for which ``is_gone(process, op)`` are dropped.
+    open_ops: Map,
+    ops: Sequence[str],
+    is_gone: Callable[[int, str], bool],
+    is_client: Callable[[int, int], bool],
+) -> tuple[list[OpenOp], list[OpenOp]]:
+    """The operations in progress, and those that were dropped: ``is_gone(process, op)``.
 
     A commit counts inside the statement that asked for it.  Others turn out to be none: MariaDB's
-    begin at the end of each statement of a transaction.
+    begin at the end of each statement of a transaction.  Nor does anything else of a session,
+    ``is_client(server, thread)``: an error caught by the server has ended it.
     """
     found: dict[tuple[int, str], OpenOp] = {}
+    dropped: list[OpenOp] = []
     for key, value in open_ops.items_bytes():
         tid, at = _KEY.unpack(key)
         start, _, exec_, delay, _, server, _, _, thread, is_wait, _, *waited = _OP.unpack(value)
@@ -65,14 +70,17 @@ def read_open_ops(
         )
         if is_gone(tid if tid < _SHARED else server, made.op):
             open_ops.delete(key)
+            dropped.append(made)
         else:
             found[tid, made.op] = made
-    return [op for (tid, _), op in found.items() if op.op != "commit" or _is_asked(found, tid)]
 
+    def is_asked(tid: int, each: OpenOp) -> bool:
+        statement = found.get((tid, "statement"))
+        if statement is not None:
+            return statement.start_ns <= each.start_ns
+        return tid >= _SHARED or (each.op != "commit" and not is_client(each.server, tid))
 
-def _is_asked(found: Mapping[tuple[int, str], OpenOp], tid: int) -> bool:
-    statement = found.get((tid, "statement"))
-    return statement is not None and statement.start_ns <= found[tid, "commit"].start_ns
+    return [each for (tid, _), each in found.items() if is_asked(tid, each)], dropped
 
 
 def book_ended(totals: Ops) -> dict[str, OpTotals]:
@@ -100,6 +108,7 @@ class Progress:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._spent: dict[tuple[int, str], int] = {}
+        self._dropped: dict[tuple[int, str], int] = defaultdict(int)
         self._made: dict[tuple[int, str], tuple[OpTotals, OpTotals]] = {}
 
     def book(
@@ -128,12 +137,18 @@ class Progress:
                 booked[server][op] = UNKNOWN
         return booked
 
+    def drop(self, dropped: Iterable[OpenOp], now_ns: int) -> None:
+        """Keep the time of operations that have no end."""
+        for each in dropped:
+            if not each.is_wait:
+                self._dropped[each.server, each.op] += max(0, now_ns - each.start_ns)
+
     def _with_open(self, key: tuple[int, str], known: OpTotals, ages: list[int]) -> OpTotals:
         before = self._made.get(key)
         if before is not None and before[0] is known and not ages and not before[1].inflight:
             return before[1]
         made = _booked(known)
-        spent_ns = (made.weighted_ns_total or 0) + sum(ages)
+        spent_ns = (made.weighted_ns_total or 0) + sum(ages) + self._dropped.get(key, 0)
         self._spent[key] = spent_ns = max(spent_ns, self._spent.get(key, 0))
         made = replace(made, inflight=len(ages), weighted_ns_total=spent_ns)
         self._made[key] = known, made

@@ -100,6 +100,11 @@ class Sessions:
             )
         return rows
 
+    def is_client(self, server: int, tid: int) -> bool:
+        """Whether a thread has had a statement, at the last reading."""
+        value, _ = self._last.get(_SESSION_KEY.pack(server, tid), (b"", 0))
+        return any(value[:8])  # the count of SESSION_OPS' first
+
     def in_progress(
         self, found: Iterable[OpenOp], servers: Mapping[int, str], now_ns: int
     ) -> Table:
