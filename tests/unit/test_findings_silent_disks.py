@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ioh.findings.devices import is_disk_of
+from ioh.findings.engine import Engine
 from ioh.model.finding import Finding
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot
@@ -66,8 +67,8 @@ def test_a_silent_device_is_named_with_who_waits_longest() -> None:
 def test_only_the_lowest_device_is_reported() -> None:
     """A volume on a partition of a hung disk waits with it; the program's file is on the volume."""
     volume, disk = ("dm-0", "vg-data on sdb1", "write", 8.0), ("sdb", "sdb", "write", 8.0)
-    found = told(block(volume, disk), app("dm-0", 9))
-    assert found is not None
+    both = {"block": block(disk, volume), "syscall": app("dm-0", 9)}
+    (found,) = Engine().judge(ticks(1, both)[0]).findings
     assert found.subject == "sdb"
     assert "dd[77]" in found.cause
     found = told(block(volume, busy="sdb"), app("dm-0", 9))

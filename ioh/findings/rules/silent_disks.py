@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ioh.findings.devices import is_disk_of
@@ -49,8 +49,7 @@ def disk_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
     newest, least_us = recent[-1], limits["silent_min_s"] * 1e6
     silent = _old_rows(newest, "block", least_us, 0)
     calls = _old_rows(newest, "syscall", least_us, 4)
-    lowest = [name for name, rows in silent.items() if not _below(rows[0]) & silent.keys()]
-    for name in lowest:
+    for name in [each for each, rows in silent.items() if not _waits_for_another(rows[0], silent)]:
         waiting = [rows for on, rows in calls.items() if _is_on(newest, on, name)]
         yield _of_device(name, silent[name], _oldest(chain(*waiting)))
     known = [*silent, *(row.key[1] for row in rows_of(newest, "block", "limit"))]
@@ -68,6 +67,10 @@ def _old_rows(newest: Snapshot, layer: str, least_us: float, at: int) -> dict[st
         if row.key[at] and number(row, "age_us") >= least_us:
             found[row.key[at]].append(row)
     return found
+
+
+def _waits_for_another(row: TableRow, silent: Iterable[str]) -> bool:
+    return any(is_disk_of(disk, low) for low in _below(row) for disk in silent)
 
 
 def _below(row: TableRow) -> set[str]:
