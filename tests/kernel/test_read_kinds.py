@@ -31,6 +31,14 @@ def kinds(ioh: Ioh) -> tuple[int, int]:
     return ioh.total("syscall", "read_cached"), ioh.total("syscall", "read_missed")
 
 
+def longest(ioh: Ioh) -> set[tuple[str, bool]]:
+    """The longest step of the reads' path but for CPUs, and whether it is page cache."""
+    ways = [way["read"]["segments"] for each in ioh.intervals if "read" in (way := each["path"])]
+    known = ([step for step in steps if step["name"] != "cpu_wait"] for steps in ways)
+    slowest = (max(steps, key=lambda step: step["us"] or 0) for steps in known)
+    return {(step["name"], step["is_cache"]) for step in slowest}
+
+
 @contextlib.contextmanager
 def reader(engine: str, fd: int) -> Iterator[Read]:
     """Reads a page at an offset."""
@@ -157,8 +165,11 @@ def test_on_an_opaque_file_system_a_read_that_slept_was_not_in_memory(
         for _ in range(2):
             with part_of(own) as ioh:
                 assert [len(os.pread(fd, PAGE, at * STEP)) for at in range(COUNT)] == [PAGE] * COUNT
-            parts.append((kinds(ioh), server.reads))
-    assert parts == [((0, COUNT), COUNT), ((COUNT, 0), COUNT)]
+            parts.append((kinds(ioh), server.reads, longest(ioh)))
+    assert parts == [
+        ((0, COUNT), COUNT, {("fuse", False)}),
+        ((COUNT, 0), COUNT, {("syscall", True)}),
+    ]
 
 
 def test_time_without_a_cpu_is_told(watched: WatchedVolume) -> None:
