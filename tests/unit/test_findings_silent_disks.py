@@ -68,9 +68,9 @@ def test_only_the_lowest_device_is_reported() -> None:
     """A volume on a partition of a hung disk waits with it; the program's file is on the volume."""
     volume, disk = ("dm-0", "vg-data on sdb1", "write", 8.0), ("sdb", "sdb", "write", 8.0)
     both = {"block": block(disk, volume), "syscall": app("dm-0", 9)}
-    (found,) = Engine().judge(ticks(1, both)[0]).findings
-    assert found.subject == "sdb"
-    assert "dd[77]" in found.cause
+    (lowest,) = Engine().judge(ticks(1, both)[0]).findings
+    assert lowest.subject == "sdb"
+    assert "dd[77]" in lowest.cause
     found = told(block(volume, busy="sdb"), app("dm-0", 9))
     assert found is not None
     assert found.subject == "dm-0"
