@@ -84,7 +84,7 @@ DB_HEALTHY = (
     Scenario("row_held_briefly", "a session keeps a row for two seconds that four others want",
              sick_databases.row_held_briefly),
     Scenario("own_rows", "four sessions of PostgreSQL, each with a row of its own",
-             sick_databases.own_rows),
+             sick_databases.own_rows, also=("commit_bound",)),
     Scenario("log_beside_slow_copy", "8 MB/s written beside PostgreSQL's log",
              sick_databases.log_beside_slow_copy, also=("commit_bound", "sync_writes")),
     Scenario("warm_rows", "PostgreSQL reads other rows, which its cache soon holds",
