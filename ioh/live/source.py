@@ -111,7 +111,7 @@ class LiveSource(Closing):
         names = tuple(known) if self._names is None else self._names
         unknown = [name for name in names if name not in known]
         if unknown:
-            cause = f"unknown layer {unknown[0]!r}"
+            cause = f'unknown layer "{unknown[0]}"'
             raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
         try:
             # In path order.

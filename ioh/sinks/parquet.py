@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
+from ioh.model.in_progress import oldest_us
 from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot
@@ -26,6 +27,7 @@ SCHEMA = pa.schema(
         **dict.fromkeys(("host", "layer", "part", "op"), pa.string()),
         "interval_s": pa.float64(),
         **{name: pa.int64() if _HINTS[name] == int | None else pa.float64() for name in OP_NUMBERS},
+        "oldest_us": pa.float64(),
         "latency_hist": pa.list_(pa.struct({"le_us": pa.float64(), "operations": pa.int64()})),
         "metrics": pa.map_(pa.string(), pa.float64()),
     }
@@ -33,7 +35,7 @@ SCHEMA = pa.schema(
 
 _Pairs = list[tuple[float, int]] | list[tuple[str, float]] | None
 _Cell = Value | str | _Pairs
-_NO_OP = (None,) * (len(OP_NUMBERS) + 1)
+_NO_OP = (None,) * (len(OP_NUMBERS) + 2)
 
 
 class ParquetSink:
@@ -105,7 +107,8 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[_Cell, ...]]:
             for op, stats in ops.items():
                 numbers = (_sane(getattr(stats, number)) for number in OP_NUMBERS)
                 of = (part, printable(op), layer.interval_s)
-                yield (*key, *of, *numbers, _in_use(stats.latency), None)
+                age_us = None if part else _sane(oldest_us(layer, op))
+                yield (*key, *of, *numbers, age_us, _in_use(stats.latency), None)
 
 
 def _sane(value: Value) -> Value:

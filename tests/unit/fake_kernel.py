@@ -42,7 +42,7 @@ _MEMBERS = {
     "kernfs_node": "id",
     "io_kiocb": "opcode file flags cqe.fd cmd",
     "list_head": "next",
-    "io_rw": "kiocb kiocb.ki_pos flags",
+    "io_rw": "kiocb kiocb.ki_pos len flags",
     "mount": "mnt_id mnt.mnt_root mnt_next_for_sb",
     "net": "ns.inum",
     "nfs_commit_data": "inode",

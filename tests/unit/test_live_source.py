@@ -112,7 +112,7 @@ def test_an_unknown_layer_is_refused(host: Host, privileged: bool) -> None:
     with pytest.raises(IohError) as caught:
         source("a", "\x1b[31m").__enter__()
     assert caught.value.code == ExitCode.USAGE
-    assert str(caught.value) == "unknown layer '\\\\x1b[31m'. Known layers: a, b."
+    assert str(caught.value) == 'unknown layer "\\x1b[31m". Known layers: a, b.'
     assert host.requests() == []
     assert privileged == (host.loader.socket.fileno() < 0)
 
