@@ -127,12 +127,11 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 {
 	struct lower both = {};
 	struct charges *sum;
+	u64 wait_ns;
 	u32 zero = 0;
 
 	sum = charges.lookup(&zero);
-	if (!sum)
-		return 0;
-	if (op == OP_WRITEBACK)
+	if (!sum || op == OP_WRITEBACK)
 		return 0;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
@@ -164,8 +163,9 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 	sum->lower_splits += c->splits;
 	if (op == OP_READ && both.bios)
 		op = OP_READ_MISSED;
-	if (op < OPS)
-		sum->cpu_wait_ns[op] += CPU_WAIT_NS(task) - c->cpu_wait_ns;
+	wait_ns = CPU_WAIT_NS(task) - c->cpu_wait_ns;
+	if (wait_ns && op < OPS)
+		sum->cpu_wait_ns[op] += wait_ns;
 	return both.bios != 0;
 }
 

@@ -146,13 +146,11 @@ static inline void note_group(u32 index)
 	u32 zero = 0;
 	struct call_groups *groups = call_groups.lookup(&zero);
 	u64 *now_epoch = epoch.lookup(&zero);
-	u8 *tick;
+	/* Hidden: bcc would read the tick with a helper, since the index comes from the task. */
+	u64 group = (u64)hidden(index / CALL_GROUP) % (CALL_SLOTS / CALL_GROUP);
 
-	if (!groups || !now_epoch)
-		return;
-	tick = &groups->ticks[index / CALL_GROUP];
-	if (*tick != (u8)*now_epoch)
-		*tick = *now_epoch;
+	if (groups && now_epoch && groups->ticks[group] != (u8)*now_epoch)
+		groups->ticks[group] = *now_epoch;
 }
 
 static inline struct call *open_call(u32 tid)
