@@ -5,7 +5,7 @@
 # need a machine without an NFS mount, the played anomalies have an ioh of their own, and the others
 # share one, since starting it takes half a minute.  test_nfs_findings.py, test_nfs_hosts.py and
 # most of test_nvme_ways.py run only by name.
-vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_requests.py tests/vm/test_silent_disks.py"
+vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_requests.py"
 vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
 vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py tests/vm/test_nfs_bench.py"
