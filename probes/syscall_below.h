@@ -43,6 +43,8 @@ static inline void charge_reads(struct charges *sum, const struct call *c, u32 c
 		sum->read_cached += calls_made - fetched;
 	if (low->bios < direct)
 		sum->read_cached += charge_without_bios(sum, c, direct - low->bios);
+	if (!(low->bios | low->requests)) /* most reads: writing zeros costs, too */
+		return;
 	sum->read_lower_ops += parts(low);
 	sum->read_lower_bytes += low->bytes;
 }
@@ -128,10 +130,10 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 	struct lower both = {};
 	struct charges *sum;
 	u64 wait_ns;
-	u32 zero = 0;
+	u32 zero = 0, requests;
 
 	sum = charges.lookup(&zero);
-	if (!sum || op == OP_WRITEBACK)
+	if (!sum)
 		return 0;
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
@@ -149,6 +151,8 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 			c->place.bytes = result;
 		if (op == OP_READ && result > 0)
 			look_for_holes(sum, c, result, both.bios);
+		if (op == OP_WRITEBACK)
+			return 0;
 		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
 		else if (result || both.bios) {
@@ -159,8 +163,11 @@ static inline int settle(struct call *c, const char *task, u32 op, s64 result)
 	}
 	if (is_of_writes(c, op))
 		sum->write_reads += parts(&c->lower[0]);
-	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
-	sum->lower_splits += c->splits;
+	requests = c->lower[0].requests + c->lower[1].requests;
+	if (requests | c->splits) {
+		sum->lower_requests += requests;
+		sum->lower_splits += c->splits;
+	}
 	if (op == OP_READ && both.bios)
 		op = OP_READ_MISSED;
 	wait_ns = CPU_WAIT_NS(task) - c->cpu_wait_ns;
