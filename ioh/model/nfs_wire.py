@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import inf
 
 from ioh.model.connections import address_of, end_of, host_of, round_trip_us
 from ioh.model.rates import quotient, sum_known, weighted_mean
@@ -16,6 +17,7 @@ _End = tuple[str, str]  # address, port
 _PORT = "2049"
 # A call that waits for one lost segment takes up to 0.2 s longer: then the mean, 2 ms.
 _LOST_PER_CALL = 0.01
+_LONG_WAY, _LONE = 2.0, 1.5  # times the shortest round trip; calls in flight per connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,30 @@ def nfs_wire(snapshot: Snapshot) -> NfsWire:
     is_local = bool(theirs) or _is_local(ours, connections, layers.get("nfs_server"))
     return NfsWire(
         weighted_mean(
-            (calls.get(at) or 1.0, round_trip_us(rows)) for at, rows in by_server.items()
+            (calls.get(at) or 1.0, round_trip_us(rows))
+            for at, rows in by_server.items()
+            if not _has_replies_time(rows, layers.get("nfs_client"))
         ),
         sum(map(_lost_per_s, ours or theirs)) > _LOST_PER_CALL * sum(calls.values())
         or any(_outlived_a_loss(row, layers["nfs_client"]) for row in ours or theirs if calls),
         is_local,
         unread_us(snapshot) if is_local else None,
     )
+
+
+def _has_replies_time(rows: Collection[TableRow], client: LayerSnapshot | None) -> bool:
+    """Whether the round trip may have the server's time in it.
+
+    A server that has only one call to answer acknowledges it with the reply (TCP waits up to 40 ms
+    for that), so the round trip is far longer than the connection's shortest.
+    """
+    ops = [client.ops.get(name) for name in ("read", "write", "commit")] if client else []
+    in_flight = sum(
+        (each.ops_per_s or 0.0) * (each.latency_us or 0.0) for each in ops if each is not None
+    )
+    shortest_us = min((row.values.get("min_rtt_us") or inf for row in rows), default=inf)
+    is_long = (round_trip_us(rows) or 0.0) > _LONG_WAY * shortest_us
+    return is_long and in_flight / 1e6 <= _LONE * len(rows)
 
 
 def _is_local(

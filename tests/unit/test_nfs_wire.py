@@ -58,6 +58,22 @@ def test_the_round_trip_is_that_of_the_mounts_connections(
     assert found == NfsWire(4_000, is_lossy=False, is_server_local=False)
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "srtt_us", "min_rtt_us", "is_known"),
+    [
+        (1, 20_000, 200, False),  # acknowledged with the reply
+        (1, 20_000, 19_000, True),  # a long way
+        (4, 20_000, 200, True),  # the next request is acknowledged meanwhile
+        (1, 20_000, None, True),
+    ],
+)
+def test_the_round_trip_of_a_lone_call_may_be_the_servers_time(
+    in_flight: int, srtt_us: float, min_rtt_us: float | None, is_known: bool
+) -> None:
+    found = wire([(OURS, row(srtt_us, min_rtt_us=min_rtt_us))], reads=100, read_us=in_flight * 1e4)
+    assert (found.round_trip_us == srtt_us) is is_known
+
+
 def test_a_server_may_have_another_port() -> None:
     servers: Rows = [(("nas", "10.0.0.9"), {"reads_per_s": 9.0, "port": 12049})]
     ours, other = (("10.0.0.7:831", f"10.0.0.9:{port}") for port in (12049, 2049))

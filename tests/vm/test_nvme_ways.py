@@ -170,7 +170,6 @@ def test_a_long_way_to_the_disk_is_the_networks_time(disk: str) -> None:
         assert "it is a remote disk (nvme/tcp 127.0.0.1:442" in each["cause"]
         assert ", and the network's round trip is " in each["cause"]
         assert each["command"].startswith("ss -tin dst 127.0.0.1:442")
-    devices = part.table("block", "device", "device", "on")
-    assert {on.partition(" on ")[2] for name, on in devices if name in ways()} == {
-        f"nvme/tcp 127.0.0.1:{port}" for port in PORTS
-    }
+    devices = part.intervals[-1]["layers"]["block"]["top"]["device"]
+    ends = {row["on"].partition(" on ")[2] for row in devices if row["device"] in ways()}
+    assert ends == {f"nvme/tcp 127.0.0.1:{port}" for port in PORTS}
