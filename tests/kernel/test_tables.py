@@ -37,7 +37,7 @@ SIZE = 1 << 16
 def written(ioh: Ioh) -> dict[str, int]:
     """Writes by path."""
     rows = ioh.table("syscall", "file", "path")
-    return {path: row["writes"] for (path,), row in rows.items()}
+    return {path: row["writes"] for (path,), row in rows.items() if row["writes"]}
 
 
 def hostile_file(volume: Volume) -> bytes:
