@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ioh.model.sample import LayerSample, Sample
 from tests.make_dashboards import dashboards
 from tests.servers.played import Played, Recorded
 from tests.servers.prometheus import Prometheus
@@ -24,6 +26,7 @@ VARIABLES = {"$host": HOSTS[0], "$__rate_interval": "4s"}
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     recorded = Recorded()
+    recorded.samples = [failing(sample, tick) for tick, sample in enumerate(recorded.samples)]
     with (
         Played(recorded, HOSTS[0], 0.2) as one,
         Played(recorded, HOSTS[1], 0.2, first=40) as other,
@@ -32,6 +35,19 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         ) as made,
     ):
         yield made
+
+
+def failing(sample: Sample, errors: int) -> Sample:
+    """A sample whose every operation of a device or mount failed so often, too."""
+    layers = dict(sample.layers)
+    for name, layer in sample.layers.items():
+        if isinstance(layer, LayerSample):
+            parts = {
+                part: {op: replace(totals, errors_total=errors) for op, totals in ops.items()}
+                for part, ops in layer.parts.items()
+            }
+            layers[name] = replace(layer, parts=parts)
+    return replace(sample, layers=layers)
 
 
 def queries() -> list[Any]:
