@@ -273,7 +273,7 @@ def test_a_function_that_is_called_too_often_is_detached(
         lasted_s = time.monotonic() - began
         wait_until(lambda: notes_of(ioh), START_S, why=lambda: ioh.raw[-2000:])
         ioh.settle()
-    assert lasted_s < 6  # on a busy machine
+    assert lasted_s < 6 * slowness()  # on a busy machine
     (note,) = notes_of(ioh)
     said = r"look is not counted for 10 minutes: that takes (\d+)% of a CPU"
     found = re.fullmatch(said, note)
@@ -284,16 +284,32 @@ def test_a_function_that_is_called_too_often_is_detached(
     assert counts["see"] is not None
 
 
+def costs(ioh: Ioh) -> list[float]:
+    """The probes' share of a core in the intervals that know it."""
+    shares = (interval["ioh"]["bpf_cpu_pct"] for interval in ioh.intervals)
+    return [share for share in shares if share is not None]
+
+
+def slowness() -> float:
+    """How many times slower than a usual machine this one is: emulated ones are."""
+    began = time.process_time()
+    sum(range(3_000_000))
+    return max(1.0, (time.process_time() - began) / 0.1)
+
+
 def test_the_probes_cost_contains_the_traps(caller: Caller) -> None:
     """Of a function whose traps take less than is too much."""
     with recording("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}") as ioh:
         wait_for_servers(ioh, 0)
         began = time.monotonic()
-        while time.monotonic() - began < 13:  # the cost is measured every ten seconds
+        # The cost is measured every ten seconds.
+        while time.monotonic() - began < 13 or not (
+            time.monotonic() - began > START_S or costs(ioh)
+        ):
             caller.call(100)
             time.sleep(0.05)
-    shares = [interval["ioh"]["bpf_cpu_pct"] for interval in ioh.intervals]
-    assert max(filter(None, shares)) > 0.1
+    shares = costs(ioh)
+    assert max(shares) > 0.1
 
 
 def notes_of(ioh: Ioh) -> list[str]:
