@@ -217,10 +217,13 @@ def test_direct_calls_are_split_by_layer(volume: Volume, direction: str) -> None
         )  # fmt: skip
     spent = spent_us(ioh, direction)
     assert spent["mean"] == pytest.approx(job[direction]["clat_ns"]["mean"] * COUNT / 1e3, rel=0.1)
-    below = block_us(ioh, direction)
+    # While a thread waits for a CPU, it no longer waits for its request.
+    below, cpu_wait = block_us(ioh, direction), spent.get("cpu_wait", 0.0)
     for step, us in below.items():
-        assert spent[step] == pytest.approx(us, rel=0.02), step
-    assert spent["syscall"] == pytest.approx(spent["mean"] - sum(below.values()), rel=0.05)
+        assert 0.98 * (us - cpu_wait) <= spent[step] <= 1.02 * us, step
+    in_layers = sum(spent[step] for step in below)
+    assert sum(below.values()) <= 1.02 * (in_layers + cpu_wait)
+    assert spent["syscall"] == pytest.approx(spent["mean"] - in_layers - cpu_wait, rel=0.05)
 
 
 def test_reads_from_the_cache_never_reach_the_disk(volume: Volume) -> None:
@@ -235,4 +238,4 @@ def test_reads_from_the_cache_never_reach_the_disk(volume: Volume) -> None:
     spent = spent_us(ioh, "read")
     assert set(spent) == {"mean", "syscall"}
     notes = {note for i in ioh.intervals for note in i["path"].get("read", {"notes": []})["notes"]}
-    assert notes == {"100 % cached"}
+    assert notes == {"no call reached a lower layer"}
