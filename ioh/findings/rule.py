@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from ioh.findings.window import Recall, Stretch
+from ioh.findings.window import Recall, RecentIntervals
 from ioh.model.finding import Confidence, Evidence, Severity
 
 
@@ -75,9 +75,9 @@ class Rule:
     recalls: tuple[Recall, ...] = ()
     yields_to: tuple[str, ...] = ()
     name: str = ""
-    judge: Callable[[Stretch, Limits], Iterable[Verdict]] = lambda *_: ()
+    judge: Callable[[RecentIntervals, Limits], Iterable[Verdict]] = lambda *_: ()
 
-    def __call__(self, judge: Callable[[Stretch, Limits], Iterable[Verdict]]) -> Rule:
+    def __call__(self, judge: Callable[[RecentIntervals, Limits], Iterable[Verdict]]) -> Rule:
         """Return the rule with this function as ``judge``."""
         return replace(self, name=judge.__name__, judge=judge)
 

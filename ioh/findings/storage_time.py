@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.sums import OpSum, increase, sum_op
-from ioh.findings.window import Stretch
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 from ioh.model.rates import weighted_mean
 
@@ -22,7 +22,7 @@ _STEPS = (
 )
 
 
-def storage_us(recent: Stretch, of: Callable[[OpSum], float | None]) -> float | None:
+def storage_us(recent: RecentIntervals, of: Callable[[OpSum], float | None]) -> float | None:
     """The time of a sync's requests, one after another, on disks or NFS; None without any.
 
     ``of``: the mean or a percentile of one kind of request, in us.
@@ -35,7 +35,7 @@ def storage_us(recent: Stretch, of: Callable[[OpSum], float | None]) -> float | 
     return max(found, default=None)
 
 
-def above_storage(recent: Stretch, calls: float) -> tuple[Evidence, ...]:
+def above_storage(recent: RecentIntervals, calls: float) -> tuple[Evidence, ...]:
     """What is known of the rest of the time of so many synchronous calls."""
     names = ("sync_cpu_wait_ns", "write_waited_cpu_wait_ns")
     waited_us = sum(increase(recent, "syscall", name) for name in names) / 1e3 / max(1.0, calls)

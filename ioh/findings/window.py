@@ -33,7 +33,7 @@ class Recall(NamedTuple):
     with_percentiles: bool = False
 
 
-class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes below)
+class RecentIntervals(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes below)
     """The newest intervals of a window, oldest first, with what once() has computed of them.
 
     Do not keep it longer than its window.
@@ -66,11 +66,11 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attributes bel
 def once(
     make: Callable[Concatenate[Sequence[Snapshot], _P], _T],
 ) -> Callable[Concatenate[Sequence[Snapshot], _P], _T]:
-    """Decorator: compute a function only once for the same Stretch and arguments."""
+    """Decorator: compute a function only once for the same RecentIntervals and arguments."""
 
     @wraps(make)
     def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
-        if not isinstance(snapshots, Stretch):
+        if not isinstance(snapshots, RecentIntervals):
             return make(snapshots, *args, **none)
         if (make, args) not in snapshots.known:
             snapshots.known[make, args] = make(snapshots, *args, **none)
@@ -100,7 +100,7 @@ class Window:
         self._known_of: list[_Known] = []
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
-        self._stretches: dict[float, Stretch] = {}
+        self._recent: dict[float, RecentIntervals] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Add an interval, and drop those older than the span."""
@@ -126,7 +126,7 @@ class Window:
         while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
             del held[0], self._known_of[0]
             self._cut -= 1
-        self._stretches.clear()
+        self._recent.clear()
         self._back_s = back_s[: len(held)]
 
     @property
@@ -140,12 +140,12 @@ class Window:
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._all)
 
-    def recent(self, seconds: float) -> Stretch:
+    def recent(self, seconds: float) -> RecentIntervals:
         """The newest intervals that together last at least ``seconds``, or all."""
-        found = self._stretches.get(seconds)
+        found = self._recent.get(seconds)
         if found is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
-            self._stretches[seconds] = found = Stretch(self._all[-count:])
+            self._recent[seconds] = found = RecentIntervals(self._all[-count:])
             found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
             found.known, found.known_of = {}, self._known_of[-count:]
             found.seconds = sum(snapshot.interval_s for snapshot in found)

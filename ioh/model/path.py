@@ -109,13 +109,13 @@ class Path:
 
 def paths(snapshot: Snapshot) -> dict[str, Path]:
     """Paths by direction (DIRECTIONS), for those with operations whose time is known."""
-    found = {direction: _Way(snapshot, direction).path() for direction in DIRECTIONS}
+    found = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
     return {direction: path for direction, path in found.items() if path is not None}
 
 
 def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:
     """The shares of block queue and device in a server's mean call, 0 to 1; None if unknown."""
-    way = _Way(server, direction)
+    way = _Direction(server, direction)
     if not way.served.us or way.layers.get("block") is None or direction == "sync":
         return None, None
     below = way.below_server(way.served) or {"block_queue": 0.0, "device": 0.0}
@@ -124,7 +124,7 @@ def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float |
     return None if queue_us is None else queue_us / way.served.us, device_us / way.served.us
 
 
-class _Way:
+class _Direction:
     """One direction through the layers of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, direction: str) -> None:

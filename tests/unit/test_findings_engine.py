@@ -16,7 +16,7 @@ from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
-from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, busiest_file, rows_of
+from ioh.findings.window import DETAIL_S, Recall, RecentIntervals, Window, busiest_file, rows_of
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.late import LateMapping
@@ -32,7 +32,7 @@ from tests.unit.snapshot_maker import ticks as seconds
 BAD = "\x1b[31m[/b]\n\u202eevil"
 
 
-def rule(judge: Callable[[Stretch, Limits], Iterable[Verdict]], **changes: object) -> Rule:
+def rule(judge: Callable[[RecentIntervals, Limits], Iterable[Verdict]], **changes: object) -> Rule:
     made = Rule(
         title="Made up", layer="platter", watches="w", sources="s", blind="b", false_alarm="f",
         wrong_if="w", check="c", thresholds={"least": (2.0, "because")},
@@ -54,11 +54,11 @@ def ticks(count: int, interval_s: float = 1.0) -> list[Snapshot]:
     ]
 
 
-def says(times: Iterable[int]) -> Callable[[Stretch, Limits], Verdicts]:
+def says(times: Iterable[int]) -> Callable[[RecentIntervals, Limits], Verdicts]:
     """A rule that fires in these ticks of 1 s."""
     wanted = set(times)
 
-    def judge(recent: Stretch, limits: Limits) -> Verdicts:
+    def judge(recent: RecentIntervals, limits: Limits) -> Verdicts:
         del limits
         if round(recent[-1].time_unix_s - 1e9) in wanted:
             yield verdict()
@@ -121,7 +121,7 @@ def test_another_host_starts_the_hold_time_again() -> None:
 def test_the_window_is_bounded_in_time_and_in_number() -> None:
     seen: list[tuple[int, float]] = []
 
-    def judge(recent: Stretch, limits: Limits) -> list[Verdict]:
+    def judge(recent: RecentIntervals, limits: Limits) -> list[Verdict]:
         window = recent.window
         seen.append((len(window), window.newest.time_unix_s - next(iter(window)).time_unix_s))
         return []
@@ -209,7 +209,7 @@ def test_findings_are_sorted_worst_first() -> None:
 def test_thresholds_come_from_the_config_and_rules_can_be_off() -> None:
     seen: list[float] = []
 
-    def judge(recent: Stretch, limits: Limits) -> list[Verdict]:
+    def judge(recent: RecentIntervals, limits: Limits) -> list[Verdict]:
         seen.append(limits["least"])
         return [verdict()]
 

@@ -14,7 +14,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, layer_of, op_of
+from ioh.findings.window import RecentIntervals, layer_of, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import LATENCY_EDGES_US, SIZE_EDGES_BYTES, SizeLatencyHist, add_hists
 
@@ -70,7 +70,7 @@ class _Modes(NamedTuple):
     probed=("block",),
     span_s=15.0,
 )
-def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
+def cache_below(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check loop devices over a cached file, rotating disks that are too fast, and two speeds."""
     for device in devices(recent, "read"):
         if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
@@ -84,7 +84,7 @@ def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
             yield from _two_speeds(longer, layer, part, limits)
 
 
-def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
+def _apart(recent: RecentIntervals, limits: Limits) -> Iterator[tuple[str, str]]:
     """Layer and part of each disk and mount with enough reads; their speeds may differ."""
     least = 0.8 * limits["modes_ops_min"] * SPAN_S / MODES_S
     for layer in ("block", "nfs_client"):
@@ -99,7 +99,7 @@ def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
                 yield layer, name
 
 
-def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
+def _loop(device: Device, recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare the reads of a loop device with those of the disk that holds its file."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
@@ -131,7 +131,7 @@ def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
+def _too_fast(recent: RecentIntervals, device: Device, limits: Limits) -> Verdicts:
     """Check a rotating disk for random reads that are faster than its arm can move."""
     order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
     service_us, most_us = device.sum.service_us, limits["turning_min_us"]
@@ -156,7 +156,7 @@ def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
     )
 
 
-def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdicts:
+def _two_speeds(recent: RecentIntervals, layer: str, part: str, limits: Limits) -> Verdicts:
     """Check for reads of one size that are either fast or slow, with few in between."""
     reads = (op_of(snapshot, layer, "read", part) for snapshot in recent)
     tables = (stats.size_lat for stats in reads if stats is not None)
@@ -189,7 +189,11 @@ def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdi
 
 
 def _others_under_way(
-    recent: Stretch, layer: str, part: str, counted: Sequence[SizeLatencyHist], modes: _Modes
+    recent: RecentIntervals,
+    layer: str,
+    part: str,
+    counted: Sequence[SizeLatencyHist],
+    modes: _Modes,
 ) -> float:
     """Mean number of writes, and reads of other sizes, in flight."""
     table = add_hists(counted)

@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, program, rate
 from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, sum_op
-from ioh.findings.window import Stretch, busiest, rows_of
+from ioh.findings.window import RecentIntervals, busiest, rows_of
 from ioh.model.finding import Evidence
 
 
@@ -33,7 +33,7 @@ from ioh.model.finding import Evidence
     yields_to=("holes",),
     hold_s=2.0,
 )
-def caching(recent: Stretch, limits: Limits) -> Verdicts:
+def caching(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check local files by calls, NFS files by bytes, writes by the disks' writes."""
     read = sum_op(recent, "syscall", "read_buffered")
     is_fast = read.bytes_per_s >= limits["bytes_min_per_s"]
@@ -43,7 +43,7 @@ def caching(recent: Stretch, limits: Limits) -> Verdicts:
     yield from _writes(recent, limits)
 
 
-def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
+def _local(recent: RecentIntervals, read: OpSum, limits: Limits) -> Verdicts:
     calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
     at_end, fetched = increases(recent, "syscall", "read_calls_at_end", "read_lower_bytes")
     packed, unpacked = increases(recent, "syscall", "read_packed_bytes", "read_unpacked_bytes")
@@ -81,7 +81,7 @@ def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
     )
 
 
-def _writes(recent: Stretch, limits: Limits) -> Verdicts:
+def _writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check for buffered writes by a program that never waits for a disk."""
     wrote = sum_op(recent, "syscall", "write_buffered")
     local = wrote.bytes - off_disk_bytes(recent, "write")
@@ -110,7 +110,7 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
+def _nfs(recent: RecentIntervals, limits: Limits) -> Verdicts:
     a_second = increase(recent, "nfs_client", "app_read_bytes") / caching.recent_s
     share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
     least = limits["cached_min_pct"]
@@ -134,7 +134,7 @@ def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _beyond_links(recent: Stretch, bytes_per_s: float) -> Iterator[Evidence]:
+def _beyond_links(recent: RecentIntervals, bytes_per_s: float) -> Iterator[Evidence]:
     """Evidence that this machine's links could not carry so much, if their speeds are known."""
     links = [
         (row.values.get("speed_bits_per_s"), row.key[0])

@@ -7,7 +7,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increases, sum_op, sum_rows
-from ioh.findings.window import Stretch
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
@@ -41,13 +41,13 @@ _ADVICE = (
     span_s=15.0,
     recent_s=6.0,
 )
-def compression(recent: Stretch, limits: Limits) -> Verdicts:
+def compression(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check reads and writes separately."""
     yield from _reads(recent, limits)
     yield from _writes(recent, limits)
 
 
-def _reads(recent: Stretch, limits: Limits) -> Verdicts:
+def _reads(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare compressed with uncompressed bytes, where the file system counts them."""
     packed, unpacked = increases(recent, "syscall", "read_packed_bytes", "read_unpacked_bytes")
     if not packed or unpacked / recent.seconds < limits["bytes_min_per_s"]:
@@ -68,7 +68,7 @@ def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _writes(recent: Stretch, limits: Limits) -> Verdicts:
+def _writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare programs' writes to such file systems with the disks' writes."""
     by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
     kinds = [name for name in by_type if name in _CAN and by_type[name]]

@@ -10,7 +10,7 @@ from ioh.findings.nfs import mounts, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increase, increases, sum_op
-from ioh.findings.window import Recall, Stretch
+from ioh.findings.window import Recall, RecentIntervals
 from ioh.model.finding import Evidence
 
 # Write-back begins up to 30 s after the write (vm.dirty_expire_centisecs).
@@ -48,7 +48,7 @@ _LATE_S = 30.0
         Recall("block", "write"),
     ),
 )
-def consolidation(recent: Stretch, limits: Limits) -> Verdicts:
+def consolidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check reads through the page cache, buffered writes, and each NFS mount."""
     window = recent.window
     pieces = _reads(recent, limits)
@@ -65,7 +65,9 @@ def consolidation(recent: Stretch, limits: Limits) -> Verdicts:
     yield from {verdict.subject: verdict for verdict in found}.values()
 
 
-def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:
+def _inferred(
+    recent: RecentIntervals, pending: Sequence[float], limits: Limits
+) -> Iterator[Verdict]:
     """Verdicts about I/O that other threads than the callers submit.
 
     ``pending`` as for _is_joined(), for writes.
@@ -81,7 +83,9 @@ def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iter
         yield _verdict(pieces, "writes", "write-back", "requests", "disk", is_measured=False)
 
 
-def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequence[float]) -> bool:
+def _is_joined(
+    pieces: Pieces, limits: Limits, recent: RecentIntervals, pending: Sequence[float]
+) -> bool:
     """Whether there are many small calls above, few large requests below, and the same bytes.
 
     ``pending``: candidates for the growth of bytes that wait for write-back; one of them must
@@ -102,7 +106,7 @@ def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequenc
     )
 
 
-def _more_waiting(recent: Stretch) -> tuple[float, ...]:
+def _more_waiting(recent: RecentIntervals) -> tuple[float, ...]:
     """Growth of dirty memory during these intervals: with and without bytes under write-back.
 
     It includes other programs' dirty bytes; then the sums do not agree and the rule is silent.
@@ -123,7 +127,7 @@ def _gone_down(pieces: Pieces) -> Pieces:
     return replace(pieces, calls=pieces.calls * share, call_bytes=pieces.piece_bytes)
 
 
-def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
+def _reads(recent: RecentIntervals, limits: Limits) -> Pieces | None:
     calls = increase(recent, "syscall", "read_calls")
     ops, bytes_ = increases(recent, "syscall", "read_lower_ops", "read_lower_bytes")
     if not ops or calls / recent.seconds < limits["calls_min_per_s"]:
@@ -137,7 +141,7 @@ def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
     return Pieces(calls, buffered.bytes, ops, bytes_, buffered.latency_us, request_us)
 
 
-def _writes(recent: Stretch) -> Pieces | None:
+def _writes(recent: RecentIntervals) -> Pieces | None:
     """Buffered writes and the disks' writes, from their rates."""
     buffered, direct, sync = (
         sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "direct", "sync")

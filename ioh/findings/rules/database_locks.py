@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.waits import PROBE, SHOW, InProgress, Wait, Waits, in_progress, waits_by_server
-from ioh.findings.window import Stretch, layer_of, number, rows_of
+from ioh.findings.window import RecentIntervals, layer_of, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -34,7 +34,7 @@ _SHOW_PG = "ioh text --pg DSN --layers pg -d top"
     probed=("db",),
     hold_s=3.0,
 )
-def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
+def lock_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server: do statements spend most of their time waiting for locks?"""
     newest = waits_by_server(recent[-1:], "statement")
     for server, statements in waits_by_server(recent, "statement").items():
@@ -105,7 +105,7 @@ def _told(statements: Waits, locks: Wait, now: InProgress) -> str:
     hold_s=1.0,
     may_be_short=True,
 )
-def blocking_session(recent: Stretch, limits: Limits) -> Verdicts:
+def blocking_session(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each session that waits for no other one: how many wait for it, and how long?"""
     sessions = _sessions(recent[-1])
     blocked: dict[str, list[str]] = defaultdict(list)
@@ -148,7 +148,7 @@ class _Session(NamedTuple):
     blocked_by: str
 
 
-def _waited_us(recent: Stretch) -> dict[str, float]:
+def _waited_us(recent: RecentIntervals) -> dict[str, float]:
     """How long each session has been seen waiting without a break, in its present statement."""
     waited_us: dict[str, float] = {}
     pids: set[str] | None = None

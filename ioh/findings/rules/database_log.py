@@ -17,7 +17,7 @@ from ioh.findings.waits import (
     in_progress,
     waits_by_server,
 )
-from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of
+from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of
 from ioh.model.finding import Evidence, Severity
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.rates import weighted_mean
@@ -54,7 +54,7 @@ _FULL_PCT = 90.0  # of all CPUs' time
     probed=("db",),
     hold_s=4.0,
 )
-def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
+def commit_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server: are slow log syncs most of the commits' time?"""
     syncs = waits_by_server(recent, "log_sync")
     for server, commits in waits_by_server(recent, "commit").items():
@@ -105,7 +105,7 @@ def _severity(sync_us: float, commits: Waits, limits: Limits) -> Severity:
     return "warning" if sync_us >= limits["slow_min_ms"] * 1e3 else "info"
 
 
-def _pending(recent: Stretch, server: str) -> str:
+def _pending(recent: RecentIntervals, server: str) -> str:
     """Sentence about commits that have not ended for long; "" if there are none."""
     now = in_progress(recent[-1], server, "commit")
     if now.oldest_us < _LONG_US:
@@ -134,7 +134,7 @@ class _Where(NamedTuple):
     title: str = ""
 
 
-def _where(recent: Stretch, sync_us: float, syncs: Waits) -> _Where:
+def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
     """The lower layer with most of a sync's time; or that they have less than half of it.
 
     A sync is at least a write and a flush.  Without any, it is not known where it spends its time.
@@ -192,7 +192,7 @@ def _where(recent: Stretch, sync_us: float, syncs: Waits) -> _Where:
     recalls=(Recall("db", "wait"), Recall("block", "device")),
     recent_s=RECENT_S,
 )
-def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
+def log_on_data_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's log syncs while much is written with those while little is."""
     disk = next(iter(bottom(recent, "write")), None)
     if disk is None or not disk.sum.bytes:
@@ -261,7 +261,7 @@ def _written_per_s(snapshot: Snapshot, device: str) -> float:
     hold_s=1.0,
     may_be_short=True,
 )
-def standby_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+def standby_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server: does a commit wait long for a standby?"""
     servers = {row.key[-1] for row in rows_of(recent[-1], "db", IN_PROGRESS)}
     for server in sorted(servers):

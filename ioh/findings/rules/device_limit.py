@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.window import Stretch, op_of
+from ioh.findings.window import RecentIntervals, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.snapshot import OpStats, Snapshot
@@ -63,7 +63,7 @@ class _Second(NamedTuple):
     hold_s=2.0,
     recent_s=7.0,
 )
-def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
+def device_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device that always has requests waiting for a constant rate."""
     found: dict[str, list[Device]] = {}
     for op in _OPS:
@@ -99,7 +99,9 @@ def _second(snapshot: Snapshot, device: str) -> _Second | None:
     )
 
 
-def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: Limits) -> Verdicts:
+def _held(
+    recent: RecentIntervals, device: Device, seconds: Sequence[_Second], limits: Limits
+) -> Verdicts:
     """Yield a verdict if requests or bytes per second are constant."""
     typical = _Second._make(map(median, zip(*seconds, strict=True)))
     if typical.ops_per_s < limits["ops_min_per_s"] or typical.under_way < limits["depth_min"]:

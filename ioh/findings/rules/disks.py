@@ -10,7 +10,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size, t
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.remote_disks import RemoteDisk, remote_disks
 from ioh.model.snapshot import TableRow
@@ -40,7 +40,7 @@ _PURE = 0.9
     probed=("block",),
     hold_s=4.0,
 )
-def saturation(recent: Stretch, limits: Limits) -> Verdicts:
+def saturation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device for a long queue that lasts."""
     least_us = limits["queue_min_ms"] * 1e3
     for op in ("read", "write"):
@@ -58,7 +58,7 @@ def saturation(recent: Stretch, limits: Limits) -> Verdicts:
                 yield _saturated(recent, op, device, total.queue_us)
 
 
-def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Verdict:
+def _saturated(recent: RecentIntervals, op: str, device: Device, queue_us: float) -> Verdict:
     total = device.sum
     top = [row.key for row in rows_of(recent[-1], "block", "process")[:3]]
     who = ", ".join(f"{comm}[{pid}]" for pid, comm in top) or "not known"
@@ -106,7 +106,7 @@ def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Ver
     needs=("block",),
     hold_s=4.0,
 )
-def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
+def slow_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device's service time at a low queue depth, minus the transfer time."""
     for op in ("read", "write"):
         least_us = limits[f"{op}_min_ms"] * 1e3
@@ -185,7 +185,7 @@ def _far(service_us: float, remote: RemoteDisk, command: str) -> tuple[str, str,
     needs=("block",),
     hold_s=4.0,
 )
-def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
+def io_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
     rows = rows_of(recent[-1], "block", "limit")
     for op in ("read", "write"):
@@ -249,7 +249,7 @@ def _show_limit(row: TableRow, op: str) -> str:
     probed=("syscall",),
     hold_s=4.0,
 )
-def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
+def time_above_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check direct reads and direct writes, if nearly all calls are direct."""
     for op in ("read", "write"):
         direct = sum_op(recent, "syscall", f"{op}_direct")
@@ -276,13 +276,13 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
             yield _above(recent, op, device, below_us, is_starved=is_starved)
 
 
-def _cpu_pct(recent: Stretch) -> float:
+def _cpu_pct(recent: RecentIntervals) -> float:
     """CPU use in the busiest interval."""
     return max(s.host.cpu_pct or 0.0 for s in recent)
 
 
 def _above(
-    recent: Stretch, op: str, device: Device, below_us: float, *, is_starved: bool
+    recent: RecentIntervals, op: str, device: Device, below_us: float, *, is_starved: bool
 ) -> Verdict:
     latency_us = sum_op(recent, "syscall", f"{op}_direct").latency_us or 0.0
     cpu = _cpu_pct(recent)

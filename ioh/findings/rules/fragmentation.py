@@ -14,7 +14,7 @@ from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import increase, increases, sum_op
-from ioh.findings.window import Stretch, busiest_file, metric_of
+from ioh.findings.window import RecentIntervals, busiest_file, metric_of
 from ioh.model.finding import Evidence
 
 _PURE = 0.9  # share of the calls that must be of one kind to attribute all requests to it
@@ -60,7 +60,7 @@ class _Limit(NamedTuple):
     recent_s=3.0,
     may_be_short=True,
 )
-def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
+def fragmentation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check reads and writes separately."""
     for op, found in (("read", _reads), ("write", _writes)):
         ops = increase(recent, "syscall", f"{op}_lower_ops")
@@ -79,7 +79,7 @@ def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
 _Found = tuple[Pieces | None, bool]
 
 
-def _reads(recent: Stretch, ops: float) -> _Found:
+def _reads(recent: RecentIntervals, ops: float) -> _Found:
     """Read calls that reached a device, either all direct or all buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
@@ -101,7 +101,7 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     return Pieces(made, asked, ops, bytes_, main.latency_us), is_buffered
 
 
-def _writes(recent: Stretch, ops: float) -> _Found:
+def _writes(recent: RecentIntervals, ops: float) -> _Found:
     """Direct and synchronous writes: their callers submit the requests themselves."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
     calls, bytes_ = increases(recent, "syscall", "write_calls", "write_lower_bytes")
@@ -115,7 +115,7 @@ def _writes(recent: Stretch, ops: float) -> _Found:
 
 
 def _cut(
-    recent: Stretch, pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
+    recent: RecentIntervals, pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
 ) -> Verdicts:
     device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
     if device is not None:
@@ -146,7 +146,7 @@ def _cut(
     )
 
 
-def _unknown_limit(recent: Stretch, ahead: ReadAhead | None) -> tuple[str, str]:
+def _unknown_limit(recent: RecentIntervals, ahead: ReadAhead | None) -> tuple[str, str]:
     """Advice and command if no known setting has that size."""
     if ahead is not None and ahead.is_btrfs:
         advice = "No device limit explains this: check the read-ahead of btrfs itself."
@@ -179,7 +179,7 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
     return None
 
 
-def _limit_above(recent: Stretch, op: str, pieces: Pieces) -> _Limit | None:
+def _limit_above(recent: RecentIntervals, op: str, pieces: Pieces) -> _Limit | None:
     """The chunk size of an array above the disks; md reports it as its largest request."""
     settings = (("chunk_sectors", "chunk_bytes"), ("max_sectors_kb", "max_request_bytes"))
     for device in passing(recent, op):
@@ -215,7 +215,7 @@ def _round_kb(bytes_: float) -> int:
 
 
 def _evidence(
-    recent: Stretch, pieces: Pieces, device: Device | None, limit: _Limit | None, op: str
+    recent: RecentIntervals, pieces: Pieces, device: Device | None, limit: _Limit | None, op: str
 ) -> Iterator[Evidence]:
     text = f"{per_s(pieces.calls / recent.seconds)} {op}s a second became "
     text += f"{per_s(pieces.pieces / recent.seconds)} requests: {times(pieces.per_call)} per call, "
@@ -257,7 +257,7 @@ def _evidence(
     recent_s=10.0,
     may_be_short=True,
 )
-def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
+def nfs_fragmentation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each mount and direction."""
     off = limits["bytes_off_max_pct"] / 100
     for op in ("read", "write"):
@@ -274,7 +274,7 @@ def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
                 yield _nfs_cut(recent, mount, op, limit)
 
 
-def _nfs_cut(recent: Stretch, mount: MountRow, op: str, limit: float) -> Verdict:
+def _nfs_cut(recent: RecentIntervals, mount: MountRow, op: str, limit: float) -> Verdict:
     pieces, setting, rpc = mount.pieces, f"{op[0]}size", op.upper()
     kinds = ("direct", "sync") if op == "write" else ("direct",)
     own = sum(sum_op(recent, "syscall", f"{op}_{kind}").bytes for kind in kinds)

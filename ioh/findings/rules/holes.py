@@ -7,7 +7,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, sum_op
-from ioh.findings.window import Stretch, busiest, busiest_file
+from ioh.findings.window import RecentIntervals, busiest, busiest_file
 from ioh.model.finding import Evidence
 
 _ADVICE = "Write the whole file before you measure reads of it."
@@ -45,7 +45,7 @@ _NOT_DIRECT = {
     needs=("block",),
     probed=("syscall",),
 )
-def holes(recent: Stretch, limits: Limits) -> Verdicts:
+def holes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check direct reads that reach no device, and buffered reads of no block of the file."""
     direct = sum_op(recent, "syscall", "read_direct")
     if direct.bytes and direct.bytes_per_s >= limits["bytes_min_per_s"]:
@@ -54,7 +54,7 @@ def holes(recent: Stretch, limits: Limits) -> Verdicts:
     yield from _buffered(recent, limits)
 
 
-def _from_memory(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
+def _from_memory(recent: RecentIntervals, direct: OpSum, limits: Limits) -> Verdicts:
     found = increase(recent, "syscall", "read_direct_from_memory_bytes")
     share, least = found / direct.bytes, limits["direct_min_pct"]
     if share * 100 < least:
@@ -80,7 +80,7 @@ def _from_memory(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
     )
 
 
-def _direct(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
+def _direct(recent: RecentIntervals, direct: OpSum, limits: Limits) -> Verdicts:
     memory, holes_ = increases(
         recent, "syscall", "read_direct_from_memory_bytes", "read_direct_hole_bytes"
     )
@@ -112,7 +112,7 @@ def _direct(recent: Stretch, direct: OpSum, limits: Limits) -> Verdicts:
     )
 
 
-def _buffered(recent: Stretch, limits: Limits) -> Verdicts:
+def _buffered(recent: RecentIntervals, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
     looked, holes_ = increases(recent, "syscall", "read_looked_bytes", "read_hole_bytes")
     if read.bytes_per_s < limits["bytes_min_per_s"] or not looked:
@@ -134,7 +134,7 @@ def _buffered(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _show_files(recent: Stretch) -> str:
+def _show_files(recent: RecentIntervals) -> str:
     """The command that shows the blocks of the most read file; "" if its path is not known."""
     name = busiest_file(recent)
     return f"du --apparent-size -k {name}; du -k {name}; filefrag {name}" if name else ""
@@ -162,7 +162,7 @@ def _show_files(recent: Stretch) -> str:
     recent_s=3.0,
     may_be_short=True,
 )
-def first_write(recent: Stretch, limits: Limits) -> Verdicts:
+def first_write(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare write-zeroes requests with writes of data."""
     zeroes, least = sum_op(recent, "block", "write_zeroes"), limits["zeroes_min_per_s"]
     if not zeroes.bytes or zeroes.bytes_per_s < least:

@@ -13,7 +13,7 @@ from itertools import chain
 from ioh.findings.format_sentence import per_s, percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.failures import Failure, failures
 from ioh.model.finding import Evidence
 
@@ -64,7 +64,7 @@ _MAY_BE_DIRECT = frozenset({"read_direct", "write_direct", "write_sync"})
     hold_s=0.0,
     may_be_short=True,
 )
-def io_errors(recent: Stretch, limits: Limits) -> Verdicts:
+def io_errors(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device, then each program and errno."""
     devices = _sums(recent, "block", lambda x: (x.where,))
     for (device,), found in devices.items():
@@ -80,7 +80,7 @@ def io_errors(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _sums(
-    recent: Stretch, layer: str, by: Callable[[Failure], tuple[str, ...]]
+    recent: RecentIntervals, layer: str, by: Callable[[Failure], tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[Failure]]:
     """What failed and counts, by key; each with one entry per op and process."""
     sums: dict[tuple[str, ...], dict[Failure, float]] = defaultdict(lambda: defaultdict(float))
@@ -97,7 +97,7 @@ def _number(found: Sequence[Failure]) -> float:
     return sum(each.number for each in found)
 
 
-def _said(recent: Stretch, found: Sequence[Failure]) -> str:
+def _said(recent: RecentIntervals, found: Sequence[Failure]) -> str:
     """``149 reads and 1 write``, each per second."""
     rates: dict[tuple[str, str], float] = defaultdict(float)
     for each in found:
@@ -106,13 +106,13 @@ def _said(recent: Stretch, found: Sequence[Failure]) -> str:
     return " and ".join(f"{text} {words[text != '1']}" for text, words in texts)
 
 
-def _evidence(recent: Stretch, found: Sequence[Failure], whose: str) -> tuple[Evidence]:
+def _evidence(recent: RecentIntervals, found: Sequence[Failure], whose: str) -> tuple[Evidence]:
     rate = _number(found) / recent.seconds
     text = f"{_number(found):,.0f} failed within {recent.seconds:.0f} s"
     return (Evidence(text, "errors_per_s", rate, 0.0, f"probe of {whose}"),)
 
 
-def _of_device(recent: Stretch, device: str, found: Sequence[Failure]) -> Verdict:
+def _of_device(recent: RecentIntervals, device: str, found: Sequence[Failure]) -> Verdict:
     done = sum(sum_op(recent, "block", each.op, device).count for each in found)
     share = percent(_number(found) / (_number(found) + done))
     stacks = {row.key[0]: row.key[1] for row in rows_of(recent[-1], "block", "device")}
@@ -132,7 +132,7 @@ def _of_device(recent: Stretch, device: str, found: Sequence[Failure]) -> Verdic
     )
 
 
-def _of_calls(recent: Stretch, subject: str, found: Sequence[Failure]) -> Verdict:
+def _of_calls(recent: RecentIntervals, subject: str, found: Sequence[Failure]) -> Verdict:
     first = found[0]
     advice, command = _HELP[first.error]
     meaning = os.strerror(getattr(errno, first.error))

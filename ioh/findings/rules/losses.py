@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.format_sentence import percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured
-from ioh.findings.window import Stretch
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 _LESS = "This layer's numbers are lower bounds. Measure less at a time (--pid, --comm, --device)."
@@ -38,7 +38,7 @@ _ADVICE = {
     recent_s=3.0,
     may_be_short=True,
 )
-def losses(recent: Stretch, limits: Limits) -> Verdicts:
+def losses(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each layer's share of lost events."""
     for name, layer in recent[-1].measured.items():
         if not sum(layer.lost.values()):

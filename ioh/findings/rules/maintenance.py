@@ -9,7 +9,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent, rate
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Evidence
 
 # Names (at most 15 bytes) of programs and kernel threads whose I/O is maintenance.
@@ -47,7 +47,7 @@ _BTRFS_OTHER = "btrfs filesystem show"
     needs=("block",),
     may_be_short=True,
 )
-def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
+def maintenance(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check jobs that the kernel reports, maintenance programs' share of the I/O, and discards."""
     jobs = rows_of(recent[-1], "block", "job")
     read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
@@ -79,7 +79,7 @@ def _command(device: str, job: str) -> str:
     return _BTRFS.get(job, _BTRFS_OTHER).format(node) if is_known else _BTRFS_OTHER
 
 
-def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
+def _upkeep(recent: RecentIntervals, limits: Limits) -> Verdicts:
     names = {row.key[1] for s in recent for row in rows_of(s, "block", "process")}
     if not any(map(_UPKEEP.fullmatch, names)):  # the usual case, decided early
         return
@@ -107,7 +107,7 @@ def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _discards(recent: Stretch, limits: Limits) -> Verdicts:
+def _discards(recent: RecentIntervals, limits: Limits) -> Verdicts:
     discard, least = sum_op(recent, "block", "discard"), limits["discard_bytes_min_per_s"]
     if discard.bytes_per_s < least:
         return

@@ -7,7 +7,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, program, rate
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, increases, sum_op, sum_rows
-from ioh.findings.window import Stretch, busiest, metric_of
+from ioh.findings.window import RecentIntervals, busiest, metric_of
 from ioh.model.finding import Evidence
 
 
@@ -30,7 +30,7 @@ from ioh.model.finding import Evidence
     hold_s=2.0,
     recent_s=4.0,
 )
-def swapping(recent: Stretch, limits: Limits) -> Verdicts:
+def swapping(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check for pages swapped in, which programs wait for, while others are swapped out."""
     totals = increases(recent, "block", "swap_in_bytes", "swap_out_bytes", "memory_wait_us")
     into, out, waited_us = (total / recent.seconds for total in totals)
@@ -62,7 +62,7 @@ def swapping(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _paged_in(recent: Stretch, into: float) -> str:
+def _paged_in(recent: RecentIntervals, into: float) -> str:
     """Who reads most by page faults, if that is a large part of the swap-ins; else ""."""
     sums = sum_rows(recent, "syscall", "process", ("fault_bytes_per_s",), tuple)
     most = max(sums, key=lambda key: sums[key], default=())
@@ -91,7 +91,7 @@ def _paged_in(recent: Stretch, into: float) -> str:
     recent_s=3.0,
     may_be_short=True,
 )
-def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
+def dirty_throttling(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare memory waiting for write-back with the point where the kernel throttles writers."""
     host = recent[-1].host
     most, background = host.dirty_limit_bytes, host.dirty_background_bytes
@@ -148,7 +148,7 @@ def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
     probed=("syscall",),
     yields_to=("swapping",),  # a writer short of memory submits other programs' pages
 )
-def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
+def read_before_write(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare the disk reads that writes wait for with the writes."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "sync")]
     wrote = max(kinds, key=lambda kind: kind.count)
@@ -201,7 +201,7 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     span_s=15.0,
     recent_s=8.0,
 )
-def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
+def read_ahead_waste(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare the bytes that the page cache fetched for readers with the bytes that they read."""
     charged, ops = increases(recent, "syscall", "read_lower_bytes", "read_lower_ops")
     calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")

@@ -9,7 +9,7 @@ from typing import Literal
 from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Confidence, Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.pairs import OPS
@@ -98,7 +98,7 @@ class Calls:
         return "disk" if reaches_disk and is_disk else "server"
 
 
-def _slow_calls(recent: Stretch, limits: Limits, place: Place) -> Iterator[Calls]:
+def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterator[Calls]:
     """For each server, its kind of call with most time: if slow, frequent, and due to ``place``."""
     by_server: dict[str, list[Pair]] = {}
     for snapshot in recent:
@@ -206,7 +206,7 @@ def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
     thresholds=_THRESHOLDS,
     needs=("nfs_client",),
 )
-def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
+def network_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
     for calls in _slow_calls(recent, limits, "network"):
         # TCP confirms it by a long round trip or losses; else it may be a wait at either end.
@@ -242,7 +242,7 @@ def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
     thresholds=_DISK_THRESHOLDS,
     needs=("nfs_client",),
 )
-def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
+def server_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
     for calls in _slow_calls(recent, limits, "server"):
         is_known = calls.disk_us is not None or calls.requests > 0
@@ -277,7 +277,7 @@ def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
     thresholds=_DISK_THRESHOLDS,
     needs=("nfs_client",),
 )
-def disk_adds(recent: Stretch, limits: Limits) -> Verdicts:
+def disk_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
     for calls in _slow_calls(recent, limits, "disk"):
         each = duration(calls.disk_us or 0.0)

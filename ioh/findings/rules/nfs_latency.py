@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.nfs_wire import nfs_wire
 from ioh.model.rates import weighted_mean
@@ -56,7 +56,7 @@ _LOSS_ADVICE = (
     hold_s=4.0,
     yields_to=("nfs_no_answer",),
 )
-def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
+def nfs_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check READ and WRITE separately."""
     for op in ("read", "write"):
         calls = increase(recent, "nfs_client", f"rpc_{op}s")
@@ -74,7 +74,7 @@ def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
             yield from _beyond(recent, op, rtt, whole, limits)
 
 
-def _is_known_to_both(recent: Stretch, op: str) -> bool:
+def _is_known_to_both(recent: RecentIntervals, op: str) -> bool:
     """Whether the server itself measured its time of these calls."""
     return any(
         (known := pair.ops.get(op)) is not None and known.network_us is not None
@@ -88,7 +88,7 @@ def _is_most(part: float, whole: float, limits: Limits) -> bool:
     return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
 
 
-def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
+def _beyond(recent: RecentIntervals, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
     """Verdicts about the time after sending: network or server."""
     served = _served_here_us(recent, op)
     each = f"each {op.upper()}'s {duration(whole)}"
@@ -110,7 +110,7 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
         yield from _there(recent, op, rtt, each, limits)
 
 
-def _there(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdicts:
+def _there(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limits) -> Verdicts:
     """Verdicts about a server on another machine."""
     wire = _network_us(recent)
     if wire is None:
@@ -151,12 +151,12 @@ def _there(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> V
         )
 
 
-def _cpu_pct(recent: Stretch) -> float:
+def _cpu_pct(recent: RecentIntervals) -> float:
     """Mean use of all CPUs."""
     return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / recent.seconds
 
 
-def _served_here_us(recent: Stretch, op: str) -> float | None:
+def _served_here_us(recent: RecentIntervals, op: str) -> float | None:
     """The server's own time if it is this machine, else None.
 
     The machine may serve one host and be a client of another.  If the connections do not tell, the
@@ -169,19 +169,19 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
     return served.latency_us if is_here else None
 
 
-def _network_us(recent: Stretch) -> float | None:
+def _network_us(recent: RecentIntervals) -> float | None:
     """Mean of TCP's round trip on NFS connections; None if not known."""
     return weighted_mean((1, wire.round_trip_us) for wire in recent.each(nfs_wire))
 
 
-def _are_packets_lost(recent: Stretch, limits: Limits) -> bool:
+def _are_packets_lost(recent: RecentIntervals, limits: Limits) -> bool:
     """Whether it is more than a single loss, or one that was sent again without need."""
     both = zip(recent, recent.each(nfs_wire), strict=True)
     lossy_s = sum(snapshot.interval_s for snapshot, wire in both if wire.is_lossy)
     return lossy_s * 100 >= recent.seconds * limits["lossy_min_pct"]
 
 
-def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
+def _client(recent: RecentIntervals, op: str, queue: float, whole: float) -> Verdict:
     rows = rows_of(recent[-1], "nfs_client", "mount")
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
     text = f"{percent(queue / whole)} of the time before sending"
@@ -202,7 +202,7 @@ def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
     )
 
 
-def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
+def _between(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
     """Both ends are this machine: the rest is the network between them, or waiting for a CPU."""
     served = _served_here_us(recent, op) or 0.0
     gap, cpu, least = rtt - served, _cpu_pct(recent), limits["starved_min_pct"]
@@ -245,7 +245,7 @@ def _queue_for_threads(
     )
 
 
-def _round_trip(recent: Stretch) -> Iterator[Evidence]:
+def _round_trip(recent: RecentIntervals) -> Iterator[Evidence]:
     wire = _network_us(recent)
     if wire is not None:
         text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}; "

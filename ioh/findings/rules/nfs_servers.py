@@ -10,7 +10,7 @@ from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.nfs import threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op, sum_rows
-from ioh.findings.window import Stretch, number, rows_of
+from ioh.findings.window import RecentIntervals, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.nfs_wire import unread_us
 from ioh.model.rates import weighted_mean
@@ -39,7 +39,7 @@ _XPRT = "/proc/self/mountstats, xprt:"
     recent_s=10.0,
     may_be_short=True,
 )
-def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
+def nfs_retransmits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server's calls that were resent for lack of a reply or a connection."""
     again, given_up = (
         sum_rows(recent, "nfs_client", "server", (f"{what}_per_s",), itemgetter(0))
@@ -90,7 +90,7 @@ def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     recent_s=12.0,
     may_be_short=True,
 )
-def nfs_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+def nfs_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server, by its mount that has waited longest."""
     waits: dict[str, tuple[float, TableRow, int]] = {}
     for row in rows_of(recent[-1], "nfs_client", "mount"):
@@ -105,7 +105,7 @@ def nfs_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
         yield _verdict(server, waited_s, row, calls, recent[-1])
 
 
-def _under_way(recent: Stretch, mount: str) -> tuple[int, float]:
+def _under_way(recent: RecentIntervals, mount: str) -> tuple[int, float]:
     """READs, WRITEs and COMMITs in flight on a mount, and for how long none has ended.
 
     They are the same calls if some are in flight at each sample and none ends in between.  If the
@@ -189,7 +189,7 @@ def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
     },
     needs=("nfs_server",),
 )
-def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
+def nfsd_threads(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check whether most of the recent requests found no idle thread."""
     threads = threads_of(recent)
     if threads is None:
@@ -235,7 +235,7 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     probed=("nfs_server",),
     may_be_short=True,
 )
-def server_cache(recent: Stretch, limits: Limits) -> Verdicts:
+def server_cache(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check the server on this machine, READ by READ."""
     cached = sum_op(recent, "nfs_server", "read_cached")
     disk = sum_op(recent, "nfs_server", "read_disk")

@@ -11,7 +11,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum
 from ioh.findings.window import (
     Recall,
-    Stretch,
+    RecentIntervals,
     duration_s,
     number,
     rows_of,
@@ -31,7 +31,7 @@ class _Rivals(NamedTuple):
     """New programs with their share of the requests; the intervals with and without them."""
 
     shares: list[tuple[str, float]]
-    recent: Stretch
+    recent: RecentIntervals
     calm: list[Snapshot]
     victim: _Key  # the process with most requests before
 
@@ -65,7 +65,7 @@ class _Rivals(NamedTuple):
     recalls=(Recall("block", "device"), Recall("block", "process"), Recall("syscall", "process")),
     recent_s=RECENT_S,
 )
-def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
+def shared_drive(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each device's reads and writes now with the calm time before."""
     slow = [
         (op, device)
@@ -142,7 +142,7 @@ def _requests(snapshot: Snapshot) -> dict[_Key, float]:
     }
 
 
-def _rivals(recent: Stretch, limits: Limits) -> _Rivals | None:
+def _rivals(recent: RecentIntervals, limits: Limits) -> _Rivals | None:
     """Programs that are new and have a large share, if the earlier user now gets less."""
     everything = recent.window.recent(SPAN_S - 5)
     rates = everything.each(_requests)

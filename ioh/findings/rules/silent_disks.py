@@ -11,7 +11,7 @@ from itertools import chain
 from ioh.findings.devices import is_disk_of
 from ioh.findings.format_sentence import duration, program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.window import Stretch, number, rows_of
+from ioh.findings.window import RecentIntervals, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot, TableRow
@@ -44,7 +44,7 @@ _LOG = "dmesg -T | tail -30"
     recent_s=5.0,
     may_be_short=True,
 )
-def disk_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+def disk_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device, then the devices of calls that wait."""
     newest, least_us = recent[-1], limits["silent_min_s"] * 1e6
     silent = _old_rows(newest, "block", least_us, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, measured, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Evidence
 
 _NAMES = {
@@ -43,7 +43,7 @@ _NAMES = {
     hold_s=2.0,
     recent_s=7.0,
 )
-def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
+def single_stream(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check for calls that wait for storage, with always exactly one in flight."""
     least = limits["depth_min"]
     for op, name in _NAMES.items():
@@ -84,7 +84,7 @@ def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
-def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
+def _storage_us(recent: RecentIntervals, op: str, total: OpSum) -> float | None:
     """Time of a call's requests, one after another; None if no disk had any."""
     kind = op.partition("_")[0]
     below = sum_op(recent, "block", kind).latency_us
@@ -92,13 +92,13 @@ def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
     return None if below is None else below * max(1.0, requests / total.count)
 
 
-def _reach_storage(recent: Stretch, limits: Limits) -> bool:
+def _reach_storage(recent: RecentIntervals, limits: Limits) -> bool:
     """Whether most of the buffered reads waited for a disk or a server, not for memory."""
     calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
     return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
 
 
-def _is_alone(recent: Stretch, op: str) -> bool:
+def _is_alone(recent: RecentIntervals, op: str) -> bool:
     """Whether each sample has at most one in flight, most have one, and no other op is in flight.
 
     A mean of one could also be an average over many and none.

@@ -16,7 +16,7 @@ from ioh.findings.waits import (
     in_progress,
     waits_by_server,
 )
-from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
+from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
@@ -46,7 +46,7 @@ _LONG_US = 1e6  # an age that is worth a clause
     recalls=(Recall("db", "wait"),),
     recent_s=RECENT_S,
 )
-def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
+def cache_miss_storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's reads per statement now with the mean before."""
     before = recent.window.recent(2 * RECENT_S).before
     if duration_s(before) < CALM_S:
@@ -108,7 +108,7 @@ def _reads_of_one(waits: Waits) -> float:
     recalls=(Recall("db", "wait"), Recall("db", "session"), Recall("db", IN_PROGRESS)),
     recent_s=RECENT_S,
 )
-def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
+def checkpoint_burst(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's statements while its checkpointer writes with the time before."""
     for server, now in waits_by_server(recent, "statement").items():
         running = in_progress(recent[-1], server, "checkpoint")
@@ -156,7 +156,7 @@ def _pages_per_s(recent: Sequence[Snapshot], server: str) -> float:
     return sum(pages) / sum(seconds) if sum(seconds) else 0.0
 
 
-def _pages_since(recent: Stretch, server: str, running: InProgress) -> float:
+def _pages_since(recent: RecentIntervals, server: str, running: InProgress) -> float:
     """The same since the running checkpoint began: at its end it only syncs what it wrote."""
     seconds = running.oldest_us / 1e6
     return _pages_per_s(recent.window.recent(seconds), server) if seconds else 0.0

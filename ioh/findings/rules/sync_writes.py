@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, program, size
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Stretch
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 
@@ -47,14 +47,14 @@ from ioh.model.finding import Evidence
     probed=("syscall",),
     hold_s=4.0,
 )
-def sync_writes(recent: Stretch, limits: Limits) -> Verdicts:
+def sync_writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check calls that wait for the disk, reads during fsyncs, and COMMITs of NFS."""
     yield from _calls(recent, limits)
     yield from _storm(recent, limits)
     yield from _commits(recent, limits)
 
 
-def _calls(recent: Stretch, limits: Limits) -> Verdicts:
+def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
     synced, sync = (sum_op(recent, "syscall", op) for op in ("write_sync", "fsync"))
     written = sum_op(recent, "syscall", "write")
     count = synced.count + sync.count
@@ -98,7 +98,7 @@ def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _storm(recent: Stretch, limits: Limits) -> Verdicts:
+def _storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check whether many short fsyncs delay other programs' reads of the same disks."""
     sync = sum_op(recent, "syscall", "fsync")
     written = sum_op(recent, "syscall", "write")
@@ -136,13 +136,13 @@ def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     )
 
 
-def _reads_of(who: str, recent: Stretch) -> float:
+def _reads_of(who: str, recent: RecentIntervals) -> float:
     """Disk reads submitted by processes of that name."""
     by_name = sum_rows(recent, "block", "process", ("reads_per_s",), itemgetter(1))
     return sum(by_name[name] for name in by_name if who.startswith((f"{name}[", f"{name} ")))
 
 
-def _busiest(recent: Stretch, time: str) -> str:
+def _busiest(recent: RecentIntervals, time: str) -> str:
     """The program that spends most of the time in column ``time``, as text."""
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
     by_name = sum_rows(recent, "syscall", "process", (time,), itemgetter(1))
@@ -154,7 +154,7 @@ def _busiest(recent: Stretch, time: str) -> str:
     return f"{name} (more than one process)" if name else several
 
 
-def _commits(recent: Stretch, limits: Limits) -> Verdicts:
+def _commits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     commit, write = (sum_op(recent, "nfs_client", op) for op in ("commit", "write"))
     if commit.ops_per_s < limits["commits_min_per_s"] or not (write.count and commit.count):
         return

@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Stretch, layer_title, op_of
+from ioh.findings.window import RecentIntervals, layer_title, op_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import OpStats
 
@@ -46,7 +46,7 @@ _ADVICE = (
     },
     hold_s=4.0,
 )
-def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
+def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each of these ops over the span."""
     for layer, op in _WATCHED:
         total = sum_op(recent, layer, op)

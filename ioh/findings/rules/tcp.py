@@ -7,7 +7,7 @@ import shlex
 from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, increases
-from ioh.findings.window import Stretch, busiest, number, rows_of
+from ioh.findings.window import RecentIntervals, busiest, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
@@ -62,7 +62,7 @@ _DROPS = (
     },
     needs=("tcp",),
 )
-def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
+def connection_limits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check interfaces, drops, and connections that wait for their peer's window."""
     for row in rows_of(recent[-1], "tcp", "interface"):
         yield from _link(recent, row, "in", limits)
@@ -71,7 +71,7 @@ def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
     yield from _windows(recent, limits)
 
 
-def _link(recent: Stretch, row: TableRow, way: str, limits: Limits) -> Verdicts:
+def _link(recent: RecentIntervals, row: TableRow, way: str, limits: Limits) -> Verdicts:
     name, metric = row.key[0], f"{way}_used_pct"
     if number(row, metric) < limits["link_min_pct"]:
         return  # the usual case, decided early
@@ -108,7 +108,7 @@ def _bits(bits_per_s: float) -> str:
     return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"
 
 
-def _drops(recent: Stretch, limits: Limits) -> Verdicts:
+def _drops(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for metric, threshold, what, advice, command in _DROPS:
         total = increase(recent, "tcp", metric)
         a_second, least = total / recent.seconds, limits[threshold]
@@ -126,7 +126,7 @@ def _drops(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
-def _windows(recent: Stretch, limits: Limits) -> Verdicts:
+def _windows(recent: RecentIntervals, limits: Limits) -> Verdicts:
     held_up = [
         row
         for row in rows_of(recent[-1], "tcp", "connection")
@@ -183,7 +183,7 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
     recent_s=10.0,
     may_be_short=True,
 )
-def tcp_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+def tcp_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each connection with retransmitted data and no new byte in either direction."""
     # A connection without any traffic in a second, not even a retransmission, has no row for it.
     latest = {row.key: row for s in recent for row in rows_of(s, "tcp", "connection")}
@@ -205,7 +205,7 @@ def tcp_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
-def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
+def _again(recent: RecentIntervals) -> dict[tuple[str, ...], int]:
     """Retransmitted segments since the last new data, by connection without new data now."""
     sums: dict[tuple[str, ...], float] = {}
     moved: set[tuple[str, ...]] = set()
@@ -244,7 +244,7 @@ def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
     needs=("tcp",),
     may_be_short=True,
 )
-def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
+def tcp_retransmits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check all connections of this network namespace together; name the worst one."""
     totals = increases(recent, "tcp", "retrans_segs", "sent_segs", "retrans_bytes", "timeouts")
     again, sent, bytes_again, timeouts = (total / recent.seconds for total in totals)

@@ -11,7 +11,7 @@ from statistics import StatisticsError, correlation, median
 from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
+from ioh.findings.window import Recall, RecentIntervals, Window, duration_s, op_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -46,7 +46,7 @@ _QUARTERS = 4
     span_s=SPAN_S,
     recalls=(Recall("block", "read", with_percentiles=True),),
 )
-def tiering(recent: Stretch, limits: Limits) -> Verdicts:
+def tiering(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check the time of disk reads over minutes, and over seconds under a constant load."""
     window = recent.window
     verdict = _within_minutes(window, limits)
@@ -143,7 +143,7 @@ def _verdict(seconds: float, before: float, now: float, said: Evidence, which: s
     )
 
 
-def _times_us(snapshots: Stretch, ops_min_per_s: float) -> list[float]:
+def _times_us(snapshots: RecentIntervals, ops_min_per_s: float) -> list[float]:
     """Median read time of each interval (else the mean); [] if too many intervals had no reads."""
     may_miss = len(snapshots) - math.ceil(0.9 * len(snapshots))
     each = snapshots.each(_time_us, ops_min_per_s)
