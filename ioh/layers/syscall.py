@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -361,7 +362,7 @@ class _CachedBytes:
     """The bytes that reads got from memory: all that were not fetched for them, now or before.
 
     Read-ahead fetches bytes before a read asks for them.  What nobody has asked for is halved with
-    each reading: else it would hide as many later bytes from memory.
+    each reading, down to a page: else it would hide as many later bytes from memory.
     """
 
     def __init__(self) -> None:
@@ -376,7 +377,8 @@ class _CachedBytes:
         ahead = self._ahead + grown - (read - self._read)
         self._read, self._fetched = read, fetched
         self._cached += max(0, -ahead)
-        self._ahead = max(0, min(ahead, grown + self._ahead // 2))
+        ahead = min(ahead, grown + self._ahead // 2)
+        self._ahead = ahead if ahead >= mmap.PAGESIZE else 0
         return self._cached
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ioh.live.attached import AttachedLayer
     from ioh.model.filters import Filters
 
-ATTACH_TIMEOUT_S = 20.0
+ATTACH_TIMEOUT_S = 20.0  # without an answer: a busy machine compiles one probe after the other
 STATS_TIMEOUT_S = 1.0
 
 
@@ -103,6 +103,7 @@ class Attaching:
         self.take_answers()
         has_come = len(self.awaited) < len(before)
         if has_come:
+            self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
             self.request_due(1)
         return has_come
 

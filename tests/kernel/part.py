@@ -54,6 +54,11 @@ class WatchedVolume:
         with part_of(self.ioh) as part:
             yield part
 
+    def forget_read_ahead(self) -> None:
+        """Wait until what earlier tests fetched ahead, and never read, is forgotten."""
+        for _ in range(6):  # each is two readings or more, and each reading halves it
+            self.ioh.settle()
+
 
 def remarks(ioh: Ioh) -> list[Any]:
     """What ioh has noted on its layers, or on why they are unavailable, each once."""

@@ -51,6 +51,7 @@ def test_the_second_pass_is_served_from_cache(watched: WatchedVolume) -> None:
     watched.volume.drop_caches()
     first = read_metrics(read_through(watched, path, 0))
     with opened(path, os.O_RDONLY) as fd, kept(fd, 8 * MIB):
+        watched.forget_read_ahead()
         again = read_through(watched, path, 0)
     assert first["read_calls"] == CALLS  # not the last one, which finds the end
     # Read-ahead fetches up to 32 chunks at a time, for the call that reaches its end.

@@ -247,6 +247,23 @@ def test_a_layer_that_joins_another_is_requested_after_it(root: Host, is_attache
         assert running.awaited == ("a",)
 
 
+def test_each_answer_gives_the_other_probes_as_long_again(root: Host) -> None:
+    """A busy machine compiles slowly, one probe after the other."""
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 2.0)
+    with early_source() as running:
+        begun_s = time.monotonic()
+
+        def awaited_after(seconds: float) -> tuple[str, ...]:
+            root.patch.setattr(time, "monotonic", lambda: begun_s + seconds)
+            running._attaching.wait(0.0)
+            return running.awaited
+
+        root.attach("b")
+        assert awaited_after(1.9) == ("a",)
+        assert awaited_after(3.8) == ("a",)
+        assert awaited_after(4.0) == ()
+
+
 def test_a_layer_that_joins_another_waits_for_it_only_up_to_a_limit(root: Host) -> None:
     joining_layers(root)
     with source():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from mmap import PAGESIZE
 
 import pytest
 
@@ -53,11 +54,12 @@ def test_both_kinds_are_parts_of_their_sum_which_alone_knows_what_is_in_flight()
 @pytest.mark.parametrize(
     ("readings", "cached"),
     [
-        # bytes read and fetched in each reading
+        # pages read and fetched in each reading
         ([(100, 0), (50, 0)], 150),
         ([(100, 100), (50, 60)], 0),  # the whole, and some ahead
         ([(40, 128), (40, 0), (40, 0)], 0),  # read-ahead that is used later
         ([(0, 4096), *[(0, 0)] * 14, (100, 0)], 100),  # unused: it hides no later hits
+        ([(0, 3), *[(0, 0)] * 2, (100, 0)], 100),  # nor does a part of a page
         ([(100, 0), (0, 100)], 100),  # what was from memory stays so
     ],
 )
@@ -68,10 +70,10 @@ def test_bytes_that_were_not_fetched_came_from_memory(
     sums = {f"read_{name}_bytes_total": 0 for name in (*names, "followed", "lower")}
     counter = _CachedBytes()
     for read, fetched in readings:
-        sums["read_followed_bytes_total"] += read
-        sums["read_lower_bytes_total"] += fetched
+        sums["read_followed_bytes_total"] += read * PAGESIZE
+        sums["read_lower_bytes_total"] += fetched * PAGESIZE
         total = counter.total(sums)
-    assert total == cached
+    assert total == cached * PAGESIZE
 
 
 def test_unpacked_bytes_were_fetched_and_holes_are_not_memory() -> None:
