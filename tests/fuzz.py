@@ -34,9 +34,9 @@ from ioh.model.errors import IohError
 from ioh.session.frame import MAX_PLAIN_BYTES, Kind, make_frame
 from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from ioh.session.reader import Session
-from tests import demo_samples, fakes
-from tests.hostile_recordings import frames
-from tests.sessions import recorded, small
+from tests.support import demo_samples, fakes
+from tests.support.hostile_recordings import frames
+from tests.support.sessions import recorded, small
 
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests/data/fuzz"

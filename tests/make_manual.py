@@ -14,7 +14,7 @@ from textwrap import wrap
 
 from ioh.commands import commands
 from ioh.tui.keys import KEYS
-from tests.completion import SHELLS, completion, options_of, subparsers
+from tests.support.completion import SHELLS, completion, options_of, subparsers
 
 ROOT = Path(__file__).parents[1]
 MANUAL = ROOT / "man" / "ioh.8"

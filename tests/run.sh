@@ -60,7 +60,7 @@ test_all() {
     case ${IOH_KERNEL_TESTS-} in
     0) kernel="IOH_KERNEL_TESTS=0" ;;
     1) kernel= ;;
-    *) kernel=$(python tests/can_bpf.py) || : ;;
+    *) kernel=$(python tests/support/can_bpf.py) || : ;;
     esac
     IOH_KERNEL_TESTS=$([ -n "$kernel" ] || echo 1)
     export IOH_KERNEL_TESTS

@@ -32,7 +32,7 @@ from ioh.recorder.rotation import Recorder
 from ioh.session.check import check
 from ioh.session.output import FileOutput
 from tests.bench.recording import endless
-from tests.demo_samples import samples
+from tests.support.demo_samples import samples
 
 GROWTH_BYTES = 2_000_000
 CYCLE_S = 1.0

@@ -23,8 +23,8 @@ from tests.bench.recording import endless
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, ROOT, WatcherError
 from tests.bench.workloads import Targets, in_background
-from tests.demo_samples import samples
-from tests.emulator import Emulated
+from tests.support.demo_samples import samples
+from tests.support.emulator import Emulated
 
 BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
 CPU_PCT, MEMORY_MB = 2.0, 60.0

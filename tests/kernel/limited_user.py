@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.machine import ROOT
+from tests.support.machine import ROOT
 
 NAME, UID = "tester", 12345
 

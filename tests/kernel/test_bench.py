@@ -16,7 +16,7 @@ import pytest
 from ioh.bench.results import Figures, Run, load
 from tests.kernel.mounts import mounted, throttled
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
-from tests.pty_screen import LEFT, PtyScreen
+from tests.support.pty_screen import LEFT, PtyScreen
 
 LIMIT_S = 120
 # Long enough for rules that look at five seconds.

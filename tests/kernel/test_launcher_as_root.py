@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine import ROOT, Machine
+from tests.support.machine import ROOT, Machine
 
 OWNER = 12345  # any user but root; needs no entry in /etc/passwd
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.can_bpf import SYS_BPF
 from tests.kernel.rig import Ioh, Volume, recording
 from tests.kernel.talker import wait_until
+from tests.support.can_bpf import SYS_BPF
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 BPF = SYS_BPF[os.uname().machine]

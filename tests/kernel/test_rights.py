@@ -16,13 +16,13 @@ import pytest
 from ioh.recorder.marks import send_mark
 from ioh.rights.user import service_user
 from ioh.session.check import check
-from tests import fakes
 from tests.kernel.recordings import recording_of
 from tests.kernel.rig import ROOT, START_S, ended
 from tests.kernel.talker import Running, wait_until
 from tests.kernel.test_screen import PROGRAMS, attached
-from tests.pty_screen import ESC, LEFT, PtyScreen
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.pty_screen import ESC, LEFT, PtyScreen
+from tests.support.sessions import recorded
 from tests.unit.test_mark import blocked
 
 IOH = [sys.executable, "-I", "-m", "ioh"]

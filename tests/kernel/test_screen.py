@@ -20,7 +20,7 @@ from ioh.tui.first_picture import STARTING
 from ioh.tui.rows import megabytes
 from tests.kernel.rig import Volume, ioh_command, ioh_ended
 from tests.kernel.test_lifecycle import held, traces_of_a_whole
-from tests.pty_screen import PtyScreen
+from tests.support.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
 IOH = ioh_command()

@@ -11,8 +11,8 @@ import pytest
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.page import render_page
 from ioh.model.sample import LayerSample, Sample
-from tests import fakes
 from tests.servers.chromium import Chromium
+from tests.support import fakes
 from tests.unit.bench_results import HOSTILE, results
 from tests.unit.test_recording_page import finding, forged, page_of
 

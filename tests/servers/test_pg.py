@@ -21,8 +21,8 @@ from ioh.pg.login import Login
 from ioh.session.reader import Session
 from tests.kernel.rig import Ioh, ioh_command, ioh_ended, ioh_environment, recording
 from tests.kernel.talker import settled, wait_until
-from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
+from tests.support.pty_screen import PtyScreen
 
 ONLY = ("--proc", "--layers", "pg")
 OWN = "select count(*) from pg_stat_activity where application_name = 'ioh'"

@@ -11,8 +11,8 @@ import pytest
 from ioh.commands import main
 from ioh.model.errors import ExitCode
 from ioh.recorder import marks
-from tests import fakes
-from tests.sessions import Shown, recorded
+from tests.support import fakes
+from tests.support.sessions import Shown, recorded
 from tests.unit.live_host import Host
 from tests.unit.loader_machine import Machine
 

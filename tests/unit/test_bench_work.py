@@ -29,7 +29,7 @@ from ioh.model.snapshot import HostStats, Snapshot
 from ioh.session.reader import Session
 from ioh.tui.render.screen import draw
 from ioh.tui.state import ViewState
-from tests.screens import judged, screen_data
+from tests.support.screens import judged, screen_data
 from tests.unit.snapshot_maker import disk, layer, op, ticks
 
 DATA_PATH = Path(__file__).parents[2] / "ioh" / "data"

@@ -14,8 +14,8 @@ from ioh.commands.sample import SAMPLE, bundled_path
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, parse_when, part_of
 from ioh.session.reader import Session
-from tests import fakes
-from tests.sessions import Shown, recorded
+from tests.support import fakes
+from tests.support.sessions import Shown, recorded
 
 SET_AT = 50
 SAMPLES = fakes.first(100)

@@ -20,14 +20,14 @@ from ioh.bpf.program import c_constant
 from ioh.commands import build_parser, commands, main, with_command
 from ioh.commands.options import cgroup_id, filters_from, layers_from, text_options
 from ioh.model.errors import ExitCode, IohError
-from tests.sessions import Shown, await_full_pipe
+from tests.support.sessions import Shown, await_full_pipe
 
 ROOT = Path(__file__).parent.parent.parent
 # Run in a real process: the tests are of pipes, signals and the interpreter's shutdown.
 PROGRAM = """\
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-from tests import fakes
+from tests.support import fakes
 fakes.install(kind={kind!r}, delay_s={delay_s})
 from ioh.commands import main
 sys.exit(main())
@@ -257,7 +257,7 @@ def test_characters_that_the_locale_lacks_are_escaped() -> None:
 def test_an_error_of_the_source_is_printed_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from tests import fakes
+    from tests.support import fakes
 
     class Refusing(fakes.FakeLiveSource):
         def __enter__(self) -> Refusing:  # noqa: PYI034 (Self came with Python 3.11)

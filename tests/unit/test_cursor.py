@@ -12,8 +12,8 @@ from ioh.history.memory_recording import MemoryRecording
 from ioh.model.derive import derive
 from ioh.playback.cursor import Cursor
 from ioh.session.reader import Recording, Session
-from tests import fakes
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.sessions import recorded
 
 SAMPLES = fakes.first(100)
 

@@ -17,7 +17,7 @@ from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 from ioh.player.file import FilePlayer
 from ioh.session.stream import Tick
-from tests.sessions import Shown
+from tests.support.sessions import Shown
 
 
 def test_json_shows_only_the_chosen_layers(shown: Shown) -> None:

@@ -18,8 +18,8 @@ from ioh.model.metric import tables
 from ioh.model.rates import delta, rate_per_s
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Sample, Table, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from tests import fakes
-from tests.fakes import Op
+from tests.support import fakes
+from tests.support.fakes import Op
 
 
 def only_disk(tick: int, layer: LayerSample | Unavailable) -> Sample:

@@ -17,7 +17,8 @@ from ioh.layers import all_layers
 from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
-from tests import fakes, situations
+from tests import situations
+from tests.support import fakes
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

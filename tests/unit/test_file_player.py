@@ -31,9 +31,9 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
-from tests.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
-from tests.screens import minute
-from tests.sessions import recorded, small
+from tests.support.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
+from tests.support.screens import minute
+from tests.support.sessions import recorded, small
 
 FAST = 1e6
 

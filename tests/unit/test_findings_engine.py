@@ -24,8 +24,8 @@ from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot, TableRow
 from ioh.pipeline import snapshots
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
-from tests import fakes
-from tests.demo_samples import intervals
+from tests.support import fakes
+from tests.support.demo_samples import intervals
 from tests.unit.snapshot_maker import START_S, by_chance, calls, disk, layer, op
 from tests.unit.snapshot_maker import ticks as seconds
 

@@ -24,9 +24,9 @@ from ioh.session.output import FileOutput
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
 from ioh.tui.time_navigation import FindingTimes
-from tests.demo_samples import START_S
-from tests.screen_player import FakePlayer
-from tests.screens import FINDINGS, minute
+from tests.support.demo_samples import START_S
+from tests.support.screen_player import FakePlayer
+from tests.support.screens import FINDINGS, minute
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = str(ROOT / "tests/data/scenarios/joined_reads.ioh")

@@ -26,7 +26,7 @@ from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Row, Table
 from ioh.model.snapshot import TableRow
-from tests.held import count_held
+from tests.support.held import count_held
 from tests.unit.fake_kernel import CPUS, install
 
 FILE = next(table for table in SPEC.tables if table.name == "file")

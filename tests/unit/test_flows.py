@@ -17,7 +17,7 @@ from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Table
 from ioh.procfs.diskstats import make_dev
-from tests.held import count_held
+from tests.support.held import count_held
 from tests.unit.fake_kernel import CPUS, install
 from tests.unit.probe_text import ProbeText
 

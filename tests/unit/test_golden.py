@@ -19,7 +19,7 @@ from ioh.session.reader import Session
 from ioh.sinks.histogram import HistStyle
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
-from tests import fakes
+from tests.support import fakes
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

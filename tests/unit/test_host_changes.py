@@ -13,8 +13,8 @@ from ioh.model.derive import derive_host
 from ioh.model.sample import LayerSample, OpTotals
 from ioh.procfs.host import read_host
 from ioh.session.encoder import LEFT_OUT
-from tests import fakes
-from tests.sessions import recorded, samples_of
+from tests.support import fakes
+from tests.support.sessions import recorded, samples_of
 
 MANY = 3000
 # Number of CPUs, then ticks: user system idle.  The second CPU had been idle for days.

@@ -19,9 +19,9 @@ from ioh.sinks.csv import CsvSink
 from ioh.sinks.json import JsonSink
 from ioh.sinks.openmetrics import OpenMetrics
 from ioh.sinks.text import TextOptions, TextSink
-from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
-from tests.screens import layer_of
-from tests.sessions import recorded, samples_of
+from tests.support.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.support.screens import layer_of
+from tests.support.sessions import recorded, samples_of
 
 ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
 

@@ -13,8 +13,8 @@ import pytest
 from ioh.bench.results import save
 from ioh.bpf import checkup
 from ioh.commands import commands
-from tests import fakes
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.sessions import recorded
 from tests.unit.bench_results import results
 
 MODULES = (

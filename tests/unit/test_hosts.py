@@ -19,7 +19,7 @@ import pytest
 from ioh.commands import build_parser, main
 from ioh.commands.hosts import handed_on
 from ioh.model.errors import ExitCode
-from tests import fake_ssh
+from tests.support import fake_ssh
 
 ROOT = Path(__file__).parents[2]
 CYCLE = ("-c", "0.2")

@@ -18,7 +18,7 @@ from ioh.session.check import check
 from ioh.session.join import Joining
 from ioh.session.reader import Session
 from ioh.session.recorded_file import hosts_of
-from tests.two_hosts import ADDRESSES, host, parts
+from tests.support.two_hosts import ADDRESSES, host, parts
 
 
 def test_r_records_all_hosts_into_one_file(here: Path) -> None:

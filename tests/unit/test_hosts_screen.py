@@ -19,10 +19,10 @@ from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 from ioh.player.live import LivePlayer
 from ioh.tui.render.header import render_hosts, render_path
-from tests import fake_ssh, fakes
-from tests.pty_screen import ROOT, PtyScreen
-from tests.screen_player import FakePlayer, Stage, stage
-from tests.screens import FINDINGS, minute
+from tests.support import fake_ssh, fakes
+from tests.support.pty_screen import ROOT, PtyScreen
+from tests.support.screen_player import FakePlayer, Stage, stage
+from tests.support.screens import FINDINGS, minute
 from tests.unit.test_pairs import OURS, client, host, server
 
 HERE = HostState("db01", is_here=True, offset_s=0.0, error_s=0.001)

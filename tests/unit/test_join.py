@@ -27,9 +27,9 @@ from ioh.session.packing import Packer
 from ioh.session.reader import Session
 from ioh.session.recorded_file import hosts_of
 from ioh.session.records import encode_plain
-from tests.pty_screen import ROOT, PtyScreen
-from tests.sessions import Shown, recorded, samples_of, small
-from tests.two_hosts import ADDRESSES, host, two_in_one, write
+from tests.support.pty_screen import ROOT, PtyScreen
+from tests.support.sessions import Shown, recorded, samples_of, small
+from tests.support.two_hosts import ADDRESSES, host, two_in_one, write
 
 
 def test_a_joined_file_holds_each_recording_byte_for_byte(tmp_path: Path) -> None:

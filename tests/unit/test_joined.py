@@ -20,8 +20,8 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Header
 from ioh.session.stream import Tick
-from tests import fakes
-from tests.sessions import Shown, items, recorded
+from tests.support import fakes
+from tests.support.sessions import Shown, items, recorded
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.machine import ROOT, Machine
+from tests.support.machine import ROOT, Machine
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -20,7 +20,7 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.procfs.sock_diag import Counters, Dump
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
-from tests import fakes
+from tests.support import fakes
 from tests.unit import fake_kernel
 from tests.unit.probe_text import text_of
 

@@ -27,9 +27,9 @@ from ioh.recorder import marks
 from ioh.recorder.rotation import Recorder
 from ioh.session import output
 from ioh.session.reader import Session
-from tests import fakes
-from tests.players import SAMPLES, Listener
-from tests.sessions import samples_of
+from tests.support import fakes
+from tests.support.players import SAMPLES, Listener
+from tests.support.sessions import samples_of
 
 
 class Source(RoundSource):

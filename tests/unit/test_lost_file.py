@@ -18,8 +18,8 @@ from ioh.recorder.rotated_files import default_names, part_name
 from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
-from tests import fakes
-from tests.two_hosts import parts
+from tests.support import fakes
+from tests.support.two_hosts import parts
 from tests.unit.test_record import await_size, said, start
 
 SAMPLES = fakes.first(6)

@@ -27,8 +27,8 @@ from ioh.recorder import marks
 from ioh.recorder.rotation import Recorder
 from ioh.session.output import part_of_name
 from ioh.session.records import MAX_TEXT_BYTES
-from tests import fakes
-from tests.sessions import Memory, recorded
+from tests.support import fakes
+from tests.support.sessions import Memory, recorded
 
 ROOT = Path(__file__).parents[2]
 STOPPED = """\

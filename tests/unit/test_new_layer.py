@@ -34,7 +34,7 @@ from ioh.model.intervals import interval
 from ioh.model.sample import LayerSample, OpTotals
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextSink
-from tests import fakes
+from tests.support import fakes
 
 def sample(tick, count):
     spec = all_layers()["fs"].spec

@@ -31,8 +31,8 @@ from ioh.model.sample import LayerSample, OpTotals, Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp
 from ioh.session.decoder import ReadCalls
 from ioh.session.records import CallRecord, RecordError, SampleRecord
-from tests import two_hosts
-from tests.sessions import recorded, samples_of
+from tests.support import two_hosts
+from tests.support.sessions import recorded, samples_of
 from tests.unit.fake_kernel import install
 from tests.unit.snapshot_maker import by_chance, layer, op, ticks
 

@@ -27,8 +27,8 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample
 from ioh.pipeline import snapshots
 from ioh.sinks.parquet import ParquetSink
-from tests import fakes
-from tests.sessions import Shown, any_samples, recorded
+from tests.support import fakes
+from tests.support.sessions import Shown, any_samples, recorded
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = fakes.first(12)

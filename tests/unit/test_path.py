@@ -16,7 +16,7 @@ from ioh.model.path import Cached, Path, paths
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
-from tests.sessions import Shown
+from tests.support.sessions import Shown
 from tests.unit.snapshot_maker import by_chance, disk, layer, op, ticks
 
 ROOT = FilePath(__file__).parents[2]

@@ -14,8 +14,8 @@ from ioh.pg.reading import Reading, Views
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.render.screen import draw
 from ioh.tui.state import TableState, ViewState
-from tests import fakes
-from tests.screens import screen_data
+from tests.support import fakes
+from tests.support.screens import screen_data
 from tests.unit.pg_server import FakeServer, session
 
 HOSTILE = b"\x1b[31m\xe2\x80\xae[/b][red]"

@@ -26,7 +26,7 @@ from ioh.pg.login import Login
 from ioh.pg.reader import SILENT, Reader
 from ioh.pg.reading import Reading
 from ioh.sinks.text import TextOptions, TextSink
-from tests.sessions import Shown
+from tests.support.sessions import Shown
 from tests.unit.pg_server import FakeServer, session
 from tests.unit.test_layer_read import check_shape, in_a_sample
 

@@ -20,8 +20,8 @@ from ioh.player import file
 from ioh.player.file import FilePlayer
 from ioh.player.live import LivePlayer
 from ioh.player.pipe import pipe_player
-from tests.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
-from tests.sessions import recorded
+from tests.support.players import SAMPLES, SNAPSHOTS, Counting, Listener, told
+from tests.support.sessions import recorded
 
 
 class Given(RoundSource):

@@ -14,7 +14,7 @@ from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.sample import LayerSample, OpTotals, Sample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.rows import op_rows
-from tests import fakes
+from tests.support import fakes
 
 
 def totals(count: int) -> OpTotals:

@@ -31,8 +31,8 @@ from ioh.recorder.rotation import Recorder
 from ioh.rights import files
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
-from tests import fakes
-from tests.sessions import Memory, Shown, await_full_pipe, samples_of
+from tests.support import fakes
+from tests.support.sessions import Memory, Shown, await_full_pipe, samples_of
 
 pytestmark = pytest.mark.usefixtures("_only_my_recordings")
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ PROGRAM = """\
 {before}
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tests import fakes
+from tests.support import fakes
 fakes.install(delay_s={delay_s})
 from ioh.commands import main
 sys.exit(main())

@@ -27,9 +27,9 @@ from ioh.session.writer import SessionWriter
 from ioh.sinks import openmetrics
 from ioh.sinks.compare import format_change
 from ioh.sinks.csv import guarded
-from tests import fakes
-from tests.hostile_recordings import frames, packed
-from tests.sessions import Memory, Shown, recorded, samples_of
+from tests.support import fakes
+from tests.support.hostile_recordings import frames, packed
+from tests.support.sessions import Memory, Shown, recorded, samples_of
 
 SAMPLES = fakes.first(12)
 

@@ -25,9 +25,9 @@ from ioh.model.sample import LayerSample, Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.pages.recording import Recorded, render_recording
 from ioh.pipeline import snapshots
-from tests import fakes
-from tests.screens import layer_of
-from tests.sessions import Shown, any_samples, recorded, small
+from tests.support import fakes
+from tests.support.screens import layer_of
+from tests.support.sessions import Shown, any_samples, recorded, small
 from tests.unit.bench_results import HOSTILE
 
 SAMPLES = fakes.first(12)

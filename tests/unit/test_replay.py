@@ -23,9 +23,9 @@ from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
-from tests import fakes
-from tests.hostile_recordings import frames
-from tests.sessions import Memory, Shown, recorded
+from tests.support import fakes
+from tests.support.hostile_recordings import frames
+from tests.support.sessions import Memory, Shown, recorded
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = fakes.first(12)

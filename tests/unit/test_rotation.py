@@ -19,7 +19,7 @@ from ioh.recorder.rotated_files import EarlierFiles, earlier_files, part_name
 from ioh.recorder.rotation import Recorder
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
-from tests import fakes
+from tests.support import fakes
 
 
 def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_stage import Stage
+from tests.support.run_stage import Stage
 
 MAKE, ENTER, FIRST_USE = (f"tests/chroot/{name}.sh" for name in ("make", "enter", "first_use"))
 LITTER = "ioh-chroots.*"

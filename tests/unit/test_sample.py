@@ -12,10 +12,10 @@ from ioh.model.derive import derive
 from ioh.model.sample import SOON, LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.pg.reader import CONNECTING
-from tests import fakes
-from tests.hostile import raw_chars
-from tests.pty_screen import ROOT, PtyScreen
-from tests.sessions import Shown, samples_of
+from tests.support import fakes
+from tests.support.hostile import raw_chars
+from tests.support.pty_screen import ROOT, PtyScreen
+from tests.support.sessions import Shown, samples_of
 
 KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount", "mount")
 
@@ -91,7 +91,7 @@ def test_when_there_is_nothing_to_show() -> None:
 
 NOTHING_TO_SHOW = """\
 import sys
-from tests import fakes
+from tests.support import fakes
 from tests.unit.test_sample import NOTHING
 fakes.quiet = lambda count: [fakes.sample(tick, NOTHING) for tick in range(count)]
 fakes.install(kind="quiet", delay_s=0.05)

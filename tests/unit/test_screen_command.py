@@ -15,9 +15,9 @@ import pytest
 from ioh.commands import build_parser, screen, terminal, with_command
 from ioh.commands.terminal import shows_unicode
 from ioh.session.reader import Session
-from tests import fakes
-from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.pty_screen import ESC, LEFT, ROOT, PtyScreen
+from tests.support.sessions import recorded
 from tests.unit.test_sample import NOTHING_TO_SHOW
 
 LIVE = [sys.executable, "-m", "ioh", "--proc"]
@@ -136,7 +136,8 @@ def test_text_never_imports_textual_or_rich(tmp_path: Path) -> None:
         "demo --as-text -t 1", "replay run.ioh --as-text",
     ]  # fmt: skip
     program = (
-        "import sys; from tests import fakes; fakes.install(); from ioh.commands import main; "
+        "import sys; from tests.support import fakes; fakes.install(); "
+        "from ioh.commands import main; "
         f"code = max(main(words.split()) for words in {commands!r}); "
         "print(sorted(m for m in sys.modules if m.partition('.')[0] in ('textual', 'rich')), "
         "file=sys.stderr); sys.exit(code)"

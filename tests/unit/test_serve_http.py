@@ -27,7 +27,7 @@ from ioh.serve.listening import listen, parse_address, url_of
 from ioh.serve.page import Page
 from ioh.serve.server import MAX_CONNECTIONS, Server
 from ioh.serve.web_config import FOR_EVERYBODY, WebConfig, read_web_config
-from tests.sessions import Shown
+from tests.support.sessions import Shown
 from tests.unit.serve_samples import large_host
 
 ANYWHERE = "127.0.0.1:0"

@@ -18,7 +18,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.serve.page import EDGES_US, Page
 from ioh.sinks.series import Detail, Family, label_text, series_of, table_series
-from tests import fakes
+from tests.support import fakes
 from tests.unit.serve_samples import large_host, layer
 
 OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"

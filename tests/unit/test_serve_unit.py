@@ -14,7 +14,7 @@ import pytest
 from ioh.commands import main
 from ioh.model.errors import ExitCode, IohError
 from ioh.serve import unit
-from tests.sessions import Shown
+from tests.support.sessions import Shown
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "contrib" / "systemd" / "ioh.service"

@@ -20,9 +20,9 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.session.writer import MAX_DELTA_BYTES, MAX_DELTA_TICKS, SessionWriter
-from tests.demo_samples import samples
-from tests.hostile_recordings import begun, frames
-from tests.sessions import Shown, long_one, recorded, small
+from tests.support.demo_samples import samples
+from tests.support.hostile_recordings import begun, frames
+from tests.support.sessions import Shown, long_one, recorded, small
 
 LONG, RECORDED = long_one()
 

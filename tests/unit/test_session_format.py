@@ -28,9 +28,9 @@ from ioh.session.packing import Unpacker
 from ioh.session.records import End, Gap, Header, Mark, RecordError
 from ioh.session.stream import LostTicks, Tick
 from ioh.session.writer import SessionWriter
-from tests import fakes
-from tests.hostile_recordings import frames
-from tests.sessions import Memory, any_samples, items, long_one, recorded, samples_of, small
+from tests.support import fakes
+from tests.support.hostile_recordings import frames
+from tests.support.sessions import Memory, any_samples, items, long_one, recorded, samples_of, small
 
 _SLOW = settings(
     max_examples=20,

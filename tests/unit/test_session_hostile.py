@@ -15,10 +15,10 @@ import pytest
 from ioh.model.errors import IohError
 from ioh.model.sample import LayerSample
 from ioh.session.stream import BadRecord, Item, ItemReader, Tick, WorkBudget
-from tests import demo_samples
 from tests.fuzz import CORPUS, assert_harmless, made
-from tests.hostile_recordings import CASES, begun, numbered, of_block, stream, whole
-from tests.sessions import items, recorded, samples_of
+from tests.support import demo_samples
+from tests.support.hostile_recordings import CASES, begun, numbered, of_block, stream, whole
+from tests.support.sessions import items, recorded, samples_of
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "ioh/data/demo.ioh"

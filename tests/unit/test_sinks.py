@@ -20,8 +20,8 @@ from ioh.sinks.json import JsonSink
 from ioh.sinks.rows import direction
 from ioh.sinks.tables import render_table
 from ioh.sinks.text import TextOptions, TextSink
-from tests import fakes
-from tests.screens import minute
+from tests.support import fakes
+from tests.support.screens import minute
 from tests.unit.snapshot_maker import layer
 
 

@@ -13,8 +13,8 @@ import pytest
 from ioh.model.errors import IohError
 from ioh.playback.time_range import Span, parse_when, part_of, unmarked_unix_s
 from ioh.session.reader import Session
-from tests import fakes
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.sessions import recorded
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

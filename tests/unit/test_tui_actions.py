@@ -17,7 +17,7 @@ from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_ro
 from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
-from tests.screens import LAYERS, kinds, layer_of, minute, states, with_layer
+from tests.support.screens import LAYERS, kinds, layer_of, minute, states, with_layer
 
 LAST = minute()[-1]
 PAGE = 7

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ioh.model.player import TimelineEvent
-from tests.screen_player import FakePlayer, Stage, on_screen, stage
-from tests.screens import minute
+from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
+from tests.support.screens import minute
 
 
 @on_screen(lambda: FakePlayer(minute()), told=5)

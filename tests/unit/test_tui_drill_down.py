@@ -9,7 +9,7 @@ from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
 from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.state import Narrow, Panel, ViewState
-from tests.screens import layer_of, minute
+from tests.support.screens import layer_of, minute
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op, ticks
 

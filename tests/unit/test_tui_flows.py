@@ -12,8 +12,8 @@ from ioh.model.player import News
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
-from tests.screen_player import FakePlayer, Stage, on_screen, stage
-from tests.screens import minute, with_layer, without
+from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
+from tests.support.screens import minute, with_layer, without
 
 
 def live() -> FakePlayer:

@@ -19,9 +19,9 @@ from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.run import run_screen
-from tests.demo_samples import START_S
-from tests.screen_player import FakePlayer, Stage, on_screen
-from tests.screens import MOMENTS, judged, minute
+from tests.support.demo_samples import START_S
+from tests.support.screen_player import FakePlayer, Stage, on_screen
+from tests.support.screens import MOMENTS, judged, minute
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
 

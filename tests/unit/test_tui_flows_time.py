@@ -10,8 +10,8 @@ from ioh.model.player import News
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock
 from ioh.tui.options import ScreenOptions
-from tests.screen_player import FakePlayer, Stage, on_screen
-from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
+from tests.support.screen_player import FakePlayer, Stage, on_screen
+from tests.support.screens import FINDINGS, MOMENTS, SECONDS, minute
 
 
 def at(tick: int) -> str:

@@ -25,8 +25,8 @@ from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import Narrow, ViewState
 from ioh.tui.theme import styles_for
-from tests.demo_samples import START_S
-from tests.screens import LAYERS, MOMENTS, judged, kinds, minute, screen_data, without
+from tests.support.demo_samples import START_S
+from tests.support.screens import LAYERS, MOMENTS, judged, kinds, minute, screen_data, without
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tui"
 SIZES = ((80, 24), (120, 40), (200, 60))

@@ -23,9 +23,9 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.render.line import Line
 from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
-from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
-from tests.screen_player import FakePlayer, Stage, on_screen, stage
-from tests.screens import layer_of, screen_data, states
+from tests.support.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
+from tests.support.screens import layer_of, screen_data, states
 
 SHORT = tuple(name for name in NAMES if len(name) < 200)
 KINDS = (  # one of each kind

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ioh.session.reader import Session
-from tests import fakes
-from tests.emulator import Emulated
-from tests.pty_screen import LEFT
-from tests.sessions import recorded
+from tests.support import fakes
+from tests.support.emulator import Emulated
+from tests.support.pty_screen import LEFT
+from tests.support.sessions import recorded
 from tests.unit.test_tui_terminal import check_saved, run_until_ticks
 
 SHELL = ("bash", "--norc", "--noprofile", "-i")

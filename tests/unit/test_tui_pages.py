@@ -9,8 +9,8 @@ import pytest
 
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.render.screen import ROOMY
-from tests.screen_player import FakePlayer, Stage, on_screen
-from tests.screens import FINDINGS, layer_of, minute, with_layer
+from tests.support.screen_player import FakePlayer, Stage, on_screen
+from tests.support.screens import FINDINGS, layer_of, minute, with_layer
 
 COUNT = 70
 

@@ -22,7 +22,7 @@ from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.panels import PanelView
 from ioh.tui.rows import cached_share
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, drawn, layer_of, minute, with_layer
+from tests.support.screens import FINDINGS, drawn, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op as made_op
 from tests.unit.snapshot_maker import ticks

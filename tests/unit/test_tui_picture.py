@@ -11,7 +11,7 @@ from ioh.sinks.cells import display_width
 from ioh.tui.picture import COLUMN_PX, LEFT_PX, svg
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.theme import styles_for
-from tests.hostile import NAMES, raw_chars
+from tests.support.hostile import NAMES, raw_chars
 
 STYLES = styles_for("dark", "truecolor")
 NAMESPACE = "{http://www.w3.org/2000/svg}"

@@ -12,8 +12,8 @@ import pytest
 from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import FILE_NAME, MAX_BYTES, Preferences, read, save
 from ioh.tui.state import TableState, ViewState
-from tests.screen_player import FakePlayer, Stage, on_screen, stage
-from tests.screens import FINDINGS, minute
+from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
+from tests.support.screens import FINDINGS, minute
 
 CHOSEN = Preferences("light", "heat", {"block": TableState("device", "write_bytes_per_s", True)})
 

@@ -19,8 +19,8 @@ from ioh.tui.render.header import HeaderView, lateness, render_header
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.timeline import TimelineView, passed_moment, render_timeline
 from ioh.tui.state import ViewState
-from tests.demo_samples import START_S
-from tests.screens import FINDINGS, MISSING, MOMENTS, minute
+from tests.support.demo_samples import START_S
+from tests.support.screens import FINDINGS, MISSING, MOMENTS, minute
 
 LIVE = HeaderView("live", "live", utc=True)
 

@@ -15,7 +15,7 @@ from ioh.tui.render.panels import PanelView, breakdown
 from ioh.tui.render.trends import TREND_INTERVALS
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import TableState, ViewState
-from tests.screens import (
+from tests.support.screens import (
     FINDINGS,
     LAYERS,
     drawn,

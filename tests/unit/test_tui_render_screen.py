@@ -21,7 +21,7 @@ from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
-from tests.screens import drawn, kinds, layer_of, minute, screen_data, states, with_layer
+from tests.support.screens import drawn, kinds, layer_of, minute, screen_data, states, with_layer
 
 LAST = minute()[-1]
 STYLES = styles_for("dark", "truecolor")

@@ -26,7 +26,7 @@ from ioh.tui.render.top import (
 from ioh.tui.render.trends import length_text
 from ioh.tui.rows import metric_title
 from ioh.tui.state import TableState
-from tests.screens import FINDINGS, layer_of, minute
+from tests.support.screens import FINDINGS, layer_of, minute
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import pytest
 
 from ioh.tui.link import QUESTION
 from ioh.tui.render.glyphs import to_ascii
-from tests.emulator import Emulated
-from tests.pty_screen import ESC
+from tests.support.emulator import Emulated
+from tests.support.pty_screen import ESC
 
 IOH = (sys.executable, "-m", "ioh")
 MAIN = "import sys; from ioh.commands import main; sys.exit(main())"

@@ -17,8 +17,8 @@ from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
-from tests.screen_player import FakePlayer
-from tests.screens import FINDINGS, minute
+from tests.support.screen_player import FakePlayer
+from tests.support.screens import FINDINGS, minute
 
 
 def test_a_step_to_a_dropped_interval_goes_to_the_first_one(

@@ -14,8 +14,8 @@ from ioh.commands import main
 from ioh.model.errors import ExitCode, IohError
 from ioh.playback.replay import ReplaySource
 from ioh.session.reader import Session
-from tests import fakes
-from tests.sessions import Shown, recorded
+from tests.support import fakes
+from tests.support.sessions import Shown, recorded
 
 ROOT = Path(__file__).parents[2]
 UNREADABLE = "/proc/self/mem"  # its first page is never there: EIO, as from a bad disk

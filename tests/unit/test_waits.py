@@ -14,7 +14,7 @@ from ioh.sinks.waits import render_waits, waiting_text
 from ioh.tui.actions import _narrow_to
 from ioh.tui.drill_down import narrowed
 from ioh.tui.state import Narrow
-from tests.screens import drawn, minute, with_layer
+from tests.support.screens import drawn, minute, with_layer
 from tests.unit.snapshot_maker import SPECS, layer, ticks
 
 IDLE = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0, inflight=0)

@@ -16,7 +16,7 @@ from typing import Any
 import pyte
 
 from ioh.tui.link import QUESTION
-from tests.pty_screen import PtyScreen
+from tests.support.pty_screen import PtyScreen
 
 _ALTERNATE = 1049
 _PICTURE_END = QUESTION.encode()

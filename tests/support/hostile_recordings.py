@@ -11,7 +11,7 @@ import zstandard
 from ioh.layers import all_layers
 from ioh.session.frame import MARKER, MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
 from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
-from tests.sessions import recorded, small
+from tests.support.sessions import recorded, small
 
 INF = float("inf")
 WRONG: tuple[object, ...] = (None, "x", [], [[]], {"a": [1]}, 1e308)

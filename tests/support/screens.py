@@ -19,8 +19,8 @@ from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.timeline import TimelineView
 from ioh.tui.state import Narrow, TableState, ViewState
-from tests import fakes
-from tests.demo_samples import START_S, intervals, trouble_and_quiet
+from tests.support import fakes
+from tests.support.demo_samples import START_S, intervals, trouble_and_quiet
 
 LAYERS = ("syscall", "nfs_client", "tcp", "nfs_server", "block")
 SECONDS = 60

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60.0  # as long as a busy machine may take; nothing here measures time
 _ESCAPES = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|[@-_])")
 LEFT = b"\x1b[?1049l"  # the alternate screen

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ioh.model.sample import LayerSample, Row, Sample, Unavailable
-from tests.demo_samples import samples
+from tests.support.demo_samples import samples
 
 _TERMINAL = (
     "\x1b[31mred\x1b[0m",

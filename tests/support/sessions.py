@@ -17,8 +17,8 @@ from ioh.model.sample import READ_STEP_US, HostSample, LayerSample, OpTotals, Sa
 from ioh.session.output import Output
 from ioh.session.stream import Item, ItemReader, Tick
 from ioh.session.writer import SessionWriter
-from tests import fakes
-from tests.fakes import SPECS
+from tests.support import fakes
+from tests.support.fakes import SPECS
 
 Shown = Callable[..., str]  # runs a command; returns what it printed
 CELLS = SIZE_BUCKETS * LATENCY_BUCKETS

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # One fake for every program: it logs the call, then does what its name stands for.
 FAKE = """#!/bin/sh

@@ -11,7 +11,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import NotEvaluated
 from ioh.model.player import News, Player
 from ioh.model.snapshot import Snapshot
-from tests import fakes
+from tests.support import fakes
 
 TIMEOUT_S = 10.0
 SAMPLES = fakes.first(12)

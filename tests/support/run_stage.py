@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.kernel.talker import wait_until
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # What ioh.sh has defined when it sources tests/run.sh.
 LAUNCHER = """
 root=$PWD venv=$PWD/none foreign= uid=${FAKE_UID:-0}

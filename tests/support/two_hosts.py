@@ -12,8 +12,8 @@ from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval
 from ioh.model.sample import LayerSample, Sample
 from ioh.session.join import Joining
-from tests import fake_ssh, fakes
-from tests.sessions import recorded
+from tests.support import fake_ssh, fakes
+from tests.support.sessions import recorded
 
 ADDRESSES = fake_ssh.ADDRESSES
 

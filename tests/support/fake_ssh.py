@@ -34,7 +34,7 @@ _HOSTS = {"db01", "nfs01", "old", "ahead", "timeless", "flaky"}
 def install(folder: Path) -> None:
     """Make ``folder/ssh`` this program."""
     path = folder / "ssh"
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     path.write_text(
         f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} {Path(__file__).resolve()} "$@"\n'
     )

@@ -13,9 +13,9 @@ from ioh.model.derive import derive
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.pipeline import snapshots
-from tests.sessions import samples_of
+from tests.support.sessions import samples_of
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 START_S = 1_795_270_000.0
 
 
