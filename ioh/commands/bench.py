@@ -112,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
     from ioh.bench.runner import Callbacks, StoppedError
     from ioh.bench.start import run_bench
 
-    check_bands(args)
-    asked = _asked(args)
+    check_bands(args.bands, args.storage)
+    options = _options(args)
     progress = _Progress(with_screen=not args.no_tui and has_terminal(stdin_is_pipe=False))
     with Ending() as ending, contextlib.closing(progress):
         ending.stop = lambda: None  # is_stopped() reads ending.received
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
             progress.began, progress.finished, progress.doing, progress.say, is_stopped
         )
         try:
-            directory = run_bench(asked, callbacks)
+            directory = run_bench(options, callbacks)
         except StoppedError:
             progress.close()
             where = shlex.quote(printable(str(progress.directory)))
@@ -136,18 +136,18 @@ def run(args: argparse.Namespace) -> int:
             cause = f"cannot write the results: {error.strerror or str(error)}"
             raise IohError(cause, "Free some space, then continue with --resume") from error
         progress.close()
-        _judge(directory, args, progress)
+        _judge(directory, args.bands, args.storage, progress)
     return ExitCode.OK
 
 
-def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> None:
+def _judge(directory: Path, bands: str, storage: str, progress: _Progress) -> None:
     """Print the card, and write the page to the directory."""
     from ioh.bench.card import card_text
     from ioh.bench.page import FILE_NAME
     from ioh.bench.results import load
 
     results = load(str(directory))
-    card = card_for(results, args.bands, args.storage)
+    card = card_for(results, bands, storage)
     if any(cell.grades[0].latency_ms is not None for cell in card.cells):
         write_stdout("\n" + "\n".join(card_text(card, results.conditions.host)) + "\n")
     write_html(results, card, directory / FILE_NAME)
@@ -168,7 +168,8 @@ def _plans() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _asked(args: argparse.Namespace) -> BenchOptions:
+def _options(args: argparse.Namespace) -> BenchOptions:
+    """What to test.  IohError: options contradict each other."""
     from ioh.bench.plans import PlanChanges
     from ioh.bench.start import BenchOptions
 

@@ -62,13 +62,13 @@ def add_bands(parser: argparse.ArgumentParser) -> None:
     add("--class", dest="storage", metavar="CLASS", default="", help=what)
 
 
-def check_bands(args: argparse.Namespace) -> None:
+def check_bands(bands_name: str, class_name: str) -> None:
     """Raise IohError early if the bands or the class of storage do not exist."""
     from ioh.bench.grade import chosen_class, read_bands
 
-    bands = read_bands(args.bands)
-    if args.storage:
-        chosen_class(bands, args.storage, None)
+    bands = read_bands(bands_name)
+    if class_name:
+        chosen_class(bands, class_name, None)
 
 
 def card_for(results: Results, bands_name: str, class_name: str) -> Card:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.options import hist_style, moment
+from ioh.commands.arguments import hist_style
+from ioh.commands.options import moment
 from ioh.commands.output import say, write_stdout
-from ioh.commands.playback import span_from
 from ioh.commands.sample import recording
 from ioh.model.printable import printable
 from ioh.sinks.cells import clock
@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> None:
     begin_b, end_b = args.begin_b, args.end_b
     if begin_b is None:  # with its own start, B must not get A's end, which may lie before it
         begin_b, end_b = args.begin, end_b or args.end
-    span_b = Span(begin_b, end_b, args.utc)
+    span_a, span_b = Span(args.begin, args.end, args.utc), Span(begin_b, end_b, args.utc)
     lines, found = [], []
-    for label, path, span in (("A", args.a, span_from(args)), ("B", args.b, span_b)):
+    for label, path, span in (("A", args.a, span_a), ("B", args.b, span_b)):
         with Session(path) as session:
             period = read_aggregate(session, span)
         for note in period.notes:

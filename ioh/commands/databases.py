@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+from typing import TYPE_CHECKING
 
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.pg.login import Login
+
+if TYPE_CHECKING:
+    from ioh.commands.arguments import MeasureOptions
 
 DATABASE_OPTIONS = ("pg", "pg_parameters", "functions", "function", "db_all")
 _HINT = "List the functions with: nm -D PROGRAM; nm PROGRAM"
@@ -38,26 +42,26 @@ def add_database_arguments(parser: argparse.ArgumentParser) -> None:
     add("--db-all", action="store_true", help=what)
 
 
-def databases_from(args: argparse.Namespace) -> Login | None:
+def databases_from(options: MeasureOptions) -> Login | None:
     """Configure layer db with the requested servers and functions; return the login, if any.
 
     Call it before the probes' loader starts.  IohError: an option is missing, or there is no such
     program or function.
     """
-    is_alone = args.pg is None and args.pg_parameters
+    is_alone = options.pg is None and options.pg_parameters
     refuse_if(is_alone, "--pg-parameters needs --pg", "Give --pg DSN too")
-    if args.function or args.functions or args.db_all:
-        _watch(args)
-    return None if args.pg is None else Login(args.pg, args.pg_parameters)
+    if options.function or options.functions or options.db_all:
+        _watch(options)
+    return None if options.pg is None else Login(options.pg, options.pg_parameters)
 
 
-def _watch(args: argparse.Namespace) -> None:
+def _watch(options: MeasureOptions) -> None:
     from ioh.bpf.server_files import open_named, parse_function, read_servers
     from ioh.bpf.sites import find_sites
     from ioh.layers.db import Db
 
-    named = [parse_function(text) for text in args.function]
-    servers = (*read_servers(args.functions, dear=args.db_all), *named)
+    named = [parse_function(text) for text in options.function]
+    servers = (*read_servers(options.functions, dear=options.db_all), *named)
     files = []
     for server in servers:
         # The caller must be able to read the files; a function of --function must exist.

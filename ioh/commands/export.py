@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ioh.commands.arguments import IntervalOptions, interval_options
 from ioh.commands.options import add_interval_arguments
 from ioh.commands.output import say, stdout_into, write_stdout
-from ioh.commands.playback import Faults, PrintOptions, intervals_from, run_replay, span_from
+from ioh.commands.playback import Faults, PrintOptions, run_replay
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
 
@@ -25,19 +26,19 @@ openmetrics has running totals and histograms, the form that Prometheus needs.
 parquet has one row per time, host, layer, part and op, with its histogram; it needs pyarrow."""
 
 
-def _csv(args: argparse.Namespace) -> int:
+def _csv(options: IntervalOptions, _: object) -> int:
     from ioh.sinks.csv import CsvSink
 
-    return run_replay(args, PrintOptions(CsvSink, with_tables=False, judges=False))
+    return run_replay(options, PrintOptions(CsvSink, with_tables=False, judges=False))
 
 
-def _jsonl(args: argparse.Namespace) -> int:
+def _jsonl(options: IntervalOptions, top: int | None) -> int:
     from ioh.sinks.json import JsonSink
 
-    return run_replay(args, PrintOptions(lambda: JsonSink(args.top), with_tables=args.top != 0))
+    return run_replay(options, PrintOptions(lambda: JsonSink(top), with_tables=top != 0))
 
 
-def _parquet(args: argparse.Namespace) -> int:
+def _parquet(options: IntervalOptions, _: object) -> int:
     try:
         from ioh.sinks.parquet import ParquetSink
     except ImportError:
@@ -45,18 +46,18 @@ def _parquet(args: argparse.Namespace) -> int:
         hint = f"Install it: {sys.executable} -m pip install pyarrow"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
     sink = ParquetSink()
-    code = run_replay(args, PrintOptions(lambda: sink, with_tables=False, judges=False))
+    code = run_replay(options, PrintOptions(lambda: sink, with_tables=False, judges=False))
     write_stdout(sink.finish())
     return code
 
 
-def _openmetrics(args: argparse.Namespace) -> int:
+def _openmetrics(options: IntervalOptions, _: object) -> int:
     from ioh.playback.replay import ReplaySource, no_interval
     from ioh.sinks.openmetrics import OpenMetrics
 
-    faults, intervals, span, ticks = Faults(), intervals_from(args), span_from(args), 0
+    faults, intervals, span, ticks = Faults(), options.intervals(), options.span, 0
     with (
-        ReplaySource(args.file, span, speed=None, with_tables=False, on_wait=bool) as source,
+        ReplaySource(options.file, span, speed=None, with_tables=False, on_wait=bool) as source,
         OpenMetrics() as metrics,
     ):
         for sample in source.samples(faults.take):
@@ -64,11 +65,11 @@ def _openmetrics(args: argparse.Namespace) -> int:
             intervals.take(sample)
             if intervals.has_taken(sample):
                 metrics.take(intervals.newest)
-            if args.run_s is not None and intervals.seen_s >= args.run_s:
+            if options.run_s is not None and intervals.seen_s >= options.run_s:
                 break
         if ticks < 2:
             faults.report()
-            raise no_interval(args.file, span)
+            raise no_interval(options.file, span)
         for piece in metrics.render():
             write_stdout(piece)
     for remark in source.part.remarks:
@@ -101,4 +102,4 @@ def run(args: argparse.Namespace) -> int:
     is_shown = args.format == "parquet" and not args.output and sys.stdout.isatty()
     refuse_if(is_shown, "Parquet is binary data and stdout is a terminal", "Give -o FILE")
     with stdout_into(args.output):
-        return _EXPORTS[args.format](args)
+        return _EXPORTS[args.format](interval_options(args), args.top)

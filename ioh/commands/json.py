@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ioh.commands.arguments import interval_options
 from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments
 from ioh.commands.playback import PrintOptions
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_arguments(parser)
 
 
-def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
-    """Print JSON; arguments, status and errors as for print_intervals()."""
+def run(args: argparse.Namespace) -> int:
+    """Print JSON; status and errors as for print_intervals()."""
     form = PrintOptions(lambda: JsonSink(args.top))
-    return print_intervals(args, form, lambda: JsonHosts(args.top), speed=speed)
+    return print_intervals(interval_options(args), form, lambda: JsonHosts(args.top))

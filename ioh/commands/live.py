@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.hosts import add_host_arguments, show_hosts, wants_hosts
+from ioh.commands.arguments import ShowOptions, interval_options, options_of
+from ioh.commands.hosts import add_host_arguments, show_hosts
 from ioh.commands.options import add_interval_arguments, add_section_arguments
 from ioh.commands.screen import add_screen_arguments, show_live, wants_screen
-from ioh.commands.text import run as print_text
+from ioh.commands.text import print_text
 
 SUMMARY = "show this machine's layers live (the default)"
 EXAMPLES = """\
@@ -29,5 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the layers; return the exit status."""
-    show = show_hosts if wants_hosts(args) else show_live
-    return show(args) if wants_screen(args) else print_text(args)
+    options, show = interval_options(args), options_of(ShowOptions, args)
+    if not wants_screen(show):
+        return print_text(options, show)
+    return show_hosts(options, show) if options.hosts else show_live(options, show)

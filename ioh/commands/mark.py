@@ -42,16 +42,16 @@ def run(args: argparse.Namespace) -> None:
     why = why_not(args.text)
     refuse_if(why, f"not a valid mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
     with own_rights():  # root's recording answers only root; the file is never opened
-        _mark(args)
+        _mark(args.text, args.file)
 
 
-def _mark(args: argparse.Namespace) -> None:
+def _mark(text: str, file: str | None) -> None:
     from ioh.recorder.marks import send_mark
 
     began = time.monotonic()
-    running = _running(args.file, began)
+    running = _running(file, began)
     if not running:
-        which = f" to {printable(args.file)}" if args.file else ""
+        which = f" to {printable(file)}" if file else ""
         cause = f"no recording{which} is running, or none that you may mark"
         raise IohError(cause, "Start one with: sudo ioh record; use sudo to mark root's recording")
     names = ", ".join(map(_name_of, running))
@@ -65,7 +65,7 @@ def _mark(args: argparse.Namespace) -> None:
         hint = "" if why else "Try again: its probes are still being compiled"
         why = why or "it has not started yet"
     else:
-        why, waits = send_mark(meant, args.text, began + LIMIT_S)
+        why, waits = send_mark(meant, text, began + LIMIT_S)
     if why:
         cause = f"the mark was not added to {names}: {why}"
         raise IohError(cause, hint)

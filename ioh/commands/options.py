@@ -1,39 +1,24 @@
-"""Options that several commands share, and their meaning."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
-import os
 import re
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ioh.commands.databases import DATABASE_OPTIONS, add_database_arguments
-from ioh.commands.output import say
+from ioh.commands.databases import add_database_arguments
 from ioh.commands.sample import recording
-from ioh.model.errors import ExitCode, IohError, refuse_if
-from ioh.model.filters import Filters
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.findings.engine import Engine
     from ioh.playback.time_range import When
-    from ioh.sinks.histogram import HistStyle
-    from ioh.sinks.text import TextOptions
 
 MIN_CYCLE_S = 0.1
 MAX_CYCLE_S = 86_400.0
 MAX_SPEED = 1e6
-DEFAULT_WIDTH, MAX_COLUMN_WIDTH = 80, 40
-COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
-CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ABOVE_0 = math.ulp(0.0)
-# The probes apply these; they cannot be applied to a recording afterwards.
-LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
 # Parts of an interval as text.
 SECTIONS = {
     "hist": "latency histogram of each layer's reads and writes",
@@ -219,141 +204,3 @@ def add_section_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"more sections to print; {listed}",
     )
     parser.add_argument("--utc", action="store_true", help="show times in UTC, not local time")
-
-
-def text_options(args: argparse.Namespace) -> TextOptions:
-    """What to print.  IohError: contradicting arguments, or as hist_style()."""
-    from ioh.sinks.text import TextOptions
-
-    chosen = frozenset[str]().union(*args.sections)
-    is_both = "findings" in chosen and args.no_findings
-    refuse_if(is_both, "-d findings and --no-findings contradict each other", "Give one of them")
-    if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
-        chosen |= {"top"}
-    return TextOptions(sections=chosen, top=args.top, hist=hist_style(), utc=args.utc)
-
-
-def hist_style() -> HistStyle:
-    """Layout of histograms, from ioh.sh's variables CWIDTH and PAD.  IohError: a wrong CWIDTH.
-
-    As wide as the terminal; DEFAULT_WIDTH if stdout is not one, as in ioh.sh.
-    """
-    from ioh.sinks.histogram import HistStyle
-
-    width = DEFAULT_WIDTH
-    with contextlib.suppress(OSError):
-        width = max(width, os.get_terminal_size(sys.stdout.fileno()).columns)
-    column_width: int | None = None
-    if text := os.environ.get("CWIDTH"):
-        is_width = text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH
-        hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
-        refuse_if(not is_width, f'CWIDTH="{text}" is not a column width', hint)
-        column_width = int(text)
-    return HistStyle(
-        width=width, column_width=column_width, pad=printable(os.environ.get("PAD", ""))
-    )
-
-
-def engine_from(args: argparse.Namespace) -> Engine | None:
-    """The rules' engine; None with ``--no-findings``.  IohError: the configuration is wrong."""
-    if args.no_findings:
-        return None
-    from ioh.findings.config import read_config
-    from ioh.findings.engine import Engine
-
-    return Engine(config=read_config(args.findings_config))
-
-
-def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
-    """The layers to measure on this machine, as select_layers() returns them."""
-    if args.layers is None and not args.no_layer:
-        return None  # the loader would keep what is imported before the fork
-    from ioh.layers import all_layers
-
-    known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]
-    return select_layers(args, known, 'unknown layer "{}"', "Layers (pg with --pg)")
-
-
-def select_layers(
-    args: argparse.Namespace, known: Sequence[str], no_such: str, are: str
-) -> tuple[str, ...] | None:
-    """The requested layers of ``known``; None for all.
-
-    IohError: one is not known (``no_such`` is the message), or none is left.  ``are`` introduces
-    the known layers in the hint.
-    """
-    if args.layers is None and not args.no_layer:
-        return None
-    wanted = known if args.layers is None else args.layers.replace(",", " ").split()
-    without = " ".join(args.no_layer).replace(",", " ").split()
-    hint = f"{are}: {', '.join(map(printable, known))}"
-    for name in (*wanted, *without):
-        refuse_if(name not in known, no_such.format(name), hint)
-    left = tuple(name for name in known if name in wanted and name not in without)
-    refuse_if(not left, "--layers and --no-layer leave nothing to show", hint)
-    return left
-
-
-def filters_from(args: argparse.Namespace) -> Filters:
-    """The requested filters.  IohError: a device, a control group or a process does not exist."""
-    device, device_name = None, None
-    if args.device is not None:
-        from ioh.procfs.devices import resolve_device
-
-        found = resolve_device(args.device)
-        device, device_name = found.dev, found.name
-        for note in found.notes:
-            say(note)
-    comm = args.comm
-    if comm is not None:
-        cut = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES]
-        comm = cut.decode("utf-8", "surrogateescape")  # the kernel cuts inside characters too
-        is_wrong = not comm or "\0" in comm
-        refuse_if(is_wrong, "--comm is empty", "Give a name as in ps -o comm")
-    if args.pid is not None:
-        check_process(args.pid)
-    return Filters(
-        pid=args.pid,
-        comm=comm,
-        cgroup_id=None if args.cgroup is None else cgroup_id(args.cgroup),
-        device=device,
-        device_name=device_name,
-        port=args.port,
-        sample_calls=getattr(args, "sample_calls", False),
-    )
-
-
-def check_process(pid: int, root: Path = Path("/proc")) -> None:
-    """Raise IohError if ``pid`` is not a process, or is a thread: no probe would match it."""
-    from ioh.procfs.files import read_text
-
-    folder = root / str(pid)
-    refuse_if(not folder.exists(), f"there is no process {pid}", "See: ps -e")
-    # The kernel does not list threads in /proc, but opens their directories.
-    process = re.search(r"^Tgid:\s*(\d+)$", read_text(f"{folder}/status") or "", re.MULTILINE)
-    if process is not None and int(process[1]) != pid:
-        name = printable((read_text(f"{root}/{process[1]}/comm") or "?").strip())
-        cause = f"{pid} is a thread of process {process[1]} ({name})"
-        raise IohError(cause, f"Use --pid {process[1]}", ExitCode.USAGE)
-
-
-def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
-    """The kernel's id of a control group: the inode number of its directory in the v2 hierarchy.
-
-    ``path`` may be relative to ``root``, absolute, or as in /proc/PID/cgroup (``/user.slice``).
-    IohError: it is not a directory of the v2 hierarchy.
-    """
-    shown = printable(path)
-    cause, hint = f"no control group {shown}", f"List them with: find {root} -type d"
-    for tried in (Path(path), root / path.lstrip("/")):
-        try:
-            # cgroup.controllers exists in every directory of a v2 hierarchy and in none of v1.
-            if (tried / "cgroup.controllers").is_file():
-                return tried.stat().st_ino
-            if tried.is_dir():
-                cause = f"{shown} is not a version 2 control group"
-                hint = f"Give a directory in the v2 hierarchy, usually below {root}"
-                break
-        except (OSError, ValueError) as error:  # no permission, or a NUL in the path
-            cause = f"cannot read control group {shown}: {error}"
-    raise IohError(cause, hint, ExitCode.USAGE)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import LIVE_ONLY, engine_from, select_layers
 from ioh.commands.output import say
 from ioh.commands.run import Ending
-from ioh.model.errors import ExitCode, IohError, refuse_if
+from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.model.intervals import Intervals
+    from ioh.commands.arguments import IntervalOptions
     from ioh.model.sample import Sample
     from ioh.pipeline import SnapshotSink
-    from ioh.playback.time_range import Span
     from ioh.session.stream import Item
 
 # Output lines for a mark or a gap; "" for none.
@@ -92,66 +89,27 @@ class Faults:
             say(f"the recording has faults: {said}. See: ioh verify")
 
 
-def follows(args: argparse.Namespace) -> bool:
-    """Whether to follow a recording that still grows: only ioh replay does."""
-    return "as_text" in args
-
-
-def intervals_from(args: argparse.Namespace) -> Intervals:
-    """Intervals with the requested layers and length; see choose_layers()."""
-    from ioh.model.intervals import Intervals
-
-    return Intervals(lambda sample: choose_layers(args, sample), args.cycle_s)
-
-
-def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | None:
-    """The requested layers of the recording, as for select_layers()."""
-    no_such = 'no layer "{}" in this recording'
-    found = select_layers(args, list(sample.layers), no_such, "Its layers")
-    return None if found is None else frozenset(found)
-
-
-def span_from(args: argparse.Namespace) -> Span:
-    """The requested part of a recording."""
-    from ioh.playback.time_range import Span
-
-    return Span(
-        getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
-    )
-
-
-def refuse_live_options(args: argparse.Namespace) -> None:
-    """Raise IohError for filters of the probes: they cannot be applied to a recording."""
-    hint = "Give it to ioh record; recordings can be narrowed by --layers and --no-layer"
-    for name in LIVE_ONLY:
-        cause = f"--{name.replace('_', '-')} works only when measuring, not with a recording"
-        refuse_if(getattr(args, name, None), cause, hint)
-
-
-def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None = None) -> int:
+def run_replay(options: IntervalOptions, form: PrintOptions) -> int:
     """Print a recording of one machine; return the exit status.
 
-    ``args`` has the options of add_interval_arguments(), ``file``, and perhaps ``begin`` and
-    ``end``.  ``speed`` is a multiple of the original speed; None is as fast as possible.
     IohError: not a recording, or it lacks what was requested, or has nothing to show.
     ReaderGoneError: nobody reads stdout.
     """
-    refuse_live_options(args)
     from ioh.pipeline import alone, rounds
     from ioh.playback.replay import ReplaySource
 
-    engine = engine_from(args) if form.judges else None
-    faults, intervals, span = Faults(), intervals_from(args), span_from(args)
+    engine = options.engine() if form.judges else None
+    faults, intervals = Faults(), options.intervals()
     with (
         few_collections(),
         Ending() as ending,
         ReplaySource(
-            args.file,
-            span,
-            speed=speed,
+            options.file,
+            options.span,
+            speed=options.speed,
             with_tables=form.with_tables or engine is not None,
             with_parts=form.with_parts or engine is not None,
-            on_wait=lambda: follows(args),
+            on_wait=lambda: options.follows,
         ) as source,
     ):
         ending.stop = source.stop
@@ -161,7 +119,7 @@ def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None
 
         def write_remarks() -> None:
             # Before that an error may still follow; with -c, until the first interval.
-            if intervals.has_begun and not (is_empty and args.cycle_s):
+            if intervals.has_begun and not (is_empty and options.cycle_s):
                 ending.write("".join(waiting))
                 waiting.clear()
 
@@ -175,7 +133,7 @@ def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None
                 yield sample
                 write_remarks()
 
-        for each in rounds(alone(samples(), intervals), lambda: engine, args.run_s):
+        for each in rounds(alone(samples(), intervals), lambda: engine, options.run_s):
             is_empty = False
             write_remarks()
             ending.write(sink.render(each.snapshot))
@@ -183,19 +141,20 @@ def run_replay(args: argparse.Namespace, form: PrintOptions, speed: float | None
                 break
         if is_empty and ending.received is None:
             faults.report()
-            raise _why_empty(args, intervals.seen_s, span)
+            raise _why_empty(options, intervals.seen_s)
     for remark in source.part.remarks:
         say(remark)
     faults.report()
     return ending.code
 
 
-def _why_empty(args: argparse.Namespace, seen_s: float, span: Span) -> IohError:
+def _why_empty(options: IntervalOptions, seen_s: float) -> IohError:
     from ioh.playback.replay import no_interval
 
-    if args.cycle_s is None or seen_s <= 0:
-        return no_interval(args.file, span)
+    span = options.span
+    if options.cycle_s is None or seen_s <= 0:
+        return no_interval(options.file, span)
     part = "that part of " if span.begin or span.end else ""
-    file = printable(args.file)
-    cause = f"-c {args.cycle_s:g} is longer than {part}{file}, which has {seen_s:.0f} s"
+    file = printable(options.file)
+    cause = f"-c {options.cycle_s:g} is longer than {part}{file}, which has {seen_s:.0f} s"
     return IohError(cause, "Give a smaller -c, or none", ExitCode.USAGE)

@@ -10,8 +10,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ioh.commands.arguments import IntervalOptions, interval_options, options_of
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import add_interval_arguments, digits, number
 from ioh.commands.progress import Progress
@@ -43,6 +45,17 @@ A recording survives a closed terminal and a full disk: it keeps what it has, re
 there is space, and records the gap. SIGTERM and Ctrl-C close the file properly."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """Where to record; each field is the option of that name."""
+
+    output: str | None
+    max_size: int | None
+    keep: int | None
+    note: str
+    cycle_s: float
+
+
 def size_bytes(text: str) -> int:
     """An argparse type: ``100M``, ``2G``, ``500000``; k, M, G are powers of 1000, as in MB/s."""
     found = re.fullmatch(r"(\d{1,15})([kmgt]?)b?", text.lower())
@@ -70,21 +83,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record until a signal or the end of ``-t``; return the exit status."""
-    is_pipe = args.output == "-"
+    options, where = interval_options(args), options_of(RecordOptions, args)
+    is_pipe = where.output == "-"
     hint = "Give --max-size too, such as --max-size 100M"
-    refuse_if(args.keep and not args.max_size, "--keep needs --max-size", hint)
+    refuse_if(where.keep and not where.max_size, "--keep needs --max-size", hint)
     cause = "--max-size works only with files, not with a pipe"
-    refuse_if(is_pipe and args.max_size, cause, "Give -o FILE")
+    refuse_if(is_pipe and where.max_size, cause, "Give -o FILE")
     cause = "a recording is binary data and stdout is a terminal"
     refuse_if(is_pipe and sys.stdout.isatty(), cause, "Give -o FILE, or pipe it somewhere")
-    source = live_source(args, _import_rest)
+    source = live_source(options, _import_rest)
     with contextlib.ExitStack() as stack:
         # A recording outlives its terminal.
         stack.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         ending = stack.enter_context(Ending(_ENDING))
-        stack.enter_context(_kept(args))
-        recorder = stack.enter_context(_recorder(args, ending))
+        stack.enter_context(_kept(where))
+        recorder = stack.enter_context(_recorder(where, ending))
         stack.enter_context(source)
         ending.stop = source.stop
         # From now on `ioh mark` finds the recording, and waits for the first sample.
@@ -92,27 +106,27 @@ def run(args: argparse.Namespace) -> int:
         source.attach()
         stack.enter_context(few_collections(is_live=True))
         if ending.received is None:
-            _record(args, source, recorder, ending)
+            _record(options, source, recorder, ending)
     return ending.code
 
 
-def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+def _kept(where: RecordOptions) -> contextlib.AbstractContextManager[None]:
     """If root itself records: keep creating later parts possible after root is dropped."""
     from ioh.recorder.rotated_files import earlier_files
     from ioh.rights.files import SCREEN_FILES, kept
 
-    if args.output is None:
+    if where.output is None:
         return kept(".", SCREEN_FILES)
-    if args.output == "-":
+    if where.output == "-":
         return contextlib.nullcontext()
-    folder, base = os.path.split(args.output)
+    folder, base = os.path.split(where.output)
     stem, extension = map(re.escape, os.path.splitext(base))  # noqa: PTH122
     names = re.compile(rf"{stem}(-[0-9]{{4,9}})?{extension}")
-    earlier = earlier_files(args.output).names if args.max_size else ()
+    earlier = earlier_files(where.output).names if where.max_size else ()
     return kept(folder, names, map(os.path.basename, earlier))
 
 
-def _new_recorder(args: argparse.Namespace) -> Recorder:
+def _new_recorder(where: RecordOptions) -> Recorder:
     """Open the recording named by ``-o``, else the first unused default name."""
     from ioh.procfs.network import read_addresses
     from ioh.recorder.rotated_files import EarlierFiles, earlier_files, parts_of
@@ -124,23 +138,23 @@ def _new_recorder(args: argparse.Namespace) -> Recorder:
 
     def make(path: str) -> Recorder:
         return Recorder(
-            stdout if path == "-" else parts_of(path, is_numbered=args.max_size is not None),
-            earlier=earlier_files(path) if args.max_size else EarlierFiles(),
-            max_bytes=args.max_size,
-            keep=args.keep,
-            note=args.note,
-            cycle_s=args.cycle_s,
+            stdout if path == "-" else parts_of(path, is_numbered=where.max_size is not None),
+            earlier=earlier_files(path) if where.max_size else EarlierFiles(),
+            max_bytes=where.max_size,
+            keep=where.keep,
+            note=where.note,
+            cycle_s=where.cycle_s,
             addresses=read_addresses(),
         )
 
-    if args.output:
-        return make(args.output)
+    if where.output:
+        return make(where.output)
     return first_free(default_names(os.uname().nodename, time.time()), make)
 
 
 @contextlib.contextmanager
-def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
-    made = _new_recorder(args)
+def _recorder(where: RecordOptions, ending: Ending) -> Iterator[Recorder]:
+    made = _new_recorder(where)
     is_stuck = False
     try:
         yield made
@@ -180,7 +194,7 @@ def _marks(source: LiveSource, recorder: Recorder) -> contextlib.AbstractContext
 
 
 def _record(
-    args: argparse.Namespace, source: LiveSource, recorder: Recorder, ending: Ending
+    options: IntervalOptions, source: LiveSource, recorder: Recorder, ending: Ending
 ) -> None:
     is_pipe = recorder.name == "-"
     progress = Progress(sys.stderr, recorder)
@@ -191,11 +205,13 @@ def _record(
         for sample in source:
             with ending.writing() if is_pipe else contextlib.nullcontext():
                 recorder.write(sample)
-            if first_ns is None and not (is_pipe or args.proc):  # a pipe's reader shows the notes
+            if first_ns is None and not (
+                is_pipe or options.measure.proc
+            ):  # a pipe's reader shows the notes
                 progress.say_what_is_from_proc(sample)
             progress.tick(sample)
             first_ns, last_ns = first_ns or sample.mono_ns, sample.mono_ns
-            if is_over(args.run_s, (last_ns - first_ns) / 1e9, args.cycle_s):
+            if is_over(options.run_s, (last_ns - first_ns) / 1e9, options.cycle_s or 1.0):
                 break
             if ending.received is not None:
                 break

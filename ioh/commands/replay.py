@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
+from ioh.commands.arguments import ShowOptions, interval_options, options_of
 from ioh.commands.options import (
     add_interval_arguments,
     add_section_arguments,
@@ -12,7 +14,7 @@ from ioh.commands.options import (
 )
 from ioh.commands.sample import DEMO, bundled_path, recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
-from ioh.commands.text import run as print_text
+from ioh.commands.text import print_text
 
 # The mark at which the demo's screen starts; the 20 s before it only mount file systems.
 _FIRST_LOAD = "v4.2: random reads, O_DIRECT"
@@ -46,14 +48,15 @@ def add_play_arguments(parser: argparse.ArgumentParser) -> None:
     add_interval_arguments(parser, top=5, recorded=True)
     add_section_arguments(parser)
     add_screen_arguments(parser)
+    parser.set_defaults(follows=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the recording."""
-    is_text = args.as_text or args.cycle_s is not None  # the screen keeps the recorded intervals
-    if not is_text and wants_screen(args, stdin_is_pipe=args.file == "-"):
-        is_demo = args.file == str(bundled_path(DEMO)) and args.begin is args.end is None
-        if is_demo:
-            args.begin = moment(_FIRST_LOAD)
-        return show_replay(args, "demo" if is_demo else "replay")
-    return print_text(args, speed=None if args.as_text else args.speed)
+    options, show = interval_options(args), options_of(ShowOptions, args)
+    is_text = args.as_text or options.cycle_s  # the screen keeps the recorded intervals
+    if is_text or not wants_screen(show, stdin_is_pipe=options.file == "-"):
+        return print_text(replace(options, speed=None) if args.as_text else options, show)
+    if options.file == str(bundled_path(DEMO)) and options.begin is options.end is None:
+        return show_replay(replace(options, begin=moment(_FIRST_LOAD)), show, "demo")
+    return show_replay(options, show)

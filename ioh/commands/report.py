@@ -6,18 +6,17 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ioh.commands.arguments import IntervalOptions, ShowOptions, interval_options, options_of
 from ioh.commands.options import (
     add_findings_arguments,
     add_section_arguments,
     add_span_arguments,
     add_top_argument,
-    engine_from,
-    text_options,
 )
 from ioh.commands.output import say, stdout_into, write_stdout
-from ioh.commands.playback import span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
@@ -63,43 +62,42 @@ def run(args: argparse.Namespace) -> None:
     is_shown = args.html and not args.output and sys.stdout.isatty()
     refuse_if(is_shown, "the HTML page would go to the terminal", "Give -o FILE.html")
     with stdout_into(args.output):
-        report = _report(args)
+        report = _report(interval_options(args), options_of(ShowOptions, args), is_page=args.html)
         write_stdout(report.encode() if args.html else report)  # HTML is UTF-8 in any locale
 
 
-def _report(args: argparse.Namespace) -> str:
+def _report(intervals: IntervalOptions, how: ShowOptions, *, is_page: bool) -> str:
     from ioh.findings.spans import finding_spans
     from ioh.playback.aggregate_interval import read_aggregate, samples_of
     from ioh.session.reader import Session
 
-    args.sections = args.sections or [frozenset({"hist"})]
-    options = text_options(args)
-    engine = engine_from(args)
-    with Session(args.file) as session:
-        period = read_aggregate(session, span_from(args))
+    options = (how if how.sections else replace(how, sections=[frozenset({"hist"})])).text()
+    engine = intervals.engine()
+    with Session(intervals.file) as session:
+        period = read_aggregate(session, intervals.span)
         for note in period.notes:
             say(note)
         spans = None
         if engine is not None:
             spans = finding_spans(snapshots(samples_of(session, period), lambda: engine))
         marks = [mark for mark in session.marks() if period.holds(mark)]
-        if args.html:
-            return _page(args, session, period, spans, marks)
-    return _text(args, period, spans, marks, options)
+        if is_page:
+            return _page(session, period, spans, marks, options)
+    return _text(intervals.file, period, spans, marks, options)
 
 
 def _page(
-    args: argparse.Namespace,
     session: Session,
     period: AggregateInterval,
     spans: list[FindingSpan] | None,
     marks: list[Moment],
+    options: TextOptions,
 ) -> str:
     from ioh.pages.recording import Recorded, render_recording
 
     return render_recording(
         Recorded(
-            os.path.basename(args.file),  # noqa: PTH119 (the page's reader need not know the path)
+            os.path.basename(session.path),  # noqa: PTH119 (the page's reader need not know the path)
             period.begin_unix_s,
             period.ticks,
             period.snapshot,
@@ -107,8 +105,8 @@ def _page(
             spans,
             [(mark.time_unix_s, mark.text) for mark in marks],
             period.remarks,
-            args.top,
-            args.utc,
+            options.top,
+            options.utc,
         )
     )
 
@@ -129,7 +127,7 @@ def _joined(session: Session, period: AggregateInterval) -> Iterator[Snapshot]:
 
 
 def _text(
-    args: argparse.Namespace,
+    file: str,
     period: AggregateInterval,
     spans: list[FindingSpan] | None,
     marks: list[Moment],
@@ -137,11 +135,11 @@ def _text(
 ) -> str:
     from ioh.sinks.text import TextSink
 
-    snapshot, dated = period.snapshot, {"utc": args.utc, "with_date": True}
+    snapshot, dated = period.snapshot, {"utc": options.utc, "with_date": True}
     begin, end = (clock(unix_s, **dated) for unix_s in (period.begin_unix_s, snapshot.time_unix_s))
     marked = ((clock(mark.time_unix_s, **dated), printable(mark.text)) for mark in marks)
     lines = [
-        f"report of {printable(args.file)}",
+        f"report of {printable(file)}",
         f"from {begin} to {end}: {period.ticks} intervals, {snapshot.interval_s:.0f} s",
         *(f"mark {when}  {text}" for when, text in marked),
         *(f"! {printable(remark)}" for remark in period.remarks),

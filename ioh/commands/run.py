@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 
 # Import this before ioh handles signals: msgspec does not check whether its own import of it fails,
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import report_nothing, why_nothing
-from ioh.model.errors import ExitCode, refuse_if
+from ioh.model.errors import ExitCode
 
 if TYPE_CHECKING:
+    from ioh.commands.arguments import IntervalOptions
     from ioh.live.first_interval import ReportFirst
     from ioh.live.source import LiveSource
     from ioh.model.pairs import Round
@@ -95,48 +94,42 @@ class Ending:
             raise Signalled
 
 
-def refuse_span(args: argparse.Namespace) -> None:
-    """Raise IohError if ``--from`` or ``--to`` is given without a recording."""
-    is_given = any(getattr(args, name, None) is not None for name in ("begin", "end"))
-    refuse_if(is_given, "--from and --to need a recording", "Give its file too")
-
-
 def live_source(
-    args: argparse.Namespace, preload: Callable[[], None], report_first: ReportFirst | None = None
+    options: IntervalOptions, preload: Callable[[], None], report_first: ReportFirst | None = None
 ) -> LiveSource:
     """Create the source for this machine.  IohError: something requested does not exist."""
-    filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
+    measure = options.measure
+    filters, layers, login = measure.filters(), options.layers_here(), databases_from(measure)
     from ioh.live.source import LiveSource
 
     return LiveSource(
         layers,
         filters,
-        args.cycle_s or 1.0,
-        use_bpf=not args.proc,
+        options.cycle_s or 1.0,
+        use_bpf=not measure.proc,
         preload=preload,
         report_first=report_first,
         login=login,
     )
 
 
-def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) -> int:
+def run_live(options: IntervalOptions, make_sink: Callable[[], SnapshotSink]) -> int:
     """Measure this machine and print each interval; return the exit status.
 
     ``make_sink`` is called after the privileged loader has been forked, which must happen before
     large imports.
     IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
-    refuse_span(args)
     made: list[tuple[SnapshotSink, Iterator[Round]]] = []
 
     def prepare() -> None:
         """Import the rest: after the loader is forked, before root is dropped."""
         from ioh.pipeline import alone, rounds
 
-        engine = engine_from(args)
-        made.append((make_sink(), rounds(alone(source), lambda: engine, args.run_s)))
+        engine = options.engine()
+        made.append((make_sink(), rounds(alone(source), lambda: engine, options.run_s)))
 
-    source = live_source(args, prepare)
+    source = live_source(options, prepare)
     with Ending() as ending, source, few_collections(is_live=True):
         ending.stop = source.stop
         sink, shown = made[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ def bundled_path(name: str) -> Path:
 
 def recording(text: str) -> str:
     """An argparse type: a file; SAMPLE and DEMO are bundled if no file has that name."""
+    if not text:
+        msg = "the name of the recording is empty"
+        raise argparse.ArgumentTypeError(msg)
     return str(bundled_path(text)) if text in (SAMPLE, DEMO) and not os.path.lexists(text) else text
 
 

@@ -11,10 +11,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ioh.commands.arguments import IntervalOptions, ShowOptions
 from ioh.commands.garbage import few_collections, without_garbage
-from ioh.commands.options import engine_from
-from ioh.commands.playback import choose_layers, refuse_live_options, span_from
-from ioh.commands.run import Ending, live_source, refuse_span
+from ioh.commands.run import Ending, live_source
 from ioh.commands.terminal import (
     TerminalWatch,
     has_terminal,
@@ -53,26 +52,26 @@ def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = 
     add("--no-mouse", action="store_true", help=what)
 
 
-def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
+def wants_screen(how: ShowOptions, *, stdin_is_pipe: bool = False) -> bool:
     """Whether to show the screen: there is a terminal, and no option implies text."""
-    is_text = getattr(args, "no_tui", False) or bool(args.sections) or args.has_top
+    is_text = how.no_tui or how.sections or how.has_top
     return not is_text and has_terminal(stdin_is_pipe=stdin_is_pipe)
 
 
 def show(
-    args: argparse.Namespace,
+    intervals: IntervalOptions,
+    how: ShowOptions,
     mode: Mode,
     make_player: Callable[[ExitStack, Callable[[Snapshot], None]], BasePlayer],
-    filters_text: str = "",
 ) -> int:
     """Show a player until the user or a signal ends it; return the exit status.
 
     Args:
-        args: The options of add_screen_arguments(), and ``utc``.
+        intervals: What is shown; its filters appear in the header.
+        how: The screen's options.
         mode: The player's mode.
         make_player: Opens the player and registers its closing on the stack.  A live one may pass
             its first interval to the function before it is open.  IohError: nothing to show.
-        filters_text: The probes' filters, printable.
     """
     from ioh.model.player import PlayerEnded
     from ioh.tui import preferences
@@ -80,29 +79,29 @@ def show(
     from ioh.tui.options import ScreenOptions
 
     line = None
-    if getattr(args, "line", None) is not None:  # a running bench sends it
+    if how.line is not None:  # a running bench sends it
         from ioh.commands.bench_screen import line_from
 
-        line = line_from(args.line)
+        line = line_from(how.line)
     sys.setswitchinterval(_TURN_S)
     is_replay = mode != "live"
     remembered, wrong = preferences.read()
     options = ScreenOptions(
-        theme=args.theme or remembered.theme or "auto",
-        ascii_only=args.ascii or not shows_unicode(os.environ),
-        mouse=not args.no_mouse,
-        utc=args.utc,
-        filters_text=filters_text,
-        speed=args.speed if is_replay else 1.0,
-        bell=args.bell,
+        theme=how.theme or remembered.theme or "auto",
+        ascii_only=how.ascii or not shows_unicode(os.environ),
+        mouse=not how.no_mouse,
+        utc=how.utc,
+        filters_text=intervals.measure.filters_text(),
+        speed=intervals.speed or 1.0,
+        bell=how.bell,
         line=line,
     )
     draw = partial(
         first_picture,
         mode,
         options,
-        cycle_s=1.0 if is_replay else args.cycle_s,
-        title=printable(args.file) if is_replay else "",
+        cycle_s=1.0 if is_replay else intervals.cycle_s or 1.0,
+        title=printable(intervals.file),
     )
     first: list[Snapshot] = []
     with Ending() as ending, contextlib.suppress(PlayerEnded), ExitStack() as stack:
@@ -128,9 +127,8 @@ def show(
     return ending.code
 
 
-def show_live(args: argparse.Namespace) -> int:
+def show_live(options: IntervalOptions, how: ShowOptions) -> int:
     """Show this machine on the screen; return the exit status."""
-    refuse_span(args)
     from ioh.rights.files import SCREEN_FILES, kept
 
     engines: list[Engine | None] = []
@@ -143,7 +141,7 @@ def show_live(args: argparse.Namespace) -> int:
         from ioh.tui.preload import preload_screen
 
         preload_screen()
-        engines.append(engine_from(args))
+        engines.append(options.engine())
 
     def report_first(older: Sample, newer: Sample) -> None:
         from ioh.model.intervals import interval
@@ -151,7 +149,7 @@ def show_live(args: argparse.Namespace) -> int:
         if (snapshot := interval(older, newer)) is not None:
             reporters[0](snapshot)
 
-    source = live_source(args, preload, report_first)
+    source = live_source(options, preload, report_first)
 
     def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> BasePlayer:
         reporters.append(report)
@@ -161,38 +159,32 @@ def show_live(args: argparse.Namespace) -> int:
 
         machine = ThisMachine(source)
         player = LivePlayer(
-            machine, cycle_s=args.cycle_s, make_judge=lambda: engines[0], run_s=args.run_s
+            machine,
+            cycle_s=options.cycle_s or 1.0,
+            make_judge=lambda: engines[0],
+            run_s=options.run_s,
         )
         return stack.enter_context(player)
 
     with contextlib.closing(source):
         source.fork_loader()  # before the screen's imports, which the loader would keep
         with kept(".", SCREEN_FILES):  # the same, and shares the loader's memory
-            return show(args, "live", make, filters_text(args))
+            return show(options, how, "live", make)
 
 
-def filters_text(args: argparse.Namespace) -> str:
-    """The probes' filters, for the header."""
-    names = ("pid", "comm", "cgroup", "device", "port")
-    given = [(name, getattr(args, name)) for name in names]
-    options = [f"--{name} {printable(str(value))}" for name, value in given if value]
-    return f"only {' '.join(options)}" if options else ""
-
-
-def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
+def show_replay(options: IntervalOptions, how: ShowOptions, mode: Mode = "replay") -> int:
     """Show a recording on the screen, from a file or from stdin; return the exit status.
 
     With stdin, keys come from /dev/tty.  Mode ``demo`` starts again at the end.
     """
-    refuse_live_options(args)
     from ioh.playback.replay import ReplaySource
     from ioh.session.recorded_file import hosts_of
 
-    span, speed, run_s = span_from(args), args.speed, args.run_s
-    choose, make_judge = partial(choose_layers, args), partial(engine_from, args)
+    span, speed, run_s = options.span, options.speed or 1.0, options.run_s
+    choose, make_judge = options.layers_of, options.engine
 
     def make(stack: ExitStack, _: object) -> BasePlayer:
-        if args.file != "-":
+        if options.file != "-":
             from ioh.history.file import Played
             from ioh.player.file import FilePlayer
 
@@ -202,14 +194,14 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
                 choose=choose,
                 run_s=run_s,
                 make_judge=make_judge,
-                has_index=not args.no_findings,
+                has_index=not options.no_findings,
                 mode=mode,
             )
-            return stack.enter_context(FilePlayer(args.file, played, hosts_of(args.file)))
+            return stack.enter_context(FilePlayer(options.file, played, hosts_of(options.file)))
         from ioh.player.pipe import pipe_player
 
         source = ReplaySource("-", span, speed=speed, stdin_fd=take_keyboard())
         stack.enter_context(source)
         return stack.enter_context(pipe_player(source, choose, run_s=run_s, make_judge=make_judge))
 
-    return show(args, mode, make)
+    return show(options, how, mode, make)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from ioh.commands.arguments import IntervalOptions, interval_options
 from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import (
-    add_interval_arguments,
-    engine_from,
-    filters_from,
-    layers_from,
-)
+from ioh.commands.options import add_interval_arguments
 from ioh.commands.output import agrees, say, write_stdout
 from ioh.commands.progress import what_is_from_proc
 from ioh.commands.run import Ending, live_source
@@ -58,10 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal or the end of ``-t``; return the exit status."""
     from ioh.serve.listening import listen
 
+    options = interval_options(args)
     if args.install_unit:
-        return _install_unit(args)
+        return _install_unit(options, args.listen, args.web_config, args.words)
     made: list[tuple[Engine | None, Page, WebConfig]] = []
-    source = live_source(args, lambda: made.append(_prepare(args)))
+    source = live_source(options, lambda: made.append(_prepare(options, args.web_config, args.top)))
     listening = listen(args.listen)
     with Ending() as ending, listening, source, few_collections(is_live=True):
         ending.stop = source.stop
@@ -76,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
             return ending.code
         with Server(listening, page, config):
             say(f"serving {url_of(listening, tls=bool(config.tls))}")
-            for line in () if args.proc else what_is_from_proc(first):
+            for line in () if options.measure.proc else what_is_from_proc(first):
                 say(line)
-            shown = rounds(alone(chain([first], samples)), lambda: engine, args.run_s)
+            shown = rounds(alone(chain([first], samples)), lambda: engine, options.run_s)
             for number, each in enumerate(shown):
                 page.judge(each.snapshot)
                 if not number and (why := why_nothing(each.snapshot)):
@@ -86,29 +83,31 @@ def run(args: argparse.Namespace) -> int:
     return ending.code
 
 
-def _install_unit(args: argparse.Namespace) -> int:
+def _install_unit(
+    options: IntervalOptions, listen: str, web_config: str | None, words: Sequence[str]
+) -> int:
     from ioh.pg.login import hide_passwords
     from ioh.serve.listening import parse_address
     from ioh.serve.unit import NAME, UNIT_DIR, install_unit, refuse_another, unit_text
 
-    parse_address(args.listen)
-    filters_from(args)
-    layers_from(args)
-    databases_from(args)
-    for option, path in (
-        ("--web-config", args.web_config),
-        ("--findings-config", args.findings_config),
+    parse_address(listen)
+    options.measure.filters()
+    options.layers_here()
+    databases_from(options.measure)
+    for option, file in (
+        ("--web-config", web_config),
+        ("--findings-config", options.findings_config),
     ):
-        is_relative = path is not None and not os.path.isabs(path)  # noqa: PTH117 (it may be one of systemd's)
+        is_relative = file is not None and not os.path.isabs(file)  # noqa: PTH117 (it may be one of systemd's)
         cause = f"{option}: a service has no current directory"
         refuse_if(is_relative, cause, "Give an absolute path")
-    is_secret = args.pg is not None and hide_passwords(args.pg) != args.pg
+    pg = options.measure.pg or ""
     cause = "--pg may contain a password, and every user can read a unit"
-    refuse_if(is_secret, cause, "Put it into a service file: --pg service=NAME")
-    text = unit_text([word for word in args.words if word != "--install-unit"])
+    refuse_if(hide_passwords(pg) != pg, cause, "Put it into a service file: --pg service=NAME")
+    text = unit_text([word for word in words if word != "--install-unit"])
     if os.geteuid():  # a rule that allows ioh does not allow a change of root's services
         write_stdout(text)
-        command = shlex.join(("sudo", "ioh", "serve", *args.words))
+        command = shlex.join(("sudo", "ioh", "serve", *words))
         say(f"not installed, only root itself can. Run: {command} | sudo tee {UNIT_DIR / NAME}")
         return ExitCode.OK
     refuse_another(text)
@@ -120,15 +119,17 @@ def _install_unit(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Engine | None, Page, WebConfig]:
+def _prepare(
+    options: IntervalOptions, web_config: str | None, top: int | None
+) -> tuple[Engine | None, Page, WebConfig]:
     """Import and read what serving needs: after the loader is forked, before root is dropped."""
     import ioh.serve.server  # noqa: F401
     from ioh.serve.page import Page
     from ioh.serve.web_config import FOR_EVERYBODY, read_web_config
 
-    engine = engine_from(args)
-    config = FOR_EVERYBODY if args.web_config is None else read_web_config(args.web_config)
-    return engine, Page(args.top, {} if engine is None else engine.rule_layers), config
+    engine = options.engine()
+    config = FOR_EVERYBODY if web_config is None else read_web_config(web_config)
+    return engine, Page(top, {} if engine is None else engine.rule_layers), config
 
 
 def _published(source: Iterable[Sample], page: Page) -> Iterator[Sample]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from ioh.commands.arguments import IntervalOptions, ShowOptions, interval_options, options_of
 from ioh.commands.hosts import add_host_arguments, print_intervals
-from ioh.commands.options import add_interval_arguments, add_section_arguments, text_options
+from ioh.commands.options import add_interval_arguments, add_section_arguments
 from ioh.commands.playback import PrintOptions, text_remarks
 
 SUMMARY = "print the layers as scrolling text, in the style of ioh.sh"
@@ -30,16 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_arguments(parser)
 
 
-def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
-    """Print text; arguments, status and errors as for print_intervals()."""
-    options = text_options(args)
+def run(args: argparse.Namespace) -> int:
+    """Print text."""
+    return print_text(interval_options(args), options_of(ShowOptions, args))
+
+
+def print_text(intervals: IntervalOptions, show: ShowOptions) -> int:
+    """Print text; status and errors as for print_intervals()."""
+    options = show.text()
     from ioh.sinks.hosts import TextHosts
     from ioh.sinks.text import TextSink
 
     form = PrintOptions(
         lambda: TextSink(options),
-        text_remarks(utc=args.utc),
+        text_remarks(utc=show.utc),
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
     )
-    return print_intervals(args, form, lambda: TextHosts(options), speed=speed)
+    return print_intervals(intervals, form, lambda: TextHosts(options))

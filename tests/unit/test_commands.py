@@ -18,7 +18,7 @@ import pytest
 from ioh import __version__
 from ioh.bpf.program import c_constant
 from ioh.commands import build_parser, commands, main, with_command
-from ioh.commands.options import cgroup_id, filters_from, layers_from, text_options
+from ioh.commands.arguments import ShowOptions, cgroup_id, interval_options, options_of
 from ioh.model.errors import ExitCode, IohError
 from tests.support.sessions import Shown, await_full_pipe
 
@@ -104,6 +104,7 @@ def test_help_has_commands_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> 
         (["text", "-d", "hits"], "hits"),
         (["json", "-d", "hist"], "-d"),
         (["text", "--pid", "0"], "process id"),
+        (["text", ""], "name of the recording is empty"),
         (["text", "--pid", str((1 << 22) - 1)], "there is no process 4194303"),
         (["text", "--port", "65536"], "65535"),
         (["text", "--top", "-1"], "rows"),
@@ -128,7 +129,9 @@ def test_cwidth_and_pad_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CWIDTH", "9")
     monkeypatch.setenv("PAD", "|\x1b")
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((100, 24)))
-    options = text_options(parse("text", "-d", "hist topfile", "-d", "histsz,top"))
+    options = options_of(
+        ShowOptions, parse("text", "-d", "hist topfile", "-d", "histsz,top")
+    ).text()
     assert options.sections == {"hist", "topfile", "histsz", "top"}
     assert (options.hist.column_width, options.hist.pad) == (9, "|\\x1b")
     assert options.hist.width == 100
@@ -138,14 +141,15 @@ def test_cwidth_and_pad_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_invalid_cwidth_is_refused(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CWIDTH", width)
     with pytest.raises(IohError, match="CWIDTH"):
-        text_options(parse())
+        ShowOptions().text()
 
 
 def test_filters_reach_the_source() -> None:
-    found = filters_from(parse("--pid", "1", "--comm", "a-very-long-process-name", "--port", "22"))
+    given = parse("--pid", "1", "--comm", "a-very-long-process-name", "--port", "22")
+    found = interval_options(given).measure.filters()
     assert (found.pid, found.port) == (1, 22)
     assert found.comm == "a-very-long-pro"
-    cut = filters_from(parse("--comm", "Größe-日本語テスト")).comm or ""
+    cut = interval_options(parse("--comm", "Größe-日本語テスト")).measure.filters().comm or ""
     assert c_constant(cut) == c_constant("Größe-日本")[:-1] + '\\xe8"'
     assert (found.device, found.cgroup_id) == (None, None)
 
@@ -154,9 +158,12 @@ def test_chosen_layers_are_in_the_order_of_the_io_path() -> None:
     from ioh.layers import all_layers
 
     known = tuple(name for name, layer in all_layers().items() if not layer.needs_login)
-    assert layers_from(parse()) is None
-    assert layers_from(parse("--layers", "block,syscall")) == ("syscall", "block")
-    without = layers_from(parse("--no-layer", "syscall"))
+    assert interval_options(parse()).layers_here() is None
+    assert interval_options(parse("--layers", "block,syscall")).layers_here() == (
+        "syscall",
+        "block",
+    )
+    without = interval_options(parse("--no-layer", "syscall")).layers_here()
     assert without == tuple(name for name in known if name != "syscall")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 
 import pytest
 
 from ioh.commands import main, replay
+from ioh.commands.arguments import IntervalOptions
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.history.file import Played
 from ioh.model.player import News
@@ -49,9 +49,9 @@ def test_the_screen_starts_with_the_first_load(
 ) -> None:
     spans: list[Span] = []
 
-    def show(args: argparse.Namespace, mode: str) -> int:
+    def show(options: IntervalOptions, _: object, mode: str) -> int:
         assert mode == "demo"
-        spans.append(Span(args.begin, args.end))
+        spans.append(options.span)
         return 0
 
     monkeypatch.setattr(replay, "wants_screen", lambda _, **__: True)

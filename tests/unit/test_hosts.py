@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ioh.commands import build_parser, main
+from ioh.commands.arguments import interval_options
 from ioh.commands.hosts import handed_on
 from ioh.model.errors import ExitCode
 from tests.support import fake_ssh
@@ -216,7 +217,9 @@ def test_invalid_arguments_are_refused(
 
 def test_a_filter_that_looks_like_an_option_is_passed_on_as_a_value() -> None:
     words = ["--comm=-o/x", "--layers=tcp,block", "--no-layer=tcp", "--no-layer=-q"]
-    asked = handed_on(build_parser().parse_args(["json", "--host", "a", *words]), 2.0)
+    asked = handed_on(
+        interval_options(build_parser().parse_args(["json", "--host", "a", *words])), 2.0
+    )
     there = build_parser().parse_args(list(asked))
     assert (there.comm, there.layers, there.no_layer) == ("-o/x", "tcp,block", ["tcp", "-q"])
     assert (there.output, there.cycle_s) == ("-", 1.0)

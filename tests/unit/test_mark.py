@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from ioh.commands import main, mark
-from ioh.commands.options import check_process
+from ioh.commands.arguments import check_process
 from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
 from ioh.recorder import marks

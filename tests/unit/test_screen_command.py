@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import build_parser, screen, terminal, with_command
+from ioh.commands.arguments import MeasureOptions, ShowOptions, options_of
 from ioh.commands.terminal import shows_unicode
 from ioh.session.reader import Session
 from tests.support import fakes
@@ -89,7 +90,7 @@ def test_options_of_text_print_text(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], shown: bool
 ) -> None:
     monkeypatch.setattr(screen, "has_terminal", lambda **_: True)
-    assert screen.wants_screen(parsed(*words)) == shown
+    assert screen.wants_screen(options_of(ShowOptions, parsed(*words))) == shown
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,9 @@ def test_what_counts_as_a_terminal(
 
 def test_the_filters_shown_are_printable() -> None:
     args = parsed("--pid", "7", "--comm", "a\x1b", "--device", "sda")
-    assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
+    assert (
+        options_of(MeasureOptions, args).filters_text() == "only --pid 7 --comm a\\x1b --device sda"
+    )
 
 
 def test_little_is_imported_before_the_loader_is_forked() -> None:
