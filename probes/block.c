@@ -41,12 +41,6 @@
 #define REQ_OP_MASK 0xff
 #define SECTOR_SHIFT 9
 #define RECENT 8
-#define OPS 7 /* as the enum below */
-
-enum { LOST_NO_START, LOST_MAP_FULL, LOST_NEGATIVE, LOST_PROCESSES_FULL };
-
-/* Op numbers of ioh/layers/block.py. */
-enum { OP_READ, OP_WRITE, OP_FLUSH, OP_DISCARD, OP_WRITE_ZEROES, OP_ZONE_APPEND, OP_OTHER };
 
 struct dev_op {
 	u32 dev;

@@ -15,33 +15,9 @@
  */
 /* Programs on user-space functions can be preempted, also by each other. */
 #define IOH_ATOMIC
-enum { LOST_MAP_FULL, LOST_NO_START };
-
 #include "ioh.h"
 #include "part_totals.h"
 
-/* As ioh/bpf/server_probes.py packs it. */
-enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP, ROLE_FIRST, ROLE_UNSEEN };
-enum { SIZE_NONE, SIZE_REGISTER, SIZE_MEMORY, SIZE_CONSTANT };
-enum { OWNER_PROCESS, OWNER_PARENT };
-
-/* Op numbers of ioh/layers/db.py; those of functions that a user named follow. */
-enum {
-	OP_STATEMENT,
-	OP_COMMIT,
-	OP_LOG_SYNC,
-	OP_LOG_WRITE,
-	OP_DATA_READ,
-	OP_DATA_WRITE,
-	OP_LOCK_WAIT,
-	OP_LWLOCK_WAIT,
-	OP_STANDBY_WAIT,
-	OP_SORT,
-	OP_TEMP_READ,
-	OP_TEMP_WRITE,
-	OP_CHECKPOINT,
-	OP_LOG_FULL
-};
 #define REGISTERS 0x1ff
 #define ANY_VALUE 0xffffffff /* in site.only: any but 0 */
 #define COMM_BYTES 16

@@ -19,23 +19,11 @@
  */
 /* Callers may be preempted; kernels of 2026 no longer rule it out. */
 #define IOH_ATOMIC
-enum { LOST_MAP_FULL, LOST_NO_START };
-
 #include "ioh.h"
 #include "path.h"
 #include "part_totals.h"
 #include "nfs.h"
 #include "nfs_calls.h"
-
-/* Op numbers of ioh/layers/nfs_client.py; reads from the cache never get here. */
-enum {
-	OP_READ,
-	OP_WRITE_UNSTABLE,
-	OP_WRITE_DATA_SYNC,
-	OP_WRITE_FILE_SYNC,
-	OP_COMMIT,
-	OP_READ_CACHED
-};
 
 /* Counters of ioh/layers/nfs_client.py's metrics, in their order. */
 struct answers {

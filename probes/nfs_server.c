@@ -18,7 +18,6 @@
  */
 #define IOH_ATOMIC
 #define KNOWS_HANDLES
-enum { LOST_MAP_FULL, LOST_NO_START };
 
 #include "ioh.h"
 #include "path.h"
@@ -26,16 +25,6 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "nfs.h"
 #include "nfs_calls.h"
 #include "nfs_server_flow.h"
-
-/* Op numbers of ioh/layers/nfs_server.py. */
-enum {
-	OP_READ_DISK,
-	OP_READ_CACHED,
-	OP_WRITE_UNSTABLE,
-	OP_WRITE_DATA_SYNC,
-	OP_WRITE_FILE_SYNC,
-	OP_COMMIT
-};
 
 #define NOTHING 0xff
 #define V3_COMMIT 21

@@ -11,23 +11,9 @@
 #define SB_SYNCHRONOUS 16 /* super_block->s_flags: mounted with sync, or NFS with noac */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
 
-enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
-
-/* Op numbers of ioh/layers/syscall.py. */
-enum {
-	OP_READ_CACHED,
-	OP_READ_MISSED,
-	OP_READ_DIRECT,
-	OP_WRITE,
-	OP_WRITE_DIRECT,
-	OP_WRITE_SYNC,
-	OP_FSYNC,
-	OP_COPY,
-	OP_FAULT_READ,
-	OP_WRITEBACK,
-};
-
-#define OP_READ OP_READ_CACHED /* a buffered read before its end, when its kind is known */
+/* Buffered reads and writes; a read's kind is known at its end. */
+#define OP_READ OP_READ_CACHED
+#define OP_WRITE OP_WRITE_BUFFERED
 
 /* The file of an operation; on btrfs, ino includes the subvolume. */
 struct target {

@@ -28,7 +28,6 @@
  */
 /* Runs in task context and from softirqs, on one CPU. */
 #define IOH_ATOMIC
-enum { LOST_MAP_FULL };
 #include "ioh.h"
 
 #define STATE_ESTABLISHED 1

@@ -26,6 +26,7 @@ from ioh.bpf.calls import (
 )
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.compiler import compile_probe, probe_source
+from ioh.bpf.defines import c_constant, numbered
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
 from ioh.bpf.totals import hist_defines
 from ioh.bpf.trace_events import attach_to_event
@@ -66,14 +67,6 @@ def attach_layer(
     return outcome
 
 
-def c_constant(value: int | str) -> str:
-    """A ``-D`` value; a string becomes a C string literal with every byte escaped."""
-    if isinstance(value, int):
-        return f"{value}ULL" if value >= 1 << 31 else str(value)
-    spelled = "".join(f"\\x{byte:02x}" for byte in value.encode("utf-8", "surrogateescape"))
-    return f'"{spelled}"'
-
-
 def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] | Unavailable:
     """Choose each event's attach point on this host: the index of the first usable one.
 
@@ -101,12 +94,15 @@ def all_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """The ``-D`` constants of a layer's probe: its own and those of every probe.
 
+    ``OP_<OP>``, ``LOST_<REASON>``: positions in the spec, from 0; ``OPS`` is the number of ops.
     ``ON_<EVENT>``: the chosen point, from 1.  ``AT_<EVENT>``: the event's position, from 0.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
         return own
-    defines = {**hist_defines(), "LOST_REASONS": len(layer.spec.lost), **own}
+    ops, lost = layer.spec.ops, layer.spec.lost
+    defines = {**hist_defines(), "OPS": len(ops), "LOST_REASONS": len(lost), **own}
+    defines |= numbered("OP_", ops) | numbered("LOST_", lost)
     if layer.trusts(host):
         defines["TRUSTED"] = 1
         if host.cast is not None:

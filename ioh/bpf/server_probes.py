@@ -8,7 +8,6 @@ same descriptor is read and attached to, so it does not matter if the path chang
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ioh.bpf.calls import KernelObjects, Object, Outcome, object_ids, open_object, set_element
 from ioh.bpf.server_files import file_id, open_regular
 from ioh.bpf.server_ledger import FileId, ServerRequest
+from ioh.bpf.site_record import pack_site
 from ioh.bpf.sites import Site, find_sites
 from ioh.bpf.trap_cost import TrapCost
 from ioh.bpf.uprobes import Place, attach_uprobes
@@ -29,12 +29,6 @@ from ioh.rights.user import User, caller, rights_of
 if TYPE_CHECKING:
     from ioh.bpf.server_files import Server
     from ioh.layers.base import Layer
-
-SITE = struct.Struct("=IIIIIIIIqQ6I")  # struct site of probes/db.c
-_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4, "unseen": 5}
-_SIZES = {"register": 1, "memory": 2, "constant": 3}
-_OWNERS = {"process": 0, "parent": 1}
-_MOST_PROBES = 64  # of a server
 
 
 @dataclass(slots=True)
@@ -165,19 +159,3 @@ def _attach_file(
 
 def _order(site: Site) -> tuple[bool, str, bool]:
     return site.role in {"start", "first", "unseen"}, site.op, site.at_return
-
-
-def pack_site(site: Site, owner: str, ops: Sequence[str], server: int = 0) -> bytes:
-    """A site in the probe's format; ways of several servers in one program differ."""
-    kind = register = displacement = is_signed = 0
-    bits = 64
-    if site.size is not None:
-        kind = _SIZES[site.size.kind]
-        register, displacement = site.size.register, site.size.displacement
-        bits, is_signed = 8 * site.size.width_bytes, int(site.size.signed)
-    way = _MOST_PROBES * server + site.way
-    head = (ops.index(site.op), _ROLES[site.role], way, _OWNERS[owner])
-    only = (site.only * 4)[:4] or (0, 0, 0, 0)
-    key = 0 if site.key is None else site.key.register + 1
-    size = (kind, register, 64 - bits, is_signed, displacement, site.scale)
-    return SITE.pack(*head, *size, *only, key, site.is_wait)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # Under emulation, where a program takes 50 µs, one copy was busy for 1 % of the events, four copies
 # for 0.005 %.
 _COPIES = 6
-PLEASE_REPORT = "ioh does not know this kernel yet: please report its version"
 
 
 Records = Mapping[str, Mapping[str, int]]  # by tracepoint: offsets in its trace event's record
@@ -235,36 +234,3 @@ class Layer(ABC):
     @abstractmethod
     def read_proc(self) -> LayerSample | Unavailable:
         """Read what the kernel reports without BPF; everything else stays None."""
-
-
-def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
-    """``OFF_<struct>_<member>`` constants of ``"task_struct pid tgid"`` …; a dot becomes ``_``.
-
-    Unavailable names the first member that this kernel lacks.
-    """
-    defines: dict[str, int] = {}
-    for owner, *paths in map(str.split, structs):
-        for path in paths:
-            offset = btf.offset(owner, path)
-            if offset is None:
-                return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
-            defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
-    return defines
-
-
-def known_offsets(btf: Btf, *structs: str) -> dict[str, int]:
-    """Like offset_defines(), for optional members: empty if this kernel lacks one of them."""
-    found = offset_defines(btf, *structs)
-    return {} if isinstance(found, Unavailable) else found
-
-
-def dentry_alias(btf: Btf) -> int | None:
-    """Offset of a dentry's d_alias; Linux 7.2 no longer has the union d_u around it."""
-    offset = btf.offset("dentry", "d_u.d_alias")
-    return btf.offset("dentry", "d_alias") if offset is None else offset
-
-
-def argument_at(btf: Btf, tracepoint: str, kind: str, default: int = 0) -> int:
-    """Index of a tracepoint's argument that points to a struct ``kind``."""
-    args = btf.tracepoint(tracepoint) or ()
-    return args.index(kind) if kind in args else default

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.defines import PLEASE_REPORT, argument_at, offset_defines
 from ioh.bpf.totals import WORDS
-from ioh.layers.base import PLEASE_REPORT, argument_at, offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ioh.bpf.defines import numbered, offset_defines
 from ioh.bpf.server_ledger import SITES
+from ioh.bpf.site_record import OWNERS, ROLES, SIZES
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Layer, offset_defines
+from ioh.layers.base import Layer
 from ioh.layers.db_known import KnownOps
 from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
@@ -136,9 +138,11 @@ class Db(Layer):
             **part_defines(host),
             **offsets,
             "SITES": SITES,
-            "OPS": len(cls.spec.ops),
             "SESSION_OPS": len(SESSION_OPS),
             "WAITS": len(WAITS),
+            **numbered("ROLE_", ROLES),
+            **numbered("OWNER_", OWNERS),
+            **numbered("SIZE_", SIZES),
         }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:

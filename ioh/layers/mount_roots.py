@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import known_offsets
+from ioh.bpf.defines import known_offsets
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import PLEASE_REPORT, dentry_alias, known_offsets, offset_defines
+from ioh.bpf.defines import PLEASE_REPORT, dentry_alias, known_offsets, offset_defines
 from ioh.layers.part_totals import part_defines
 from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
 from ioh.model.printable import printable

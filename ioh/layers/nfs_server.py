@@ -8,8 +8,9 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING
 
+from ioh.bpf.defines import argument_at, offset_defines
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, argument_at, offset_defines
+from ioh.layers.base import Event, Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables, file_of
 from ioh.layers.nfs_maps import (

@@ -231,7 +231,7 @@ class Syscall(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """See syscall_probe."""
-        return syscall_defines(host, filters, len(SPEC.ops))
+        return syscall_defines(host, filters)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
-from ioh.layers.base import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP
 from ioh.model.filters import Filters
@@ -146,9 +146,7 @@ URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now
 _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
 
-def syscall_defines(
-    host: HostFacts, filters: Filters, ops: int
-) -> Mapping[str, int | str] | Unavailable:
+def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
     """Offsets, system call numbers, flags and filters."""
     numbers = SYSCALL_NUMBERS.get(host.machine)
     if numbers is None:
@@ -173,7 +171,6 @@ def syscall_defines(
         **spans,
         "PART_SPAN": longest,
         **{f"SYS_{name}": number for name, number in numbers.items()},
-        "OPS": ops,
         "CALL_SLOTS": CALL_SLOTS,
         "CALL_GROUP": CALL_GROUP,
         "FLOWS": flows,

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.defines import offset_defines
 from ioh.bpf.totals import decode_lost
-from ioh.layers.base import Event, Layer, offset_defines
+from ioh.layers.base import Event, Layer
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,

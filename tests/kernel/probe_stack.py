@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from ioh.bpf.compiled import Compiled
 from ioh.bpf.compiler import compile_probe, probe_source
+from ioh.bpf.defines import c_constant
 from ioh.bpf.host import HostFacts
-from ioh.bpf.program import all_defines, c_constant, choose_points
+from ioh.bpf.program import all_defines, choose_points
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
 

@@ -83,13 +83,6 @@ class ProbeText:
             for body in re.findall(r"\benum\s*\w*\s*\{([^}]*)\}", self.code)
         ]
 
-    def enum_with_prefix(self, prefix: str) -> list[str]:
-        """The members of the enum with this prefix, without the prefix and in lower case."""
-        for names in self.enums():
-            if names[0].startswith(prefix):
-                return [name.removeprefix(prefix).lower() for name in names]
-        return []
-
     def struct(self, name: str) -> list[Member]:
         """A struct's members with their offsets, as the compiler lays them out."""
         match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ioh.bpf.program import all_defines, c_constant, choose_points
+from ioh.bpf.defines import c_constant
+from ioh.bpf.program import all_defines, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers import all_layers
 from ioh.model.filters import Filters

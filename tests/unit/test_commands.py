@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ioh import __version__
-from ioh.bpf.program import c_constant
+from ioh.bpf.defines import c_constant
 from ioh.commands import build_parser, commands, main, with_command
 from ioh.commands.arguments import ShowOptions, cgroup_id, interval_options, options_of
 from ioh.model.errors import ExitCode, IohError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bpf import server_probes, totals
+from ioh.bpf import site_record, totals
 from ioh.bpf.compiler import probe_source, probes_dir
 from ioh.layers import (
     abandoned,
@@ -185,23 +185,6 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBED)
-def test_losses_are_numbered_as_in_the_probe(name: str) -> None:
-    reasons = text_of(name).enum_with_prefix("LOST_")
-    assert reasons == list(spec_of(name).lost[: len(reasons)])
-    assert "map_full" in reasons
-
-
-@pytest.mark.parametrize("name", PROBED)
-def test_ops_are_numbered_as_in_the_probe(name: str) -> None:
-    text = text_of(name)
-    numbered = text.enum_with_prefix("OP_")
-    if not any(spec.name == "totals" for spec in text.maps()):
-        assert not numbered
-        return
-    assert numbered == [op.removesuffix("_buffered") for op in spec_of(name).ops]
-
-
-@pytest.mark.parametrize("name", PROBED)
 def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
     members = text_of(name).struct("op_totals")
     assert [getattr(totals, m.name.upper()) for m in members] == [m.offset // 8 for m in members]
@@ -221,7 +204,7 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
         ("block", "dev_op", block._DEV_OP.size),
         ("block", "recent", block._RECENT.size),
         ("tcp", "connection", tcp_ledger._ENDING.size),
-        ("db", "site", server_probes.SITE.size),
+        ("db", "site", site_record.SITE.size),
         ("db", "session_key", db_tables._SESSION_KEY.size),
         ("db", "session", 16 * len(db_tables.SESSION_OPS)),
         ("db", "wait_key", db_tables._WAIT_KEY.size),
@@ -244,21 +227,6 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
 def test_decoded_structs_are_as_long_as_the_probes(name: str, struct: str, size: int) -> None:
     """The kernel tests check that each member is where it is decoded."""
     assert text_of(name).size(f"struct {struct}") == size
-
-
-@pytest.mark.parametrize(
-    ("prefix", "numbers"),
-    [
-        ("ROLE_", server_probes._ROLES),
-        ("OWNER_", server_probes._OWNERS),
-        ("SIZE_", {"none": 0} | server_probes._SIZES),
-    ],
-)
-def test_roles_owners_and_sizes_are_numbered_as_in_the_probe(
-    prefix: str, numbers: dict[str, int]
-) -> None:
-    names = text_of("db").enum_with_prefix(prefix)
-    assert list(numbers.items()) == [(name, at) for at, name in enumerate(names)]
 
 
 def test_counters_are_in_the_order_of_the_probes_structs() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ioh.bpf.elf import FUNCTION, Elf
 from ioh.bpf.server_files import Server
-from ioh.bpf.server_probes import SITE, pack_site
+from ioh.bpf.site_record import SITE, pack_site
 from ioh.bpf.sites import MOST_SITES, Argument, Site, Sites, find_sites
 from tests.unit.elf_maker import (
     ARM,

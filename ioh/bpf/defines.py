@@ -1,0 +1,59 @@
+"""The ``-D`` constants of probes: numbers of names, and where this kernel's structs have what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ioh.model.sample import Unavailable
+
+if TYPE_CHECKING:
+    from ioh.bpf.btf import Btf
+
+PLEASE_REPORT = "ioh does not know this kernel yet: please report its version"
+
+
+def c_constant(value: int | str) -> str:
+    """A ``-D`` value; a string becomes a C string literal with every byte escaped."""
+    if isinstance(value, int):
+        return f"{value}ULL" if value >= 1 << 31 else str(value)
+    spelled = "".join(f"\\x{byte:02x}" for byte in value.encode("utf-8", "surrogateescape"))
+    return f'"{spelled}"'
+
+
+def numbered(prefix: str, names: Iterable[str]) -> dict[str, int]:
+    """``-D`` constants of names that the probe knows by their position, from 0."""
+    return {f"{prefix}{name.upper()}": at for at, name in enumerate(names)}
+
+
+def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
+    """``OFF_<struct>_<member>`` constants of ``"task_struct pid tgid"`` …; a dot becomes ``_``.
+
+    Unavailable names the first member that this kernel lacks.
+    """
+    defines: dict[str, int] = {}
+    for owner, *paths in map(str.split, structs):
+        for path in paths:
+            offset = btf.offset(owner, path)
+            if offset is None:
+                return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
+            defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
+    return defines
+
+
+def known_offsets(btf: Btf, *structs: str) -> dict[str, int]:
+    """Like offset_defines(), for optional members: empty if this kernel lacks one of them."""
+    found = offset_defines(btf, *structs)
+    return {} if isinstance(found, Unavailable) else found
+
+
+def dentry_alias(btf: Btf) -> int | None:
+    """Offset of a dentry's d_alias; Linux 7.2 no longer has the union d_u around it."""
+    offset = btf.offset("dentry", "d_u.d_alias")
+    return btf.offset("dentry", "d_alias") if offset is None else offset
+
+
+def argument_at(btf: Btf, tracepoint: str, kind: str, default: int = 0) -> int:
+    """Index of a tracepoint's argument that points to a struct ``kind``."""
+    args = btf.tracepoint(tracepoint) or ()
+    return args.index(kind) if kind in args else default
