@@ -151,7 +151,6 @@ def _run_joined(
 ) -> int:
     from ioh.playback.joined import joined_rounds, path_of, spans_of
     from ioh.playback.replay import ReplaySource, no_interval
-    from ioh.playback.time_range import sane_cycle_s
 
     span = options.span
     faults = {name: Faults() for name in names}
@@ -178,7 +177,7 @@ def _run_joined(
             )
             for name, part in spans_of(options.file, names, span).items()
         }
-        cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
+        cycles_s = [s.session.header.cycle_s for s in sources.values() if s.session]
         cycle_s = options.cycle_s or max(cycles_s)
         source = joined_rounds(sources, options.intervals, cycle_s, take)
 

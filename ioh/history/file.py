@@ -17,15 +17,8 @@ from ioh.pipeline import Judge, MakeJudge, no_judge
 from ioh.playback.cursor import Cursor
 from ioh.playback.joined import Companions, path_of
 from ioh.playback.replay import no_interval
-from ioh.playback.time_range import Span, part_of, sane_cycle_s
+from ioh.playback.time_range import Span, part_of
 from ioh.session.reader import Session
-
-MAX_UNIX_S = 1e11
-
-
-def is_time(*unix_s: float) -> bool:
-    """Whether these times can be shown as clock times."""
-    return all(0 <= time_s < MAX_UNIX_S for time_s in unix_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class FileHistory(BaseHistory):
         self._played = played
         self._session = Session(self.path)
         try:
-            cycle_s = sane_cycle_s(self._session.header.cycle_s)
+            cycle_s = self._session.header.cycle_s
             super().__init__(self._session, name, printable(self.path), cycle_s)
             self._find_part(played)
         except BaseException:
@@ -192,8 +185,7 @@ class FileHistory(BaseHistory):
             found = [
                 TimelineEvent(m.time_unix_s, printable(m.text), m.until_unix_s)
                 for m in (*session.marks(), *session.gaps())
-                if is_time(m.time_unix_s, m.until_unix_s or 0.0)
-                and extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
+                if extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
                 and m.time_unix_s <= self.part.end_unix_s
             ]
             found += self._own_marks

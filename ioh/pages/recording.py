@@ -179,10 +179,7 @@ def _take(recorded: Recorded, rows: Sequence[_Row]) -> list[tuple[float, float]]
     """Add the joined intervals to the rows; return each one's end and length in seconds."""
     columns = []
     for snapshot in islice(recorded.joined, 2 + COLUMNS):
-        end_s = _at(recorded, snapshot.time_unix_s)
-        if end_s is None:
-            continue
-        columns.append((end_s, round(snapshot.interval_s, 3)))
+        columns.append((_at(recorded, snapshot.time_unix_s), round(snapshot.interval_s, 3)))
         for row in rows:
             layer = snapshot.layers.get(row.layer)
             stats = layer.ops.get(row.op.op) if isinstance(layer, LayerSnapshot) else None
@@ -190,11 +187,9 @@ def _take(recorded: Recorded, rows: Sequence[_Row]) -> list[tuple[float, float]]
     return columns
 
 
-def _at(recorded: Recorded, unix_s: float) -> float | None:
+def _at(recorded: Recorded, unix_s: float) -> float:
     """Seconds since the midnight before the begin, for an axis of clock times."""
     begin_s = recorded.begin_unix_s
-    if not (0 <= begin_s < 1e11 and 0 <= unix_s < 1e11):
-        return None
     day = time.gmtime(begin_s) if recorded.utc else time.localtime(begin_s)
     midnight = day.tm_hour * 3600 + day.tm_min * 60 + day.tm_sec + begin_s % 1
     return round(midnight + unix_s - begin_s, 3)

@@ -18,7 +18,7 @@ from ioh.model.rounds import round_edge, take_round
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.playback.cursor import Cursor
 from ioh.playback.replay import ReplaySource
-from ioh.playback.time_range import Span, When, check_order, sane_cycle_s, unix_s_of
+from ioh.playback.time_range import Span, When, check_order, unix_s_of
 from ioh.session.reader import Session
 from ioh.session.records import to_text
 from ioh.session.stream import Item
@@ -169,7 +169,7 @@ class Companions(Closing):
             session = Session(path_of(self._path, name))
             if name == self._own:
                 self._addresses = addresses_of(session)
-                self._cycle_s = sane_cycle_s(session.header.cycle_s)
+                self._cycle_s = session.header.cycle_s
                 session.close()
             else:
                 self._sessions[name], self._cursors[name] = session, Cursor(session)

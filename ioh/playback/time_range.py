@@ -13,7 +13,6 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.session.reader import Moment, Session
 
-_MAX_CYCLE_S = 1e6
 _CLOCK = re.compile(r"(?:(\d{4})-(\d\d?)-(\d\d?)[T ])?(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?")
 
 
@@ -194,8 +193,7 @@ def _remark(when: When, session: Session, *, utc: bool) -> str:
     if not is_mark(when) or len(found := _marks_of(when, session)) < 2:
         return ""
     to_fields = time.gmtime if utc else time.localtime
-    times = (m.time_unix_s if 0 <= m.time_unix_s < 1e11 else 0.0 for m in found[:8])
-    clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(unix_s)) for unix_s in times)
+    clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(m.time_unix_s)) for m in found[:8])
     text = printable(found[0].text)
     return f'{len(found)} marks "{text}" ({clocks}): using the first; the next is "{text}#2"'
 
@@ -227,8 +225,3 @@ def check_order(span: Span, begin_s: float | None, end_s: float | None) -> None:
     begin, end = (printable(when.text) for when in span.ends)
     cause = f'"{end}" is not after "{begin}"'
     raise IohError(cause, "Give --from the earlier one", ExitCode.USAGE)
-
-
-def sane_cycle_s(cycle_s: float) -> float:
-    """A recording's interval; 1 if it is invalid."""
-    return cycle_s if 0 < cycle_s < _MAX_CYCLE_S else 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.history.file import is_time
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.pairs import Round
 from ioh.model.player import RoundSource, TimelineEvent
@@ -12,7 +11,6 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.pipeline import MakeJudge, alone, no_judge
 from ioh.playback.replay import ReplaySource
-from ioh.playback.time_range import sane_cycle_s
 from ioh.player.live import LivePlayer
 from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
@@ -37,11 +35,11 @@ class _Pipe(RoundSource):
         lost, player = 0, self.player
         for item in self._source:
             if isinstance(item, Header):
-                player.learn_cycle(sane_cycle_s(item.cycle_s))
+                player.learn_cycle(item.cycle_s)
                 player.recorder.hostname = to_text(item.hostname)
-            elif isinstance(item, Mark) and is_time(item.time_unix_s):
+            elif isinstance(item, Mark):
                 player.note(TimelineEvent(item.time_unix_s, printable(to_text(item.text))))
-            elif isinstance(item, Gap) and is_time(item.from_unix_s, item.to_unix_s):
+            elif isinstance(item, Gap):
                 reason = printable(to_text(item.reason))
                 player.note(TimelineEvent(item.from_unix_s, reason, item.to_unix_s))
             elif isinstance(item, LostTicks):

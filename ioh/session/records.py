@@ -27,7 +27,7 @@ from ioh.model.hist import (
 )
 from ioh.model.metric import LayerSpec, MetricSpec
 from ioh.model.sample import HostSample, OpTotals, Value
-from ioh.session.frame import Kind
+from ioh.session.frame import MAX_UNIX_S, Kind
 
 FORMAT_VERSION = 2
 MAX_LAYERS = 32
@@ -41,6 +41,7 @@ MAX_TEXT_BYTES = 1024
 MAX_ADDRESSES = 256  # of the host
 MAX_ENTRIES = 1 << 16  # of an index
 MAX_AGO_NS = 1 << 62  # between a sample and its calls
+_MAX_CYCLE_S = 1e6
 # Of a layer's spec.
 _MAX_SPEC_NAME = 256
 _MAX_SPEC_HELP = 4096
@@ -50,6 +51,7 @@ HOST_NUMBERS = len(HOST_FIELDS) + 2  # and self_cpu_ns_total, bpf_ns_total
 OP_NUMBERS = len(fields(OpTotals)) - 2  # all but its histograms
 SIZE_LAT_CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
 
+_UnixTime = Annotated[float, Meta(ge=0, le=MAX_UNIX_S)]  # can be shown as a clock time
 _Text = Annotated[bytes, Meta(max_length=2 * MAX_NAME_BYTES)]
 _Gaps = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_CELLS)]
 _Ints = Annotated[list[int], Meta(max_length=MAX_CELLS)]
@@ -80,7 +82,7 @@ class Header(Struct, kw_only=True):
     ioh_version: str = ""
     hostname: _Text = b""
     kernel: _Text = b""
-    started_unix_s: float = 0.0
+    started_unix_s: _UnixTime = 0.0
     cycle_s: float = 1.0
     note: _Text = b""
     part: int = 1
@@ -184,15 +186,15 @@ class SampleRecord(Struct, array_like=True):
 class Mark(Struct, array_like=True):
     """A named moment."""
 
-    time_unix_s: float
+    time_unix_s: _UnixTime
     text: Annotated[bytes, Meta(max_length=MAX_TEXT_BYTES)]
 
 
 class Gap(Struct, array_like=True):
     """A span of time that was not recorded, and why."""
 
-    from_unix_s: float
-    to_unix_s: float
+    from_unix_s: _UnixTime
+    to_unix_s: _UnixTime
     reason: Annotated[bytes, Meta(max_length=MAX_TEXT_BYTES)]
 
 
@@ -205,7 +207,7 @@ class IndexEntry(Struct, array_like=True, frozen=True):
     offset: Annotated[int, Meta(ge=0)]
     kind: int
     number: Annotated[int, Meta(ge=0)]
-    time_unix_s: float
+    time_unix_s: _UnixTime
 
 
 class Index(Struct, array_like=True):
@@ -292,7 +294,7 @@ def places_of(gaps: Sequence[int]) -> list[int]:
 
 
 def decode_head(plain: bytes) -> Head:
-    """Decode a HEAD record.
+    """Decode a HEAD record; an implausible interval is 1 s.
 
     Raises RecordError if it is invalid, IohError for a newer format, or other bucket edges.
     """
@@ -306,6 +308,8 @@ def decode_head(plain: bytes) -> Head:
         raise IohError(cause, f"Read it with ioh {head.header.ioh_version[:32]}")
     for spec in head.specs:
         _check_spec(spec)
+    if not 0 < head.header.cycle_s < _MAX_CYCLE_S:
+        head.header.cycle_s = 1.0
     return head
 
 

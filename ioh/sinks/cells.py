@@ -161,9 +161,7 @@ def format_unit(metric: str, title: str, value: Value) -> str:
 
 
 def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:
-    """The time of day; ``?`` if it is out of range."""
-    if not 0 <= unix_s < 1e11:
-        return "?"
+    """The time of day."""
     when = time.gmtime(unix_s) if utc else time.localtime(unix_s)
     return time.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S", when)
 

@@ -18,7 +18,7 @@ from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats,
 
 # A row group stays in memory: at most this many rows, and buckets of their histograms.
 GROUP_ROWS, GROUP_BUCKETS = 1 << 15, 1 << 18
-_MOST_S, _MOST_COUNT = 1e11, 1 << 63
+_MOST_COUNT = 1 << 63
 _EDGES_US = (*FINE_EDGES_US, math.inf)
 _HINTS = get_type_hints(OpStats)
 SCHEMA = pa.schema(
@@ -89,9 +89,7 @@ class ParquetSink:
 
 def _rows(snapshot: Snapshot) -> Iterator[tuple[_Cell, ...]]:
     """The rows of an interval, in the order of SCHEMA."""
-    time_s = snapshot.time_unix_s
-    at_us = round(time_s * 1e6) if 0 <= time_s < _MOST_S else None
-    when = (at_us, printable(snapshot.hostname))
+    when = (round(snapshot.time_unix_s * 1e6), printable(snapshot.hostname))
     machine = {name: getattr(snapshot.host, name) for name in HOST_NUMBERS}
     yield (*when, "host", "", "", snapshot.interval_s, *_NO_OP, _known(machine))
     for name, layer in snapshot.layers.items():

@@ -26,10 +26,10 @@ from ioh.session.encoder import Encoder
 from ioh.session.frame import Damage, Kind, make_frame
 from ioh.session.packing import Unpacker
 from ioh.session.records import End, Gap, Header, Mark, RecordError
-from ioh.session.stream import LostTicks, Tick
+from ioh.session.stream import BadRecord, LostTicks, Tick
 from ioh.session.writer import SessionWriter
 from tests.support import fakes
-from tests.support.hostile_recordings import frames
+from tests.support.hostile_recordings import begun, frames, packed
 from tests.support.sessions import Memory, any_samples, items, long_one, recorded, samples_of, small
 
 _SLOW = settings(
@@ -218,6 +218,13 @@ def test_unknown_kinds_of_records_are_skipped() -> None:
     first = frames(data)[0]
     novelty = make_frame(ord("Z"), 0, 1.0, b"\x92\x01\x02")
     assert samples_of(data[: first.end] + novelty + data[first.end :]) == small(3)
+
+
+@pytest.mark.parametrize("when", [-1.0, 1e12, 1e300, float("inf"), float("nan")])
+def test_a_time_without_a_date_is_refused_when_it_is_read(when: float) -> None:
+    mark, gap = (Kind.MARK, packed([when, b"m"])), (Kind.GAP, packed([1.0, when, b"g"]))
+    found = [*items(begun(mark, gap) + make_frame(Kind.MARK, 2, when, packed([1.0, b"m"])))]
+    assert [type(each) for each in found[-3:]] == [BadRecord, BadRecord, Damage]
 
 
 def test_names_of_any_length_stay_distinct() -> None:
