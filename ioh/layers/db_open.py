@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ioh.layers.db_tables import OUTERS, WAITS
 from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops
+from ioh.layers.rising_totals import RisingTotals
 from ioh.model.sample import OpTotals
 from ioh.procfs.processes import read_run_times
 
@@ -99,15 +100,11 @@ def _without_errors(made: OpTotals) -> OpTotals:
 
 
 class Progress:
-    """Books the time of operations in progress to the interval in which it passes.
-
-    What ends between the reading of the totals and that of the operations in progress is in
-    neither.  So booked times never fall: they stand still, and are right in the next interval.
-    """
+    """Books the time of operations in progress to the interval in which it passes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._spent: dict[tuple[int, str], int] = {}
+        self._spent_ns = RisingTotals()
         self._dropped: dict[tuple[int, str], int] = defaultdict(int)
         self._made: dict[tuple[int, str], tuple[OpTotals, OpTotals]] = {}
 
@@ -149,7 +146,7 @@ class Progress:
             return before[1]
         made = _booked(known)
         spent_ns = (made.weighted_ns_total or 0) + sum(ages) + self._dropped.get(key, 0)
-        self._spent[key] = spent_ns = max(spent_ns, self._spent.get(key, 0))
+        spent_ns = self._spent_ns.at_least(key, spent_ns)
         made = replace(made, inflight=len(ages), weighted_ns_total=spent_ns)
         self._made[key] = known, made
         return made
@@ -157,7 +154,8 @@ class Progress:
     def forget(self, server: int) -> None:
         """Drop a server that has ended."""
         for key in [key for key in self._made if key[0] == server]:
-            del self._made[key], self._spent[key]
+            del self._made[key]
+        self._spent_ns.forget(lambda key: key[0] == server)
 
     def waits(self, found: Collection[OpenOp], now_ns: int) -> dict[tuple[int, str], list[int]]:
         """The waits so far of what is in progress, by server and outer operation; in ns, by WAITS.

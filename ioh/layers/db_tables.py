@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.per_owner_totals import Ops
+from ioh.layers.rising_totals import RisingTotals
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
 from ioh.model.metric import tables
 from ioh.model.sample import Row, Table
@@ -136,14 +137,10 @@ class Sessions:
 
 
 class Waits:
-    """What statements, commits and log syncs wait for, by server; what is left is the rest.
-
-    Nothing falls: CPU time is reported late, and what ends during a reading is in none of its
-    parts.
-    """
+    """What statements, commits and log syncs wait for, by server; what is left is the rest."""
 
     def __init__(self) -> None:
-        self._most: dict[tuple[int, str, str], int] = {}
+        self._spent_ns = RisingTotals()  # CPU time is reported late
 
     def read(
         self,
@@ -168,14 +165,14 @@ class Waits:
                 words = by_key.get((server, at), (0,) * 2 * len(WAITS))
                 spent = map(add, words[len(WAITS) :], so_far.get((server, outer), repeat(0)))
                 inside = {
-                    wait: (times, self._grown(server, outer, wait, ns))
+                    wait: (times, self._spent_ns.at_least((server, outer, wait), ns))
                     for wait, times, ns in zip(WAITS, words, spent, strict=False)
                     if times or ns
                 }
                 rest = op.weighted_ns_total - sum(ns for _, ns in inside.values())
                 if outer != "log_sync":  # its rest is in the layers below
                     ends = (op.count_total or 0) + (op.errors_total or 0)
-                    inside["rest"] = ends, self._grown(server, outer, "rest", rest)
+                    inside["rest"] = ends, self._spent_ns.at_least((server, outer, "rest"), rest)
                 title = servers.get(server, f"server {server}")
                 for wait, pair in inside.items():
                     shown = pair if wait in known else (None, None)
@@ -186,9 +183,4 @@ class Waits:
         """Drop a server that has ended."""
         for outer in range(len(OUTERS)):
             waits.delete(_WAIT_KEY.pack(server, outer))
-        self._most = {key: ns for key, ns in self._most.items() if key[0] != server}
-
-    def _grown(self, server: int, outer: str, wait: str, ns: int) -> int:
-        key = server, outer, wait
-        self._most[key] = max(self._most.get(key, 0), ns)
-        return self._most[key]
+        self._spent_ns.forget(lambda key: key[0] == server)

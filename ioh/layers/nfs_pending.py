@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ioh.layers.accrued_time import AccruedTime
 from ioh.layers.flows import FlowTables
 from ioh.layers.part_totals import OTHER_PARTS
 from ioh.layers.per_owner_totals import Ops
+from ioh.layers.rising_totals import RisingTotals
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Table
@@ -43,41 +43,38 @@ class PendingCalls:
 
     def __init__(self, flows: FlowTables, ops: tuple[str, ...]) -> None:
         self._flows, self._ops = flows, ops
-        self._accrued = AccruedTime()
-        self._rows: dict[tuple[str, _Caller], Open[_Caller]] = {}
-        self._open_ns: Counter[tuple[int, str]] = Counter()
+        self._spent_ns = RisingTotals()
+        self._found: list[Open[_Caller]] = []
         self._is_complete = True
         self._now_ns = 0
 
     def look(self, pendings: Map, now_ns: int) -> None:
         """Read the map; ``now_ns`` is when the totals were read, just before."""
-        self._rows, self._open_ns, self._is_complete = {}, Counter(), True
-        self._now_ns = now_ns
+        self._found, self._now_ns, self._is_complete = [], now_ns, True
         for count, (_, value) in enumerate(pendings.entries()):
             if count == _MOST_CALLS:
                 self._is_complete = False
                 return
             start_ns, ino, dev, tgid, number, name, comm = _PENDING.unpack(value)
-            op, who = self._ops[number], _Caller(dev, _FILE.pack(ino, dev, name), tgid, comm)
-            self._open_ns[dev, op] += max(0, now_ns - start_ns)
-            one, key = Open(op, who, start_ns), (op, who)
-            self._rows[key] = self._rows[key].with_one(one) if key in self._rows else one
+            who = _Caller(dev, _FILE.pack(ino, dev, name), tgid, comm)
+            self._found.append(Open(self._ops[number], who, start_ns))
 
     def book(self, parts: Mapping[int, Ops]) -> dict[int, Ops]:
         """The totals with the time of pending calls, which passes before they end."""
-        open_ns = self._open_ns.copy()
-        for dev, op in self._open_ns:
-            if dev not in parts:
-                open_ns[OTHER_PARTS, op] += open_ns.pop((dev, op))
+        open_ns: Counter[tuple[int, str]] = Counter()
+        for each in self._found:
+            dev = each.who.dev if each.who.dev in parts else OTHER_PARTS
+            open_ns[dev, each.op] += max(0, self._now_ns - each.start_ns)
         return {
             dev: {name: self._booked(dev, name, op, open_ns[dev, name]) for name, op in ops.items()}
             for dev, ops in parts.items()
         }
 
     def _booked(self, dev: int, name: str, op: OpTotals, open_ns: int) -> OpTotals:
-        now = open_ns if self._is_complete else None
-        accrued_ns = self._accrued.total((dev, name), op.weighted_ns_total or 0, now)
-        return replace(op, weighted_ns_total=accrued_ns)
+        if not self._is_complete:
+            return replace(op, weighted_ns_total=None)
+        spent_ns = self._spent_ns.at_least((dev, name), (op.weighted_ns_total or 0) + open_ns)
+        return replace(op, weighted_ns_total=spent_ns)
 
     def table(self, mount_of: Callable[[int], str | None]) -> Table:
         """The oldest ones; call it after the flows were read."""
@@ -88,4 +85,4 @@ class PendingCalls:
             mount = mount_of(dev) or "{}:{}".format(*split_dev(dev))
             return str(tgid), printable(comm.split(b"\0")[0]), each.op, path, mount
 
-        return oldest_first(self._rows.values(), self._now_ns, name)
+        return oldest_first(self._found, self._now_ns, name)

@@ -5,13 +5,24 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ioh.model.in_progress import LEAST_AGE_NS, Open
+from ioh.layers.flows import FlowTables
+from ioh.model.in_progress import LEAST_AGE_NS, Open, in_progress_table, oldest_first
+from ioh.model.sample import Table, Value
+from ioh.procfs.processes import is_uninterruptible
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map, Maps
 
+OPEN_CALLS = in_progress_table(
+    "pid, comm, op, file, device",
+    more="""
+        blocked | | 1 if only its device or file system can end the oldest: its thread sleeps
+            uninterruptibly, or it has none (libaio, io_uring, page faults).
+    """,
+)
 CALL_GROUP = 16  # slots of the map ``calls``
 _MOST_GROUPS, _MOST_REQUESTS = 1024, 16384  # to look at in a tick: some 10 ms
 # The beginning of struct call: tid, crowd, start_ns, ino, dev, op, name, tgid
@@ -23,29 +34,26 @@ _NO_FILE = b""
 
 
 class Caller(NamedTuple):
-    """A process, its file, and the thread in the oldest call.
-
-    Shape:
-        ``file`` as flows.FileId; empty if the probe learns it only at the end.  ``tid`` is 0 for an
-        asynchronous request.
-    """
+    """A process and its file, as flows.FileId; empty if the probe learns it only at the end."""
 
     tgid: int
     file: bytes
-    tid: int
 
 
 class OpenCalls:
     """Looks at the open calls once a tick.
 
     Shape:
-        ``found``: one Open for each op, process and file.
+        ``ops``: by the probe's numbers.  ``flows`` know processes and files by name.  ``found``:
+        what was open at the last look.
     """
 
-    def __init__(self, ops: Sequence[str]) -> None:
-        self._ops = ops  # by the probe's numbers
+    def __init__(
+        self, ops: Sequence[str], root: Path, flows: FlowTables, *, sees_pids: bool
+    ) -> None:
+        self._ops, self._root, self._flows, self._sees_pids = ops, root, flows, sees_pids
         self._groups: set[int] = set()  # of slots, with open calls at the last look
-        self._rows: dict[tuple[str, int, bytes], Open[Caller]] = {}
+        self.found: list[Open[Caller]] = []
         self._open_ns: Counter[str] = Counter()
         self._is_complete = True
 
@@ -53,10 +61,20 @@ class OpenCalls:
         """How long its calls have been open, added up; None if they were too many to look at."""
         return self._open_ns[op] if self._is_complete else None
 
-    @property
-    def found(self) -> list[Open[Caller]]:
-        """What was open at the last look."""
-        return list(self._rows.values())
+    def table(self, now_ns: int) -> Table:
+        """The oldest ones; call it after the flows were read."""
+        return oldest_first(self.found, now_ns, self._name, self._blocked)
+
+    def _name(self, each: Open[Caller]) -> tuple[str, ...]:
+        file = each.who.file
+        place = self._flows.place(file) if file else ("(registered file)", "")
+        return (*self._flows.process(each.who.tgid), each.op, *place)
+
+    def _blocked(self, each: Open[Caller]) -> tuple[Value, ...]:
+        if not each.tid:
+            return (1,)
+        found = is_uninterruptible(each.tid, self._root) if self._sees_pids else None
+        return (None if found is None else int(found),)
 
     def look(self, maps: Maps, tick: int, now_ns: int, abandoned: Container[bytes]) -> None:
         """Look at all of them.
@@ -67,23 +85,22 @@ class OpenCalls:
             now_ns: When the probe's totals were read.
             abandoned: The keys of requests in ``asyncs`` that nobody waits for.
         """
-        self._rows, self._open_ns, self._is_complete = {}, Counter(), True
+        self.found, self._open_ns, self._is_complete = [], Counter(), True
         for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, tick, now_ns):
             if op < len(self._ops):  # not a call with requests for several files
-                self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name), tid))
+                self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name)), tid)
         self._look_at_requests(maps["asyncs"], now_ns, abandoned)
         for _, value in maps["faults"].entries() if "faults" in maps else ():
             start_ns, ino, dev, tgid, op, name = _FAULT.unpack_from(value)
-            self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name), 0))
+            self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name)))
 
-    def _add(self, now_ns: int, start_ns: int, op: int, who: Caller) -> None:
+    def _add(self, now_ns: int, start_ns: int, op: int, who: Caller, tid: int = 0) -> None:
         name = self._ops[op]
         if who.file:
             self._open_ns[name] += max(0, now_ns - start_ns)
         else:  # neither counted as begun nor known to be direct
             name = name.partition("_")[0]
-        one, key = Open(name, who, start_ns), (name, who.tgid, who.file)
-        self._rows[key] = self._rows[key].with_one(one) if key in self._rows else one
+        self.found.append(Open(name, who, start_ns, tid=tid))
 
     def _slots(self, maps: Maps, tick: int, now_ns: int) -> Iterator[tuple[int, ...]]:
         """The open slots, of the groups used since the last look or open at it."""
@@ -118,5 +135,5 @@ class OpenCalls:
                 return
             start_ns, file, ino, dev, op, name, tgid = _ASYNC.unpack_from(value)
             if start_ns and op < len(self._ops) and key not in abandoned:
-                who = Caller(tgid, _FILE.pack(ino, dev, name) if file else _NO_FILE, 0)
+                who = Caller(tgid, _FILE.pack(ino, dev, name) if file else _NO_FILE)
                 self._add(now_ns, start_ns, op, who)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ioh.bpf.totals import advance_epoch, decode_ended_ns, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
-from ioh.layers.accrued_time import AccruedTime
 from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
 from ioh.layers.failure_table import FailureTable
 from ioh.layers.flows import FlowTables
 from ioh.layers.fuse_daemons import FuseDaemons
 from ioh.layers.nfs_mounts import is_any_mounted
-from ioh.layers.open_call_rows import OPEN_CALLS, OpenCallRows
-from ioh.layers.open_calls import OpenCalls
+from ioh.layers.open_calls import OPEN_CALLS, OpenCalls
+from ioh.layers.rising_totals import RisingTotals
 from ioh.layers.syscall_probe import (
     CAST_TYPES,
     DEVICES,
@@ -239,16 +238,16 @@ class Syscall(Layer):
         kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED)
         self._begun_as = tuple(kinds.get(op, op) for op in SPEC.ops)  # by the probe's numbers
         self._failures = FailureTable(self._begun_as)
-        self._open, self._accrued = OpenCalls(self._begun_as), AccruedTime()
+        self._rising = RisingTotals()
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
-        self._read_calls: dict[str, int] = {}
         self._cached = _CachedBytes()
         self._are_cpu_waits_timed = are_cpu_waits_timed(root)
-        self._lost: dict[str, int] = {}
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
-        self._open_rows = OpenCallRows(root, self._flows, sees_pids=self._are_pids_the_kernels)
+        self._open = OpenCalls(
+            self._begun_as, root, self._flows, sees_pids=self._are_pids_the_kernels
+        )
         self._fuse_daemons = FuseDaemons()
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
@@ -278,15 +277,17 @@ class Syscall(Layer):
         now_ns = time.monotonic_ns()
         lost = decode_lost(maps["lost"], SPEC.lost)
         self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
-        for reason, count in lost.items():
-            # An iocb reused in between is in neither count until the next reading.
-            found = count + self._abandoned[reason]
-            self._lost[reason] = max(found, self._lost.get(reason, 0))
+        lost = {  # an iocb reused in between is in neither count
+            reason: self._rising.at_least(reason, count + self._abandoned[reason])
+            for reason, count in lost.items()
+        }
         self._open.look(maps, ended, now_ns, self._abandoned)
         ops = self._with_inflight(ops, withdrawn)
         for name in set(self._begun_as):
-            accrued_ns = self._accrued.total(name, ended_ns[name], self._open.open_ns(name))
-            ops[name] = replace(ops[name], weighted_ns_total=accrued_ns)
+            open_ns = self._open.open_ns(name)
+            if open_ns is not None:
+                spent_ns = self._rising.at_least(name, ended_ns[name] + open_ns)
+                ops[name] = replace(ops[name], weighted_ns_total=spent_ns)
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
         return LayerSample(
@@ -296,9 +297,9 @@ class Syscall(Layer):
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
                 FAILED_CALLS: self._failures.table(failed, self._flows.mounts),
-                IN_PROGRESS: self._open_rows.table(self._open.found, now_ns),
+                IN_PROGRESS: self._open.table(now_ns),
             },
-            lost=dict(self._lost),
+            lost=lost,
             notes=(*self._notes, *self._fuse_daemons.notes(maps["fuse_daemons"], self._flows)),
         )
 
@@ -338,8 +339,7 @@ class Syscall(Layer):
             ("read_calls_total", cached + fetched),
             ("read_calls_cached_total", cached),
         ):
-            left = max(metrics[name] - failed, self._read_calls.get(name, 0))
-            metrics[name] = self._read_calls[name] = left
+            metrics[name] = self._rising.at_least(name, metrics[name] - failed)
 
     def notes(self) -> tuple[str, ...]:
         """What the filters and this host leave out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -13,15 +13,16 @@ IN_PROGRESS = "in_progress"
 MOST_ROWS = 20
 LEAST_AGE_NS = 100_000_000  # younger ones come and go: their rows would say nothing
 _OP = 2  # where a key has the op
-Who = TypeVar("Who")
+Who = TypeVar("Who", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Open(Generic[Who]):
-    """Operations in flight that have one row.
+    """Operations in flight: those of one ``op`` and ``who`` have one row.
 
     Shape:
         ``op`` is a name in the layer's spec; ``who`` finds the other parts of the row's key.
+        ``tid``: the thread in the oldest of them, 0 if there is none or if it does not matter.
 
     Units:
         ``start_ns``: when the oldest of them began, on the monotonic clock; ``number`` of them.
@@ -31,11 +32,7 @@ class Open(Generic[Who]):
     who: Who
     start_ns: int
     number: int = 1
-
-    def with_one(self, other: Open[Who]) -> Open[Who]:
-        """This and another one of the same row."""
-        oldest = min(self, other, key=lambda each: each.start_ns)
-        return replace(oldest, number=self.number + other.number)
+    tid: int = 0
 
 
 def in_progress_table(
@@ -61,7 +58,13 @@ def oldest_first(
     ``name`` finds the key and ``more`` the columns after the count, only of operations that get a
     row.
     """
-    old = [each for each in found if now_ns - each.start_ns >= LEAST_AGE_NS]
+    groups: dict[tuple[str, Who], Open[Who]] = {}
+    for each in found:
+        known = groups.setdefault((each.op, each.who), each)
+        if known is not each:
+            oldest = known if known.start_ns <= each.start_ns else each
+            groups[each.op, each.who] = replace(oldest, number=known.number + each.number)
+    old = [each for each in groups.values() if now_ns - each.start_ns >= LEAST_AGE_NS]
     old.sort(key=lambda each: each.start_ns)
     first_of_op = {each.op: each for each in reversed(old)}
     rows: dict[tuple[str, ...], Row] = {}

@@ -10,13 +10,14 @@ import pytest
 
 from ioh.bpf.maps import Map
 from ioh.layers import open_calls
-from ioh.layers.accrued_time import AccruedTime
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_client import NfsClient
 from ioh.layers.nfs_pending import PendingCalls
 from ioh.layers.open_calls import CALL_GROUP, Caller, OpenCalls
 from ioh.layers.part_totals import NOTHING, OTHER_PARTS
+from ioh.layers.rising_totals import RisingTotals
 from ioh.layers.syscall import Syscall
+from ioh.model.in_progress import oldest_first
 from tests.unit import fake_kernel
 from tests.unit.fake_kernel import FakeMap
 from tests.unit.probe_text import text_of
@@ -63,9 +64,18 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(maps, held)
 
 
+def open_calls_of() -> OpenCalls:
+    root = Path("/nowhere")
+    return OpenCalls(OPS, root, FlowTables(root), sees_pids=False)
+
+
 def look(calls: OpenCalls, kernel: Kernel, tick: int = 5, *abandoned: bytes) -> dict[str, object]:
+    """By op: since when the oldest is open, how many are, and whose thread the oldest is."""
     calls.look(kernel.maps, tick, NOW_NS, abandoned)
-    return {each.op: (each.start_ns, each.number, each.who) for each in calls.found}
+    assert {each.who for each in calls.found} <= {Caller(42, FILE), Caller(42, b"")}
+    rows = oldest_first(calls.found, NOW_NS + 100 * MS, lambda x: (x.op,), lambda x: (x.tid,))
+    begun_ns = NOW_NS + 100 * MS
+    return {op: (begun_ns - 1000 * int(age or 0), *more) for (op,), (age, *more) in rows.items()}
 
 
 def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -> None:
@@ -76,18 +86,18 @@ def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -
     kernel.call(45, SUBMIT, 900)  # io_submit itself
     kernel.request(4, WRITE, 50, file=0)  # a registered file
     gone = kernel.request(3, DIRECT, 5000)
-    calls = OpenCalls(OPS)
+    calls = open_calls_of()
     rows = look(calls, kernel, 5, gone)
     assert rows == {
-        "read_direct": (NOW_NS - 500 * MS, 4, Caller(42, FILE, 44)),
-        "write": (NOW_NS - 50 * MS, 1, Caller(42, b"", 0)),
+        "read_direct": (NOW_NS - 500 * MS, 4, 44),
+        "write": (NOW_NS - 50 * MS, 1, 0),
     }
     assert calls.open_ns("read_direct") == 1200 * MS
     assert calls.open_ns("write_buffered") == 0  # not counted as begun
 
 
 def test_an_open_call_stays_in_sight_although_its_group_is_not_used_again(kernel: Kernel) -> None:
-    calls = OpenCalls(OPS)
+    calls = open_calls_of()
     kernel.call(43, WRITE, 300, tick=5)
     for tick in (5, 6, 7, 8, 300):
         assert "write_buffered" in look(calls, kernel, tick)
@@ -102,16 +112,16 @@ def test_threads_that_share_a_slot_are_in_the_hash(kernel: Kernel) -> None:
     hashed = kernel.held["crowded"]
     other = raw_call(43 + (1 << 16), WRITE, 700, 0xFFFFFFFF).ljust(hashed.spec.value_size, b"\0")
     hashed.entries[(43 + (1 << 16)).to_bytes(4, "little")] = other
-    calls = OpenCalls(OPS)
+    calls = open_calls_of()
     assert look(calls, kernel)["write_buffered"] == (
-        NOW_NS - 700 * MS, 2, Caller(42, FILE, 43 + (1 << 16)),
+        NOW_NS - 700 * MS, 2, 43 + (1 << 16),
     )  # fmt: skip
     kernel.call(0, WRITE, 0)  # not this slot
     kernel.held["calls"].entries[(43).to_bytes(4, "little")] = raw_call(0, 0, 0, 1).ljust(
         kernel.held["calls"].spec.value_size, b"\0"
     )
     assert look(calls, kernel, 9)["write_buffered"] == (
-        NOW_NS - 700 * MS, 1, Caller(42, FILE, 43 + (1 << 16)),
+        NOW_NS - 700 * MS, 1, 43 + (1 << 16),
     )  # fmt: skip
 
 
@@ -127,20 +137,20 @@ def test_the_start_of_a_call_that_was_just_beginning_is_read_again(
         return at(self, index)
 
     monkeypatch.setattr(Map, "at", just_begun)
-    assert look(OpenCalls(OPS), kernel)["write_buffered"] == (NOW_NS, 1, Caller(42, FILE, 43))
+    assert look(open_calls_of(), kernel)["write_buffered"] == (NOW_NS, 1, 43)
 
 
 def test_too_many_requests_are_not_all_looked_at(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_calls, "_MOST_REQUESTS", 3)
-    calls = OpenCalls(OPS)
+    calls = open_calls_of()
     for number in range(3):
         kernel.request(number, DIRECT, 200)
     look(calls, kernel)
     assert calls.open_ns("read_direct") == 600 * MS
     kernel.request(3, DIRECT, 200)
-    assert look(calls, kernel)["read_direct"] == (NOW_NS - 200 * MS, 3, Caller(42, FILE, 0))
+    assert look(calls, kernel)["read_direct"] == (NOW_NS - 200 * MS, 3, 0)
     assert calls.open_ns("read_direct") is None
 
 
@@ -160,13 +170,14 @@ def test_user_space_reads_these_structs() -> None:
     assert pending == ["start_ns", "ino", "dev", "tgid", "op", "name", "comm"]
 
 
-def test_accrued_time_never_falls() -> None:
-    accrued = AccruedTime()
-    assert accrued.total("read", 10, 500) == 510
-    assert accrued.total("read", 10, 0) == 510  # ended between the two readings
-    assert accrued.total("read", 520, 30) == 550
-    assert accrued.total("read", 600, None) is None
-    assert accrued.total("write", 1, 1) == 2
+def test_a_total_stands_still_rather_than_fall() -> None:
+    spent = RisingTotals()
+    assert spent.at_least("read", 10 + 500) == 510
+    assert spent.at_least("read", 10 + 0) == 510  # ended between the two readings
+    assert spent.at_least("read", 520 + 30) == 550
+    assert spent.at_least("write", 2) == 2
+    spent.forget(lambda key: key == "read")
+    assert spent.at_least("read", 1) == 1
 
 
 def test_pending_calls_of_nfs_are_listed_by_mount(monkeypatch: pytest.MonkeyPatch) -> None:
