@@ -18,7 +18,7 @@ from ioh.model.errors import ExitCode, IohError, refuse_if
 if TYPE_CHECKING:
     from ioh.hosts.host import HostQuery
     from ioh.model.pairs import Round
-    from ioh.player.player import BasePlayer
+    from ioh.model.player import Player
     from ioh.session.stream import Item
     from ioh.sinks.hosts import HostsSink
 
@@ -101,7 +101,7 @@ def show_hosts(options: IntervalOptions, how: ShowOptions) -> int:
     query = _query(options)
     from ioh.commands.screen import show
 
-    def make(stack: contextlib.ExitStack, _: object) -> BasePlayer:
+    def make(stack: contextlib.ExitStack, _: object) -> Player:
         from ioh.hosts.stack import HostStack
         from ioh.player.live import LivePlayer
 

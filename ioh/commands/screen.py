@@ -26,10 +26,9 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
-    from ioh.model.player import Mode
+    from ioh.model.player import Mode, Player
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
-    from ioh.player.player import BasePlayer
 
 THEMES = ("auto", "dark", "light", "mono")
 # Python's thread switch interval.  A key needs dozens of switches between three threads, and the
@@ -62,7 +61,7 @@ def show(
     intervals: IntervalOptions,
     how: ShowOptions,
     mode: Mode,
-    make_player: Callable[[ExitStack, Callable[[Snapshot], None]], BasePlayer],
+    make_player: Callable[[ExitStack, Callable[[Snapshot], None]], Player],
 ) -> int:
     """Show a player until the user or a signal ends it; return the exit status.
 
@@ -151,7 +150,7 @@ def show_live(options: IntervalOptions, how: ShowOptions) -> int:
 
     source = live_source(options, preload, report_first)
 
-    def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> BasePlayer:
+    def make(stack: ExitStack, report: Callable[[Snapshot], None]) -> Player:
         reporters.append(report)
         stack.enter_context(source)
         from ioh.commands.this_machine import ThisMachine
@@ -183,7 +182,7 @@ def show_replay(options: IntervalOptions, how: ShowOptions, mode: Mode = "replay
     span, speed, run_s = options.span, options.speed or 1.0, options.run_s
     choose, make_judge = options.layers_of, options.engine
 
-    def make(stack: ExitStack, _: object) -> BasePlayer:
+    def make(stack: ExitStack, _: object) -> Player:
         if options.file != "-":
             from ioh.history.file import Played
             from ioh.player.file import FilePlayer

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from ioh.model.closing import Closing
 from ioh.model.finding import Finding
 from ioh.model.pairs import HostState, Round
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
 MAX_FOUND = 1000
+JOIN_TIMEOUT_S = 5.0
 IsWanted = Callable[[int], bool]
 
 
@@ -182,55 +185,106 @@ class History(Protocol):
     def moments(self) -> tuple[TimelineEvent, ...]:
         """All kept marks and gaps, by time."""
 
+    def overview(self) -> Overview:
+        """The findings of all kept intervals."""
 
-class Player(Protocol):
+    def close(self) -> None:
+        """Release what it uses."""
+
+
+class Player(Closing):
     """What the screen shows now, of one machine or of several hosts.
 
-    run() is called in its own thread, everything else from the main thread.
+    run() is called in its own thread, everything else from the main thread.  A context manager
+    that ends it.
+
+    Shape:
+        ``histories``: the past of each machine.  ``names``: the hosts', none for a single machine.
+        ``can_play``: whether play_from() and hold() work; a live source goes on.
     """
 
+    can_play = False
     mode: Mode
-    can_play: bool  # whether play_from() works: a recording can be played again
+
+    def __init__(self, histories: Sequence[History]) -> None:
+        self.histories: Sequence[History] = tuple(histories)
+        self.names = tuple(history.name for history in histories if history.name)
+        self._is_stopped = self._ends_screen = False
+        self._is_running = threading.Lock()
 
     @property
-    def names(self) -> Sequence[str]:
-        """The hosts' names; none for a single machine."""
-
-    @property
-    def histories(self) -> Sequence[History]:
-        """The past of each machine."""
-
-    @property
-    def states(self) -> Sequence[HostState]:
+    def states(self) -> tuple[HostState, ...]:
         """The present state of each host; none for a single machine."""
+        return ()
 
     @property
     def recording(self) -> RecordingState:
         """The state of the recording that key R started."""
+        return RecordingState()
 
     def run(self, report: Callable[[News], None]) -> None:
         """Read until stop(); report every new interval once, at the player's pace."""
+        with self._is_running:
+            try:
+                if not self._is_stopped:
+                    self._report(report)
+            except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
+                report(News(error=error, is_over=True))
+            else:
+                if self._ends_screen:
+                    report(News(error=PlayerEnded(), is_over=True))
+
+    def _report(self, report: Callable[[News], None]) -> None:
+        """The body of run()."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Close what run() uses, after it has ended."""
+        for history in self.histories:
+            history.close()
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
+        self._is_stopped = True
+
+    def end(self) -> None:
+        """End run() soon, and the screen with it; safe to call from a signal handler."""
+        self._ends_screen = True
+        self.stop()
+
+    def close(self) -> None:
+        """End run(), whichever thread it is in, and release what it used."""
+        self.stop()
+        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
+            self._is_running.release()
+            self._release()
 
     def overview(self, host: int = 0) -> Overview:
         """The begins of one host's findings, and all hosts' findings."""
+        own = self.histories[host].overview()
+        if len(self.histories) == 1:
+            return own
+        each = (history.overview() for history in self.histories)
+        return replace(own, found=tuple(finding for one in each for finding in one.found))
 
     def set_speed(self, speed: float) -> None:
-        """Set the speed of run() relative to the recording; does nothing live."""
+        """Set the speed of run() relative to the recording's pace; does nothing live."""
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Read this machine at another interval from now on; False if that is not possible."""
+        del cycle_s
+        return False
 
     def play_from(self, tick: int, host: int = 0) -> None:
         """Continue a recording from an interval of one host; does nothing live."""
 
     def hold(self) -> None:
-        """Pause a recording until play_from(); live it continues."""
+        """Report no new interval of a recording until play_from(); does nothing live."""
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Set a mark, now if ``time_unix_s`` is None; return a printable line about it."""
+        raise NotImplementedError
 
     def toggle_recording(self) -> str:
         """Start or end a recording; return a printable line about it."""
+        raise NotImplementedError

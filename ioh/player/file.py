@@ -10,7 +10,7 @@ from dataclasses import replace
 from ioh.history.file import FileHistory, Played
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostState, with_own_pairs
-from ioh.model.player import News, TimelineEvent
+from ioh.model.player import News, Player, TimelineEvent
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -18,7 +18,6 @@ from ioh.pipeline import Judge
 from ioh.playback.cursor import consecutive
 from ioh.playback.joined import spans_of
 from ioh.playback.replay import ReplaySource
-from ioh.player.player import BasePlayer
 from ioh.session.reader import Session
 
 # At high speed, no more intervals a second are reported than a screen can show.
@@ -26,7 +25,7 @@ MIN_REPORT_S = 1 / 30
 _AGAIN_S = 10.0  # intervals farther apart than this do not follow each other: judge anew
 
 
-class FilePlayer(BasePlayer):
+class FilePlayer(Player):
     """Plays a file, or one of its ``hosts`` with the others along; raises as FileHistory."""
 
     can_play = True

@@ -10,18 +10,17 @@ from queue import SimpleQueue
 from ioh.history.memory import MemoryHistory
 from ioh.model.finding import Finding, worst_first
 from ioh.model.pairs import HostInterval, HostState, Round
-from ioh.model.player import Mode, News, RecordingState, RoundSource, TimelineEvent
+from ioh.model.player import Mode, News, Player, RecordingState, RoundSource, TimelineEvent
 from ioh.model.printable import printable
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import MakeJudge, no_judge, rounds
-from ioh.player.player import BasePlayer
 from ioh.player.recorder import ScreenRecorder
 
 HISTORY_BYTES = 16_000_000
 _STAYS = 1.5  # how many intervals a pair and another host's findings are shown
 
 
-class LivePlayer(BasePlayer):
+class LivePlayer(Player):
     """Plays a source of rounds, the last ``history_bytes`` of which are kept in memory.
 
     Closing it also ends a recording that the user started.

@@ -17,7 +17,16 @@ from textual import _wait, events
 from textual.pilot import Pilot
 
 from ioh.model.pairs import HostState
-from ioh.model.player import Extent, IsWanted, Mode, News, Overview, RecordingState, TimelineEvent
+from ioh.model.player import (
+    Extent,
+    IsWanted,
+    Mode,
+    News,
+    Overview,
+    Player,
+    RecordingState,
+    TimelineEvent,
+)
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.canvas import Canvas
@@ -39,7 +48,7 @@ def _brief(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, layers=layers)
 
 
-class FakePlayer:
+class FakePlayer(Player):
     """Intervals 1 to n: reported by push() when live, all there from the start in a replay.
 
     Shape:
@@ -49,8 +58,8 @@ class FakePlayer:
     """
 
     name = ""
-    names: Sequence[str] = ()
-    states: Sequence[HostState] = ()
+    states: tuple[HostState, ...] = ()
+    recording = RecordingState()
 
     def __init__(
         self,
@@ -61,12 +70,12 @@ class FakePlayer:
         title: str = "",
         cycle_s: float = 1.0,
     ) -> None:
+        super().__init__([self])
         self.mode, self.title, self.cycle_s = mode, title, cycle_s
         self.can_play = mode == "replay"
         self.intervals = list(intervals)
         self.marks = moments
         self.scanned = Overview()
-        self.recording = RecordingState()
         self.calls: list[str] = []
         self.visits: list[int] = []
         self.walked: set[int] = set()
@@ -77,10 +86,6 @@ class FakePlayer:
         self._tell: Callable[[News], None] | None = None
         self.is_running = threading.Event()
         self._is_over = threading.Event()
-
-    @property
-    def histories(self) -> Sequence[FakePlayer]:
-        return (self,)
 
     @property
     def extent(self) -> Extent:

@@ -134,12 +134,9 @@ class FakeHosts(FakePlayer):
     def __init__(self, *states: HostState) -> None:
         super().__init__(minute())
         self.states = states or (HERE, replace(HERE, name="nfs01"))
-        self.names = [state.name for state in self.states]
+        self.names = tuple(state.name for state in self.states)
         self.second = FakePlayer([replace(s, pairs=(PAIR,)) for s in minute()])
-
-    @property
-    def histories(self) -> Sequence[FakePlayer]:
-        return (self, self.second)
+        self.histories = (self, self.second)
 
     def push(self, count: int = 1, *, status: str = "") -> None:
         for _ in range(count):

@@ -140,11 +140,11 @@ def test_it_ends_the_screen_after_its_run_time(make: Make) -> None:
 def test_it_ends_the_screen_on_request(make: Make, *, has_begun: bool) -> None:
     player = make()
     if not has_begun:
-        player.end()  # type: ignore[attr-defined]
+        player.end()
     with Listener(player) as listener:
         if has_begun:
             listener.wait_for_end()
-            player.end()  # type: ignore[attr-defined]
+            player.end()
         listener.join()
     assert isinstance(listener.news[-1].error, PlayerEnded)
     assert listener.ticks == (list(SNAPSHOTS) if has_begun else [])
