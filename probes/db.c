@@ -330,13 +330,12 @@ static inline void end_waits(struct open_op *outer, u32 tid, u64 now)
 		t = o->is_wait ? NULL : totals_of(o->server, key.op);
 		if (t) {
 			ADD(t->errors, 1);
-			ADD(t->queue_ns, now - o->start_ns);
+			ADD(t->failed_ns, now - o->start_ns);
 		}
 		open_ops.delete(&key);
 	}
 }
 
-/* An operation ends; queue_ns of its totals is the time of those that failed. */
 static inline void finish(const struct site *s, struct open_key *key, struct open_op *o, u64 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), ns = now > o->start_ns ? now - o->start_ns : 0;
@@ -349,7 +348,7 @@ static inline void finish(const struct site *s, struct open_key *key, struct ope
 		return;
 	if (failed) {
 		ADD(t->errors, 1);
-		ADD(t->queue_ns, ns);
+		ADD(t->failed_ns, ns);
 	} else if (!s->is_wait) {
 		add_finished(t, ns, bytes);
 	}

@@ -15,7 +15,7 @@ from ioh.bpf.site_record import OWNERS, ROLES, SIZES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
 from ioh.layers.db_known import KnownOps
-from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, book_ended, read_open_ops
+from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, read_open_ops
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
 from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
@@ -147,7 +147,7 @@ class Db(Layer):
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._totals = PartTotals(self.spec.ops, queue=True)  # the time of those that failed
+        self._totals = PartTotals(self.spec.ops, queue=False, accrues=True)
         self._names: dict[int, str] = {}
         self._knows_pids = are_pids_the_kernels(root)
         self._tick = 0
@@ -268,7 +268,7 @@ class Db(Layer):
         fails: dict[str, bool] = {}
         for each in known:
             fails |= {op: can_fail or fails.get(op, False) for op, can_fail in each.items()}
-        parts = {**by_server, 0: book_ended(self._totals.retired)}
+        parts = {**by_server, 0: self._totals.retired}
         ops = dict.fromkeys(self.spec.ops, UNKNOWN)
         for name, op in sum_parts(parts, self.spec.ops).items():
             if name in fails:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,8 @@ _OP = struct.Struct(f"=5Q6I{len(WAITS)}Q{len(WAITS)}q")  # struct open_op
 _TIMED = WAITS[:-2]  # the waits that are operations; then CPU time, and the wait for a CPU
 # What younger ones wait for is booked when they are over: reading the run times of each is dear.
 _TIMED_NS = 100_000_000
-UNKNOWN, IDLE = OpTotals(), replace(NOTHING, weighted_ns_total=0)
+UNKNOWN = OpTotals()
+IDLE = replace(NOTHING, queue_ns_total=None, queued_total=None, weighted_ns_total=0)
 _MOST_TIMED = 256  # threads whose run times are read in a tick
 
 
@@ -84,29 +85,13 @@ def read_open_ops(
     return [each for (tid, _), each in found.items() if is_asked(tid, each)], dropped
 
 
-def book_ended(totals: Ops) -> dict[str, OpTotals]:
-    """Totals of which nothing is in progress: the time spent is that of all that has ended."""
-    return {op: _booked(found) for op, found in totals.items()}
-
-
-def _booked(known: OpTotals) -> OpTotals:
-    """The probe's ``queue_ns`` is the time of those that failed."""
-    spent_ns = (known.latency_ns_total or 0) + (known.queue_ns_total or 0)
-    return replace(known, queue_ns_total=None, queued_total=None, weighted_ns_total=spent_ns)
-
-
-def _without_errors(made: OpTotals) -> OpTotals:
-    return replace(made, errors_total=None)
-
-
 class Progress:
     """Books the time of operations in progress to the interval in which it passes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._spent_ns = RisingTotals()
-        self._dropped: dict[tuple[int, str], int] = defaultdict(int)
-        self._made: dict[tuple[int, str], tuple[OpTotals, OpTotals]] = {}
+        self._dropped_ns: Counter[tuple[int, str]] = Counter()
 
     def book(
         self,
@@ -119,42 +104,37 @@ class Progress:
 
         ``known``: the ops counted at each server, and whether they can fail; others are unknown.
         """
-        open_now: dict[tuple[int, str], list[int]] = defaultdict(list)
+        number: Counter[tuple[int, str]] = Counter()
+        open_ns = self._dropped_ns.copy()
         for each in found:
             if not each.is_wait:
-                open_now[each.server, each.op].append(max(0, now_ns - each.start_ns))
-        keys = {(server, op) for server, ops in totals.items() for op in ops} | open_now.keys()
+                number[each.server, each.op] += 1
+                open_ns[each.server, each.op] += max(0, now_ns - each.start_ns)
         booked: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        for server, op in keys:
-            if op in known.get(server, ()):
-                counted = totals.get(server, {}).get(op, NOTHING)
-                made = self._with_open((server, op), counted, open_now[server, op])
-                booked[server][op] = made if known[server][op] else _without_errors(made)
-            else:
+        for key in {(server, op) for server, ops in totals.items() for op in ops} | number.keys():
+            server, op = key
+            can_fail = known.get(server, {}).get(op)
+            if can_fail is None:
                 booked[server][op] = UNKNOWN
+                continue
+            ended = totals.get(server, {}).get(op, IDLE)
+            spent_ns = (ended.weighted_ns_total or 0) + open_ns[key]
+            booked[server][op] = replace(
+                ended,
+                errors_total=ended.errors_total if can_fail else None,
+                inflight=number[key],
+                weighted_ns_total=self._spent_ns.at_least(key, spent_ns),
+            )
         return booked
 
     def drop(self, dropped: Iterable[OpenOp], now_ns: int) -> None:
         """Keep the time of operations that have no end."""
         for each in dropped:
             if not each.is_wait:
-                self._dropped[each.server, each.op] += max(0, now_ns - each.start_ns)
-
-    def _with_open(self, key: tuple[int, str], known: OpTotals, ages: list[int]) -> OpTotals:
-        before = self._made.get(key)
-        if before is not None and before[0] is known and not ages and not before[1].inflight:
-            return before[1]
-        made = _booked(known)
-        spent_ns = (made.weighted_ns_total or 0) + sum(ages) + self._dropped.get(key, 0)
-        spent_ns = self._spent_ns.at_least(key, spent_ns)
-        made = replace(made, inflight=len(ages), weighted_ns_total=spent_ns)
-        self._made[key] = known, made
-        return made
+                self._dropped_ns[each.server, each.op] += max(0, now_ns - each.start_ns)
 
     def forget(self, server: int) -> None:
         """Drop a server that has ended."""
-        for key in [key for key in self._made if key[0] == server]:
-            del self._made[key]
         self._spent_ns.forget(lambda key: key[0] == server)
 
     def waits(self, found: Collection[OpenOp], now_ns: int) -> dict[tuple[int, str], list[int]]:

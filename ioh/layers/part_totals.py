@@ -60,13 +60,11 @@ class PartTotals:
             decoded = decode_op_totals(
                 value, ended, queue=self._queue, previous=self._previous.get(key)
             )
-            self._previous[key] = decoded
             done = (decoded.count_total or 0) + (decoded.errors_total or 0)
             inflight = max(0, (decoded.started_total or 0) - done)
             ended_ns = decode_ended_ns(value) if self._accrues else None
-            parts[part][self._ops[op]] = replace(
-                decoded, inflight=inflight, weighted_ns_total=ended_ns
-            )
+            now = replace(decoded, inflight=inflight, weighted_ns_total=ended_ns)
+            self._previous[key] = parts[part][self._ops[op]] = now
         return parts
 
     def retire(self, totals: Map, part: int) -> None:
