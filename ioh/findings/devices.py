@@ -49,7 +49,12 @@ class Device:
 
     def queue_file(self, name: str) -> str:
         """The sysfs file of a setting of its queue."""
-        return f"/sys/block/{self.name.replace('/', '!')}/queue/{name}"
+        return f"{sys_folder(self.name)}/queue/{name}"
+
+
+def sys_folder(name: str) -> str:
+    """A device's folder in sysfs."""
+    return f"/sys/block/{name.replace('/', '!')}"
 
 
 @once
@@ -149,16 +154,16 @@ def _topmost(stacked: Sequence[Device], device: Device) -> Device:
         for upper in stacked
         # A loop device has its own window; carrier() decides between it and the disk.
         if not upper.on.startswith(("file ", "loop on "))
-        and any(is_disk_of(device.name, name) for name in _below(upper))
+        and any(is_disk_of(device.name, name) for name in below(upper.on))
         and _read(upper) >= _read(device) / 2
     ]
-    tops = [upper for upper in over if not any(upper.name in _below(other) for other in over)]
+    tops = [upper for upper in over if not any(upper.name in below(other.on) for other in over)]
     return max(tops, key=_read, default=device)
 
 
-def _below(device: Device) -> list[str]:
-    """All devices below it, at any depth, from ``lv on md0 (raid1 on sda1,sdb1)``."""
-    return _NAME.findall(device.on.partition(" on ")[2])
+def below(stack: str) -> list[str]:
+    """All devices below another one, at any depth, from ``lv on md0 (raid1 on sda1,sdb1)``."""
+    return _NAME.findall(stack.partition(" on ")[2])
 
 
 def is_disk_of(disk: str, name: str) -> bool:

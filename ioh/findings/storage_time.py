@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ioh.findings.format_sentence import duration, percent
-from ioh.findings.sums import OpSum, increase, sum_op
+from ioh.findings.sums import OpSum, cpu_pct, increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
-from ioh.model.rates import weighted_mean
 
 ABOVE_COMMAND = "cat /proc/pressure/cpu; top -b -n 1 | head -20"
 ABOVE_ADVICE = (
@@ -43,7 +42,7 @@ def above_storage(recent: RecentIntervals, calls: float) -> tuple[Evidence, ...]
     if waited_us:
         text = f"each waits {duration(waited_us)} for a CPU"
         found.append(Evidence(text, names[0], waited_us, None, "probe: run_delay of the threads"))
-    used = weighted_mean([(each.interval_s, each.host.cpu_pct) for each in recent])
+    used = cpu_pct(recent)
     if used is not None:
         found.append(Evidence(f"CPUs {percent(used / 100)} busy", "cpu_pct", used))
     return tuple(found)

@@ -99,6 +99,11 @@ def measured(snapshots: Sequence[Snapshot], layer: str) -> list[tuple[float, Lay
     return [(found.interval_s, found) for found in layers if isinstance(found, LayerSnapshot)]
 
 
+def cpu_pct(snapshots: Sequence[Snapshot]) -> float | None:
+    """Mean use of all CPUs, 0 to 100; None if not known."""
+    return weighted_mean([(each.interval_s, each.host.cpu_pct) for each in snapshots])
+
+
 @once
 def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
     """Sum up one op: counts are added, means are weighted by operations."""

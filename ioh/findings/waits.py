@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from ioh.findings.rule import Rule
 from ioh.findings.window import number, op_of, rows_of, seconds_of
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
@@ -13,6 +15,7 @@ RECENT_S = 4.0
 CALM_S = 8.0 * 0.95  # least time before, to compare with
 PROBE = "probe of the database"
 SHOW = "ioh text --layers db -d top"
+of_database = partial(Rule, layer="db", check=SHOW, probed=("db",))
 _EACH = "cpu"  # each statement or commit has this wait once
 
 

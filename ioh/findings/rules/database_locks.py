@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.waits import PROBE, SHOW, InProgress, Wait, Waits, in_progress, waits_by_server
+from ioh.findings.waits import (
+    PROBE,
+    SHOW,
+    InProgress,
+    Wait,
+    Waits,
+    in_progress,
+    of_database,
+    waits_by_server,
+)
 from ioh.findings.window import RecentIntervals, layer_of, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -16,22 +25,19 @@ from ioh.model.snapshot import Snapshot
 _SHOW_PG = "ioh text --pg DSN --layers pg -d top"
 
 
-@Rule(
+@of_database(
     title="Sessions wait for locks",
-    layer="db",
     watches="The time of statements, and how much of it their threads wait for locks.",
     sources="The database's own probe points.",
     blind="Which lock it is, and who holds it (--pg knows); lightweight locks without --db-all.",
     false_alarm="A job queue built on row locks waits by design.",
     wrong_if="with fewer sessions, the throughput drops in proportion to their number",
-    check=SHOW,
     thresholds={
         "share_min": (0.5, "of the statements' time: nothing else takes as much"),
         "waiting_min": (0.9, "sessions at a time; with fewer, the waits are short"),
         "stuck_min_s": (4.0, "for the oldest wait; then whatever else takes the time"),
         "critical_min_s": (10.0, "then critical: clients begin to give up"),
     },
-    probed=("db",),
     hold_s=3.0,
 )
 def lock_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:

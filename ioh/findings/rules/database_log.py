@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_op
+from ioh.findings.rule import Limits, Verdict, Verdicts
+from ioh.findings.sums import cpu_pct, sum_op
 from ioh.findings.waits import (
     CALM_S,
     PROBE,
@@ -15,12 +15,12 @@ from ioh.findings.waits import (
     SHOW,
     Waits,
     in_progress,
+    of_database,
     waits_by_server,
 )
 from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of
 from ioh.model.finding import Evidence, Severity
 from ioh.model.in_progress import IN_PROGRESS
-from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Snapshot
 
 _MOST_SYNCS = 3.0  # a commit waits for fewer syncs; above this it waits for something else
@@ -31,9 +31,8 @@ _NOTABLE = 0.2  # share of a log sync's time
 _FULL_PCT = 90.0  # of all CPUs' time
 
 
-@Rule(
+@of_database(
     title="Commits wait for the log",
-    layer="db",
     watches="The time of commits, and how much of it their threads spend in log syncs.",
     sources="The database's own probe points; the block layer and the NFS client for where a "
     "sync spends its time; the scheduler's time in the queue for a CPU.",
@@ -41,7 +40,6 @@ _FULL_PCT = 90.0  # of all CPUs' time
     false_alarm="A log must be synced. If you only have a disk without a protected write cache, "
     "the finding shows that disk's limit.",
     wrong_if="with synchronous_commit = off commits take as long as before",
-    check=SHOW,
     thresholds={
         "commits_min_per_s": (20, "smaller loads are ignored"),
         "commits_min": (0.5, "at a time, if they are fewer per second: they are slow"),
@@ -51,7 +49,6 @@ _FULL_PCT = 90.0  # of all CPUs' time
         "slow_min_ms": (20.0, "then a warning: two rotations of a 7,200 rpm disk take less"),
         "critical_min_ms": (100.0, "then critical, if a session always waits for a commit"),
     },
-    probed=("db",),
     hold_s=4.0,
 )
 def commit_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
@@ -159,15 +156,14 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
     for_cpu = syncs.of("cpu", "cpu_wait").spent_ns / syncs.whole_ns if syncs.whole_ns else 0.0
     if for_cpu >= _NOTABLE:
         told.append(f"{percent(for_cpu)} is CPU time and waiting for a CPU")
-    used = weighted_mean([(s.interval_s, s.host.cpu_pct) for s in recent])
+    used = cpu_pct(recent)
     if used is not None and used >= _FULL_PCT:
         told.append(f"the CPUs are {percent(used / 100)} busy")
     return _Where(f"; {', '.join(told)}", is_below=False, title="Log syncs are slow, not the disk")
 
 
-@Rule(
+@of_database(
     title="Log and data share a disk",
-    layer="db",
     watches="The time of log syncs while much is written to the disk, and while little is.",
     sources="The database's own probe points; the block layer's devices.",
     blind="Hosts that write to more than one device: ioh does not know which one has the log.",
@@ -186,7 +182,6 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
         "critical_min_ms": (100.0, "then critical, if a session always waits for a commit"),
     },
     needs=("db", "block"),
-    probed=("db",),
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("block", "device")),
@@ -245,18 +240,15 @@ def _written_per_s(snapshot: Snapshot, device: str) -> float:
     return sum(number(row, "write_bytes_per_s") for row in rows)
 
 
-@Rule(
+@of_database(
     title="A standby does not answer",
-    layer="db",
     watches="Commits that wait for a synchronous standby to confirm them.",
     sources="The database's own functions.",
     blind="Standbys whose commits nobody waits for.",
     false_alarm="A standby that is restarted, or replays a lot with synchronous_commit = "
     "remote_apply.",
     wrong_if="pg_stat_replication shows flush_lsn of all synchronous standbys advancing",
-    check=SHOW,
     thresholds={"silent_min_s": (3.0, "for the oldest commit; a standby far away takes 0.3 s")},
-    probed=("db",),
     recent_s=1.0,
     hold_s=1.0,
     may_be_short=True,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import increase, sum_op
+from ioh.findings.sums import cpu_pct, increase, sum_op
 from ioh.findings.window import RecentIntervals, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.nfs_wire import nfs_wire
@@ -94,7 +94,7 @@ def _beyond(recent: RecentIntervals, op: str, rtt: float, whole: float, limits: 
     each = f"each {op.upper()}'s {duration(whole)}"
     if served is not None:
         gap = rtt - served
-        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
+        is_starved = (cpu_pct(recent) or 0.0) >= limits["starved_min_pct"]
         is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
         if not is_long or not _is_most(gap, rtt, limits):
             return
@@ -151,11 +151,6 @@ def _there(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limi
         )
 
 
-def _cpu_pct(recent: RecentIntervals) -> float:
-    """Mean use of all CPUs."""
-    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / recent.seconds
-
-
 def _served_here_us(recent: RecentIntervals, op: str) -> float | None:
     """The server's own time if it is this machine, else None.
 
@@ -205,7 +200,7 @@ def _client(recent: RecentIntervals, op: str, queue: float, whole: float) -> Ver
 def _between(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
     """Both ends are this machine: the rest is the network between them, or waiting for a CPU."""
     served = _served_here_us(recent, op) or 0.0
-    gap, cpu, least = rtt - served, _cpu_pct(recent), limits["starved_min_pct"]
+    gap, cpu, least = rtt - served, cpu_pct(recent) or 0.0, limits["starved_min_pct"]
     is_starved = cpu >= least
     where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
     text = f"{duration(gap)} from sending to the reply, minus the server's own time"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ioh.findings.devices import is_disk_of
+from ioh.findings.devices import below, is_disk_of, sys_folder
 from ioh.findings.format_sentence import duration, program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.window import RecentIntervals, number, rows_of
@@ -16,8 +15,8 @@ from ioh.model.finding import Evidence
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot, TableRow
 
-_NAME = re.compile(r"[^\s,()]+")
 _DONE = ("reads_per_s", "writes_per_s", "flushes_per_s", "discards_per_s", "errors_per_s")
+_DISKSTATS = "/proc/diskstats"
 _LOG = "dmesg -T | tail -30"
 
 
@@ -70,11 +69,7 @@ def _old_rows(newest: Snapshot, layer: str, least_us: float, at: int) -> dict[st
 
 
 def _waits_for_another(row: TableRow, silent: Iterable[str]) -> bool:
-    return any(is_disk_of(disk, low) for low in _below(row) for disk in silent)
-
-
-def _below(row: TableRow) -> set[str]:
-    return set(_NAME.findall(row.key[1].partition(" on ")[2]))
+    return any(is_disk_of(disk, low) for low in below(row.key[1]) for disk in silent)
 
 
 def _is_on(newest: Snapshot, name: str, disk: str) -> bool:
@@ -82,7 +77,8 @@ def _is_on(newest: Snapshot, name: str, disk: str) -> bool:
     if name == disk or is_disk_of(disk, name):
         return True
     rows = chain(rows_of(newest, "block", IN_PROGRESS), rows_of(newest, "block", "device"))
-    return any(is_disk_of(disk, low) for row in rows if row.key[0] == name for low in _below(row))
+    stacks = (row.key[1] for row in rows if row.key[0] == name)
+    return any(is_disk_of(disk, low) for stack in stacks for low in below(stack))
 
 
 def _has_done(recent: Sequence[Snapshot], name: str) -> bool:
@@ -139,15 +135,8 @@ def _of_device(name: str, rows: Sequence[TableRow], caller: TableRow | None) -> 
         advice="The disk, the path to it or the host of a virtual disk is stuck: check the "
         "kernel's messages, the controller, multipath and the storage network. A loop device "
         "waits for its file's file system, which may be frozen.",
-        command=f"{_LOG}; grep . {shlex.quote(_sysfs(name))}/{{inflight,state}}; multipath -ll",
+        command=f"{_LOG}; grep . {shlex.quote(sys_folder(name))}/{{inflight,state}}; multipath -ll",
     )
-
-
-_DISKSTATS = "/proc/diskstats"
-
-
-def _sysfs(name: str) -> str:
-    return f"/sys/block/{name.replace('/', '!')}"
 
 
 def _of_calls(name: str, rows: Sequence[TableRow]) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, percent, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Verdict, Verdicts
 from ioh.findings.waits import (
     CALM_S,
     PROBE,
@@ -14,6 +14,7 @@ from ioh.findings.waits import (
     InProgress,
     Waits,
     in_progress,
+    of_database,
     waits_by_server,
 )
 from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of, seconds_of
@@ -24,15 +25,13 @@ from ioh.model.snapshot import Snapshot
 _LONG_US = 1e6  # an age that is worth a clause
 
 
-@Rule(
+@of_database(
     title="Database cache misses",
-    layer="db",
     watches="Data pages read per statement, now and in the minute before.",
     sources="The database's own probe points.",
     blind="The contents of the server's cache; misses that began before ioh started.",
     false_alarm="Reports and backups, which read data that is not in use otherwise.",
     wrong_if="the server's own statistics (blks_hit and blks_read) have not changed",
-    check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "smaller loads are ignored"),
         "reads_min": (0.5, "pages per statement; fewer are normal misses"),
@@ -40,7 +39,6 @@ _LONG_US = 1e6  # an age that is worth a clause
         "share_min": (0.3, "of the statements' time; less is not noticeable"),
         "cached_max_us": (50, "per read; faster reads come from the kernel's page cache"),
     },
-    probed=("db",),
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"),),
@@ -86,15 +84,13 @@ def _reads_of_one(waits: Waits) -> float:
     return waits.of("data_read").count / count if count else 0.0
 
 
-@Rule(
+@of_database(
     title="A checkpoint slows statements",
-    layer="db",
     watches="The time of statements while a checkpoint writes pages and syncs them, and without.",
     sources="The database's own probe points, by session.",
     blind="A checkpoint that was already running when ioh started.",
     false_alarm="Another load that began with the checkpoint.",
     wrong_if="statements are as slow when the checkpoint is over",
-    check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "without it; smaller loads are ignored"),
         "writes_min_per_s": (100, "pages since it began; a spread one of 30 MB writes fewer"),
@@ -102,7 +98,6 @@ def _reads_of_one(waits: Waits) -> float:
         "added_min_ms": (1.0, "less is not noticeable"),
         "critical_min_ms": (1000.0, "per statement; then critical"),
     },
-    probed=("db",),
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("db", "session"), Recall("db", IN_PROGRESS)),
