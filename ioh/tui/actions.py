@@ -10,10 +10,10 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.breakdown import cursor_in
 from ioh.tui.render.line import Argument
-from ioh.tui.render.pages import FOLLOW, Page
-from ioh.tui.render.panels import PanelView, folded, shown_layer, visible_rows
-from ioh.tui.render.top import cursor_in
+from ioh.tui.render.text_screens import FOLLOW, Page
+from ioh.tui.render.zoom import LayersView, folded, shown_layer, visible_rows
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
@@ -28,7 +28,7 @@ class Context:
         ``first`` its first visible line.
     """
 
-    panel: PanelView
+    panel: LayersView
     layers: Sequence[str]
     page: int
     columns: Sequence[str] = ()

@@ -33,9 +33,9 @@ from ioh.tui.preferences import Preferences
 from ioh.tui.prefetch import Found
 from ioh.tui.render.header import LATE_INTERVALS
 from ioh.tui.render.line import Argument, ScreenFrame
-from ioh.tui.render.pages import Page
-from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
+from ioh.tui.render.text_screens import Page
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.state import Focus
 from ioh.tui.theme import styles_for
 from ioh.tui.view import HISTORY_INTERVALS, View
@@ -241,15 +241,15 @@ class IohApp(App[int]):
             self.state = with_valid_choice(self.state, snapshot)
         return draw(self.state, self._data(snapshot), *self.size)
 
-    def panel_view(self) -> PanelView | None:
+    def panel_view(self) -> LayersView | None:
         """The data of breakdowns and panels; None before the first interval."""
         snapshot = self._narrowed()
         if snapshot is None:
             return None
         points = self.view.past.window(self.view.travel.tick, HISTORY_INTERVALS)
-        return PanelView(self.state, snapshot, points)
+        return LayersView(self.state, snapshot, points)
 
-    def _seen_by(self, panel: PanelView) -> Context:
+    def _seen_by(self, panel: LayersView) -> Context:
         """The context of an action."""
         data, frame = self._data(panel.snapshot), self._canvas.frame
         text = page_of(self.state, data, self.size.width)

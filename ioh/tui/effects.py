@@ -21,7 +21,7 @@ from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.line import Argument, ScreenFrame
-from ioh.tui.render.panels import PanelView, breakdown, shown_layer
+from ioh.tui.render.zoom import LayersView, breakdown, shown_layer
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
 from ioh.tui.view import View
@@ -86,7 +86,7 @@ def compare_with(view: View, time_unix_s: Argument) -> str:
     return "that mark is no longer kept"
 
 
-def copy(panel: PanelView | None, send: Callable[[str], None], *, is_ascii: bool) -> str:
+def copy(panel: LayersView | None, send: Callable[[str], None], *, is_ascii: bool) -> str:
     """Send the breakdown shown to the clipboard, with all columns and rows."""
     if panel is None:
         return ""

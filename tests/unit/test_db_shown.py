@@ -8,7 +8,7 @@ from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.compare import render_comparison
 from ioh.sinks.histogram import HistStyle
-from ioh.tui.render.panel_db import waiting_lines
+from ioh.tui.render.box_db import waiting_lines
 from tests.unit.snapshot_maker import layer, op, ticks
 
 SERVER = "postgres 15/main"

@@ -11,10 +11,10 @@ from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.actions import Context, act, answered, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
+from ioh.tui.render.breakdown import shown_columns
 from ioh.tui.render.line import Argument, Line, ScreenFrame
-from ioh.tui.render.pages import Page
-from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
-from ioh.tui.render.top import shown_columns
+from ioh.tui.render.text_screens import Page
+from ioh.tui.render.zoom import LayersView, shown_layer, table_spec, visible_rows
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
 from tests.support.screens import LAYERS, kinds, layer_of, minute, states, with_layer
@@ -34,7 +34,7 @@ def do(
 ) -> ViewState:
     """Perform one action as the screen does."""
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
-    view = PanelView(state, shown, ())
+    view = LayersView(state, shown, ())
     layer = shown_layer(view)
     spec = layer and table_spec(layer, state)
     columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
@@ -59,7 +59,7 @@ START = with_valid_choice(ViewState(), LAST)
 
 
 def rows_of(state: ViewState) -> list[tuple[str, ...]]:
-    return visible_rows(PanelView(state, LAST, ()))[1]
+    return visible_rows(LayersView(state, LAST, ()))[1]
 
 
 def test_the_first_line_is_chosen_until_the_user_chooses_one() -> None:
@@ -203,6 +203,6 @@ def test_no_key_does_harm_in_any_state() -> None:
             for key in KEYS:
                 do(valid, key.action, key.argument, snapshot=kinds()[kind])
     assert do(START, "panel", "nonsense") == START
-    assert act(START, "no such action", "", Context(PanelView(START, LAST, ()), (), PAGE)) == (
+    assert act(START, "no such action", "", Context(LayersView(START, LAST, ()), (), PAGE)) == (
         START
     )

@@ -7,7 +7,7 @@ from ioh.model.path import Cached, paths
 from ioh.model.sample import OTHERS
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
-from ioh.tui.render.panels import PanelView, panel
+from ioh.tui.render.zoom import LayersView, panel
 from ioh.tui.state import Narrow, Panel, ViewState
 from tests.support.screens import layer_of, minute
 from tests.unit.snapshot_maker import layer as layer_made
@@ -86,7 +86,7 @@ def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     state = ViewState(narrow=narrow, panel=kind, chosen=("syscall", "read"))
     shown = narrowed(SHOWN, narrow)
     points = [point_of(shown)] * 3
-    text = " ".join(panel(PanelView(state, shown, points), 60, 10).text().split())
+    text = " ".join(panel(LayersView(state, shown, points), 60, 10).text().split())
     assert "no percentiles or latencies per process" in text
     assert way in text
     assert OTHERS not in text
@@ -100,7 +100,7 @@ def test_a_histogram_of_an_op_without_bytes_is_not_by_size(size: int, title: str
     hist = SizeLatencyHist((0, 5) + (0,) * (SIZE_BUCKETS * LATENCY_BUCKETS - 2))
     made = layer_made("syscall", {"fsync": op(5, size, 90, size_lat=hist)})
     state = ViewState(layer="syscall", chosen=("syscall", "fsync"))
-    view = PanelView(state, ticks(1, {"syscall": made})[0], ())
+    view = LayersView(state, ticks(1, {"syscall": made})[0], ())
     head, _, line = panel(view, 100, 10, "hist").text().splitlines()[:3]
     assert title in head
     assert line.startswith(row)

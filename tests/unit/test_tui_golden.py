@@ -21,8 +21,8 @@ from ioh.tui.picture import svg
 from ioh.tui.render.compare import Compared
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.overview import boxed
-from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.state import Narrow, ViewState
 from ioh.tui.theme import styles_for
 from tests.support.demo_samples import START_S
@@ -146,7 +146,7 @@ def test_a_picture_is_as_committed(screen: str, size: tuple[int, int], theme: Th
 def test_a_panel_is_as_committed(layer: str, size: tuple[int, int]) -> None:
     state, data = troubled()
     assert data.snapshot is not None
-    view = PanelView(state, data.snapshot, data.points, data.tick)
+    view = LayersView(state, data.snapshot, data.points, data.tick)
     shown = [data.snapshot.layers[name] for name in LAYERS]
     one, below = [*shown, None][LAYERS.index(layer) :][:2]
     assert isinstance(one, LayerSnapshot)

@@ -16,7 +16,7 @@ from ioh.sinks.cells import clock, display_width
 from ioh.tui.render.findings import render_findings
 from ioh.tui.render.footer import render_keys
 from ioh.tui.render.header import HeaderView, lateness, render_header
-from ioh.tui.render.pages import FOLLOW, Page
+from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.timeline import TimelineView, passed_moment, render_timeline
 from ioh.tui.state import ViewState
 from tests.support.demo_samples import START_S

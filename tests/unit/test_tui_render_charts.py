@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.sinks.cells import display_width
 from ioh.tui.render.glyphs import BARS, drawn_in_ascii
-from ioh.tui.render.line import Line
-from ioh.tui.render.sizelat import (
+from ioh.tui.render.histogram import (
     HEAT_LEVELS,
     axis_for,
     column_label,
@@ -21,6 +20,7 @@ from ioh.tui.render.sizelat import (
     render_heat_map,
     shaded,
 )
+from ioh.tui.render.line import Line
 from ioh.tui.render.trends import binned, per_column, render_bars
 
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)

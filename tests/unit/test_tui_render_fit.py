@@ -10,9 +10,9 @@ import pytest
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
-from ioh.tui.render.layers import fitted_rows, render_layers
-from ioh.tui.render.panels import PanelView, breakdown
+from ioh.tui.render.op_table import fitted_rows, render_layers
 from ioh.tui.render.trends import TREND_INTERVALS
+from ioh.tui.render.zoom import LayersView, breakdown
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import TableState, ViewState
 from tests.support.screens import (
@@ -67,7 +67,7 @@ def test_parts_are_hidden_first_and_reads_and_writes_last() -> None:
 )
 def test_the_note_on_hidden_rows_depends_on_the_room(hidden: int, width: int, said: str) -> None:
     label = row("R", "x" * (width - 2))
-    view = PanelView(ViewState(), judged(), ())
+    view = LayersView(ViewState(), judged(), ())
     head = render_layers(view, [label], 120, [label] * hidden).lines[0].text
     assert head[:width].rstrip() == said
 
@@ -84,7 +84,7 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
         met.append(state.chosen)
         lines = drawn(snapshot, size, state, ()).lines
         assert any(style == "sel" for line in lines for _, style in line.spans), state.chosen
-        context = Context(PanelView(state, snapshot, ()), LAYERS, 10)
+        context = Context(LayersView(state, snapshot, ()), LAYERS, 10)
         state = act(state, "down", "", context)
     assert met == wanted
 
@@ -99,7 +99,7 @@ def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) ->
             chosen=(layer, next(iter(spec.ops))),
             tables={layer: TableState(name=table.name, pattern="fio")},
         )
-        view = PanelView(state, snapshot, ())
+        view = LayersView(state, snapshot, ())
         frame = breakdown(view, width, 5)
         head = frame.lines[0]
         assert head.width == width
@@ -177,11 +177,11 @@ def test_arrow_keys_skip_a_folded_layer_and_its_number_zooms_into_it() -> None:
     state = with_valid_choice(ViewState(), shown)
     seen = []
     for _ in range(8):
-        view = PanelView(state, shown, [point_of(shown)])
+        view = LayersView(state, shown, [point_of(shown)])
         state = act(state, "down", "", Context(view, LAYERS, 10))
         seen.append(state.chosen[0])
     assert list(dict.fromkeys(seen)) == ["syscall", "nfs_client", "block"]
-    view = PanelView(state, shown, [point_of(shown)])
+    view = LayersView(state, shown, [point_of(shown)])
     assert act(state, "layer", 3, Context(view, LAYERS, 10)).layer == "tcp"
 
 

@@ -17,8 +17,8 @@ from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import ScreenFrame
-from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.render.zoom import LayersView, panel
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
 from tests.support.screens import drawn, kinds, layer_of, minute, screen_data, states, with_layer
@@ -134,7 +134,7 @@ def test_an_op_that_has_not_happened_yet_is_not_called_unmeasured(
     """A disk that nobody has written to since ioh started: the probe has no histogram of it."""
     ops = {**layer_of(LAST, "block").ops, "write": OpStats(count=count)}
     shown = with_layer(LAST, "block", source=source, ops=ops)
-    view = PanelView(ViewState(chosen=("block", "write")), shown, ())
+    view = LayersView(ViewState(chosen=("block", "write")), shown, ())
     assert said in panel(view, 60, 10).text()
 
 

@@ -13,16 +13,16 @@ from ioh.model.metric import tables
 from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
-from ioh.tui.render.findings import render_strip
-from ioh.tui.render.help import render_help
-from ioh.tui.render.layers import render_facts
-from ioh.tui.render.top import (
+from ioh.tui.render.breakdown import (
     chosen_rows,
     column_title,
     key_text,
     render_top,
     shown_columns,
 )
+from ioh.tui.render.findings import render_strip
+from ioh.tui.render.help import render_help
+from ioh.tui.render.op_table import render_facts
 from ioh.tui.render.trends import length_text
 from ioh.tui.rows import metric_title
 from ioh.tui.state import TableState

@@ -11,7 +11,7 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name
 from ioh.sinks.rows import op_rows
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.pages import Page, chosen_in
+from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
 # Title, field of OpStats, scale, decimals, and whether more of it is worse.

@@ -10,7 +10,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
 from ioh.tui.render.line import Hit, Line, ScreenFrame, Span, wrapped
-from ioh.tui.render.pages import Page, chosen_in
+from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}

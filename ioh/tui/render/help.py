@@ -9,8 +9,8 @@ from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
+from ioh.tui.render.breakdown import column_title
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.top import column_title
 from ioh.tui.rows import metric_title
 
 COLUMNS_HELP = (

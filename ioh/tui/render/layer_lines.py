@@ -9,13 +9,13 @@ from ioh.sinks.cells import cut_to, format_ms, format_scaled
 from ioh.sinks.rows import beside_text, is_flow
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import series
-from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
+from ioh.tui.render.box_ops import is_losing
 from ioh.tui.render.findings import reasons
+from ioh.tui.render.histogram import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.line import Line
-from ioh.tui.render.panel_ops import is_losing
-from ioh.tui.render.panels import PanelView, op_style
-from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
+from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
+from ioh.tui.render.zoom import LayersView, op_style
 from ioh.tui.rows import LayerRow, layer_number, megabytes
 
 _LABEL = 16  # columns of the number, the title and the op's letter
@@ -37,7 +37,7 @@ def hidden_count(width: int) -> int:
     return len(needed) - len(fitting(needed, width - _MIN_LABEL))
 
 
-def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[Line]:
+def render_layer_lines(view: LayersView, rows: Sequence[LayerRow], width: int) -> list[Line]:
     """The heading and a line for each row."""
     columns = fitting(with_errors(COLUMNS, (row.stats for row in rows)), width - _LABEL)
     room = width - _LABEL - width_of(columns) - 2
@@ -86,7 +86,7 @@ def _add_numbers(
             shaded(line.add("  "), counts, axis, STYLES[row.direction], largest=max(counts))
 
 
-def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:
+def _label(view: LayersView, row: LayerRow, *, is_first: bool) -> Line:
     """`` 2 nfs client  R``: the layer's name on its first line, the op's letter on each."""
     name = row.layer
     spec = view.snapshot.specs[name]

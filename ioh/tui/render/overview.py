@@ -1,4 +1,4 @@
-"""The first screen: where the time goes, and a panel or lines for each layer."""
+"""The first screen: where the time goes, and a box or lines for each layer."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.box import TABLE_FROM, Box, border_of, content_of
+from ioh.tui.render.box_db import DB, PG
+from ioh.tui.render.box_ops import FLOW, OPS
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
-from ioh.tui.render.panel import TABLE_FROM, Panel, border_of, content_of
-from ioh.tui.render.panel_db import DB, PG
-from ioh.tui.render.panel_ops import FLOW, OPS
-from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
+from ioh.tui.render.zoom import LayersView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.rows import layer_rows, layer_title
 
 _OWN_PANELS = {"db": DB, "pg": PG}
 _SIDES = 4  # columns of a box's sides, each with a space
 
-_MIN_WIDTH = 76  # of a panel
-_WIDE = 100  # from this width even a low panel shows more than lines
-_MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a panel with its borders, if wide and if not
+_MIN_WIDTH = 76  # of a box
+_WIDE = 100  # from this width even a low box shows more than lines
+_MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a box with its borders, if wide and if not
 _MIN_BREAKDOWN = 5
 _INACTIVE = 11  # columns of the word
 _MIN_WATERFALL = 12  # lines needed for the bars
 
 
-def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
-    """Exactly ``height`` lines: panels if they fit, else lines."""
+def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
+    """Exactly ``height`` lines: boxes if they fit, else lines."""
     bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
     view = folded(view)
     shown = list(view.snapshot.measured.values())
     inactive = _inactive(view, width)
     needed = len(inactive) + (_MIN_HEIGHT if width >= _WIDE else _MIN_NARROW) * len(shown)
-    has_panels = bool(shown) and width >= _MIN_WIDTH and height - len(bars) + 1 >= needed
-    if not has_panels:
+    has_boxes = bool(shown) and width >= _MIN_WIDTH and height - len(bars) + 1 >= needed
+    if not has_boxes:
         rows = sum(1 for row in layer_rows(view.snapshot) if row.op)
         needed = len(inactive) + 1 + rows + _MIN_BREAKDOWN
     if height < _MIN_WATERFALL:
@@ -45,15 +45,15 @@ def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
     elif height - len(bars) < needed:  # reads and writes matter most
         bars = bars[:-1]
     frame, room = ScreenFrame(bars), height - len(bars)
-    if has_panels:
-        frame.below(_panels(view, shown, width, room - len(inactive)))
+    if has_boxes:
+        frame.below(_boxes(view, shown, width, room - len(inactive)))
         frame.lines += inactive
     else:
         frame.below(_lines(view, inactive, width, room))
     return clipped(frame, height)
 
 
-def _inactive(view: PanelView, width: int) -> list[Line]:
+def _inactive(view: LayersView, width: int) -> list[Line]:
     """One line for all layers that are not shown, with the reasons if they fit."""
     missing: dict[str, list[str]] = {}
     for name, layer in view.snapshot.layers.items():
@@ -68,8 +68,8 @@ def _inactive(view: PanelView, width: int) -> list[Line]:
     return [Line().left(" inactive", _INACTIVE, "dim").add(text, "dim").fitted(width)]
 
 
-def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
-    """Panels of equal height; the first ones get the spare lines.  A click chooses the layer."""
+def _boxes(view: LayersView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
+    """Boxes of equal height; the first ones get the spare lines.  A click chooses the layer."""
     frame = ScreenFrame()
     each, left = divmod(room, len(shown))
     ops = {row.layer: row.op for row in reversed(layer_rows(view.snapshot))}
@@ -84,21 +84,21 @@ def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) 
     return frame
 
 
-def panel_of(spec: LayerSpec) -> Panel:
-    """A layer's own panel, or the panel of its kind."""
+def box_of(spec: LayerSpec) -> Box:
+    """A layer's own box, or the box of its kind."""
     return _OWN_PANELS.get(spec.name) or (FLOW if is_flow(spec) else OPS)
 
 
 def boxed(
-    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
+    view: LayersView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
 ) -> ScreenFrame:
-    """A layer's panel in its box; ``below`` is the next layer."""
-    style, panel = border_of(view, layer.spec.name), panel_of(layer.spec)
-    title = Line("╭─", style).extend(panel.title(view, layer, width))
+    """A layer's box; ``below`` is the next layer."""
+    style, box = border_of(view, layer.spec.name), box_of(layer.spec)
+    title = Line("╭─", style).extend(box.title(view, layer, width))
     title = title if title.width < width else title.fitted(width - 1)
     title.add("─" * (width - 1 - title.width), style).add("╮", style)
     frame = ScreenFrame([title])
-    content = content_of(panel, view, layer, width - _SIDES, height - 2)
+    content = content_of(box, view, layer, width - _SIDES, height - 2)
     content = clipped(content, height - 2)
     for inside in content.lines:
         line = Line("│", style).add(" ").extend(inside.fitted(width - _SIDES))
@@ -109,7 +109,7 @@ def boxed(
 
 
 def _last(
-    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
+    view: LayersView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
 ) -> ScreenFrame:
     """The lower border: operations in the next layer, and the breakdown's name."""
     name = layer.spec.name
@@ -129,7 +129,7 @@ def _last(
     return frame_of(line.add("╯", style).fitted(width), *hits)
 
 
-def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
+def _lines(view: LayersView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
     """Lines; if there is room: findings, operations in the next layer, the chosen breakdown."""
     rows = [row for row in layer_rows(view.snapshot) if row.op]
     head, *lines = render_layer_lines(view, rows, width)

@@ -19,14 +19,14 @@ from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
+from ioh.tui.render.histogram import NUMBERS_FROM
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.layers import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, frame_of, heading
+from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.overview import render_overview
-from ioh.tui.render.pages import Page, render_commands
-from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, panel, shown_layer
-from ioh.tui.render.sizelat import NUMBERS_FROM
+from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
+from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, breakdown, panel, shown_layer
 from ioh.tui.rows import layer_rows, layer_title
 from ioh.tui.state import ViewState
 
@@ -187,7 +187,7 @@ def _main(
         path.below(strip)
         strip = path
     room = max(0, height - len(strip.lines))
-    view = PanelView(state, snapshot, data.points, data.tick)
+    view = LayersView(state, snapshot, data.points, data.tick)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)
@@ -197,7 +197,7 @@ def _main(
     return frame
 
 
-def _zoom(view: PanelView, width: int, height: int) -> ScreenFrame:
+def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     """One layer: every kind of operation, its numbers and limits, panels, breakdown."""
     state, is_roomy = view.state, height >= ROOMY - 5
     rows = layer_rows(view.snapshot, only=state.layer)
@@ -234,7 +234,7 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
         yield f"{', '.join(proc)} {why}"
 
 
-def _zoomed(view: PanelView, width: int, height: int) -> ScreenFrame:
+def _zoomed(view: LayersView, width: int, height: int) -> ScreenFrame:
     """The chosen op's panels, the layer's breakdown below."""
     upper = max(_MIN_PANEL, height // 2) if height >= _MIN_PANEL + 3 else height
     if view.state.focus == "top" and upper == height:

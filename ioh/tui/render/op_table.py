@@ -12,10 +12,10 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, safe_name
 from ioh.sinks.metrics import mega
 from ioh.tui.history import series
-from ioh.tui.render.columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
-from ioh.tui.render.panels import PanelView, op_style
+from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
+from ioh.tui.render.zoom import LayersView, op_style
 from ioh.tui.rows import LayerRow, metric_text, metric_title
 
 _MIN_TREND = 12
@@ -74,7 +74,7 @@ def visible_columns(label_width: int, width: int, shown: Iterable[OpStats] = ())
 
 
 def render_layers(
-    view: PanelView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
+    view: LayersView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
 ) -> ScreenFrame:
     """A heading and a line for each row; a click chooses the op; ``hidden`` rows did not fit."""
     # Hidden rows count too: columns do not move when one becomes visible.
@@ -112,7 +112,7 @@ def _label(row: LayerRow) -> str:
 
 
 def _render_row(
-    row: LayerRow, view: PanelView, columns: Sequence[Column], label_width: int
+    row: LayerRow, view: LayersView, columns: Sequence[Column], label_width: int
 ) -> Line:
     style = op_style(view, row.key) if row.op else STYLES[row.direction] if row.is_part else "dim"
     line = Line().left(_label(row), label_width, style)

@@ -1,4 +1,4 @@
-"""The panels of layers that serve operations, and of flows, which carry bytes in and out."""
+"""The boxes of layers that serve operations, and of flows, which carry bytes in and out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
 from ioh.sinks.rows import all_op, beside_text, direction, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure, fact_series
-from ioh.tui.render.line import Line, wrapped
-from ioh.tui.render.panel import (
+from ioh.tui.render.box import (
     SIZES,
-    Panel,
+    Box,
     Trend,
     add_latency,
     add_letter,
@@ -24,8 +23,7 @@ from ioh.tui.render.panel import (
     border_of,
     trend_of,
 )
-from ioh.tui.render.panels import PanelView
-from ioh.tui.render.sizelat import (
+from ioh.tui.render.histogram import (
     SIZE_COLUMNS,
     Axis,
     histogram_of,
@@ -33,14 +31,16 @@ from ioh.tui.render.sizelat import (
     size_label,
     used_sizes,
 )
+from ioh.tui.render.line import Line, wrapped
 from ioh.tui.render.trends import STYLES
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share, megabytes
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
 _MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
 
 
-def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+def _ops_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
     """Reads and writes, and the share of cached reads."""
     line = begin_title(view, layer)
     name = layer.spec.name
@@ -59,7 +59,7 @@ def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     return line
 
 
-def _ops_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+def _ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
     for op, _ in _main(layer):
         key, where = (layer.spec.name, op), direction(op)
@@ -76,7 +76,7 @@ def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
 
 
 def _histogram(
-    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+    view: LayersView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
     """Size × latency of all reads and writes, or the reason why it is unknown."""
     every = ((op, layer.ops.get(all_op(op), stats)) for op, stats in _main(layer))
@@ -116,8 +116,8 @@ def is_losing(layer: LayerSnapshot) -> bool:
     return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
 
 
-def _flow_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-    """Input, output, round trips and retransmits, aligned with the other panels' numbers."""
+def _flow_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
+    """Input, output, round trips and retransmits, aligned with the other boxes' numbers."""
     line = begin_title(view, layer)
     metrics = layer.metrics
     for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
@@ -137,7 +137,7 @@ def _percent(value: float | None) -> str:
     return "0%" if value == 0 else format_short(value) + "%" * (value is not None)
 
 
-def _flow_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     name, style = layer.spec.name, "crit" if is_losing(layer) else "warn"
     ops = [op for op, _ in main_stats(layer.spec, layer.ops)]
     again = fact_series(view.points, (name, "retrans_pct"))
@@ -153,9 +153,9 @@ def _flow_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 
 
 def _connections(
-    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+    view: LayersView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """Connections by round-trip time on the axis of the other panels, then retransmits."""
+    """Connections by round-trip time on the axis of the other boxes, then retransmits."""
     del view, columns, height
     lines = [axis_line(axis)]
     for spec in layer.spec.gauge_hists:
@@ -178,5 +178,5 @@ def _connections(
     return [*lines, Line().left("min rtt", SIZES, "dim").add(text, "dim")]
 
 
-OPS = Panel(_ops_title, _ops_trends, _histogram)
-FLOW = Panel(_flow_title, _flow_trends, _connections)
+OPS = Box(_ops_title, _ops_trends, _histogram)
+FLOW = Box(_flow_title, _flow_trends, _connections)

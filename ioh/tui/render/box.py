@@ -1,4 +1,4 @@
-"""The common parts of all layers' panels: three blocks side by side, a title with numbers."""
+"""The common parts of all layers' boxes: three blocks side by side, a title with numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ioh.sinks.cells import ZERO, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
 from ioh.tui.render.findings import reasons
+from ioh.tui.render.histogram import SIZE_COLUMNS, Axis, axis_for
 from ioh.tui.render.line import GAP, Line, ScreenFrame, beside
-from ioh.tui.render.panels import PanelView, busiest, op_style
-from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
 from ioh.tui.render.trends import (
     TREND_INTERVALS,
     TREND_STYLES,
@@ -23,6 +22,7 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
+from ioh.tui.render.zoom import LayersView, busiest, op_style
 from ioh.tui.rows import layer_number, megabytes
 
 _NAME = 15  # columns of a layer's number and title
@@ -44,40 +44,40 @@ class Trend(NamedTuple):
     rank: int = 0
 
 
-class Panel(NamedTuple):
+class Box(NamedTuple):
     """How to draw layers of one kind.
 
     Shape:
-        ``title`` gets the panel's width; ``middle`` the axis of all histograms, its columns and
+        ``title`` gets the box's width; ``middle`` the axis of all histograms, its columns and
         its lines; below ``table_from`` columns there is no table.
     """
 
-    title: Callable[[PanelView, LayerSnapshot, int], Line]
-    trends: Callable[[PanelView, LayerSnapshot], list[Trend]]
-    middle: Callable[[PanelView, LayerSnapshot, Axis, int, int], list[Line]]
+    title: Callable[[LayersView, LayerSnapshot, int], Line]
+    trends: Callable[[LayersView, LayerSnapshot], list[Trend]]
+    middle: Callable[[LayersView, LayerSnapshot, Axis, int, int], list[Line]]
     table_from: int = TABLE_FROM
 
 
 def axis_line(axis: Axis) -> Line:
-    """The heading of a panel's histogram."""
+    """The heading of a box's histogram."""
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
 
 
 def content_of(
-    panel: Panel, view: PanelView, layer: LayerSnapshot, width: int, height: int
+    box: Box, view: LayersView, layer: LayerSnapshot, width: int, height: int
 ) -> ScreenFrame:
-    """Trends, the panel's middle and the busiest rows, side by side.
+    """Trends, the box's middle and the busiest rows, side by side.
 
-    A narrow panel has no rows unless they have the focus.
+    A narrow box has no rows unless they have the focus.
     """
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
-    has_table = bool(layer.spec.tables) and (width >= panel.table_from or is_asked)
-    # The same axis for all panels of this width.
+    has_table = bool(layer.spec.tables) and (width >= box.table_from or is_asked)
+    # The same axis for all boxes of this width.
     room = min(width - SIZES, width // 2 if width < 60 else width)
     axis = axis_for(max(4, room), 1 + (width >= 150) + (width >= 230))
     left, center, right = _block_widths(width, axis, has_table=has_table)
-    trends = _render_trends(panel.trends(view, layer), view, left, height)
-    middle = panel.middle(view, layer, axis, center, height)
+    trends = _render_trends(box.trends(view, layer), view, left, height)
+    middle = box.middle(view, layer, axis, center, height)
     pieces = [(ScreenFrame(trends), left), (ScreenFrame(middle), center)]
     if right:
         pieces.append((busiest(view, layer, right, height), right))
@@ -100,7 +100,9 @@ def _block_widths(inner: int, axis: Axis, *, has_table: bool) -> tuple[int, int,
     return trends, middle, rest - GAP - trends
 
 
-def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height: int) -> list[Line]:
+def _render_trends(
+    trends: Sequence[Trend], view: LayersView, width: int, height: int
+) -> list[Line]:
     """A heading and the trends that fit, higher if there is room, with the peak.
 
     The peak is that of single intervals, while a column may be a mean.  A number that was always 0
@@ -132,7 +134,7 @@ TEXTS: dict[Measure, Callable[[Value], str]] = {
 
 
 def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
-    view: PanelView, key: tuple[str, str], measure: Measure, label: str, rank: int, style: str = ""
+    view: LayersView, key: tuple[str, str], measure: Measure, label: str, rank: int, style: str = ""
 ) -> Trend:
     """One number of one op over time."""
     where = direction(key[1])
@@ -140,7 +142,7 @@ def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
     return Trend(label, style or TREND_STYLES[where], values, TEXTS[measure], rank)
 
 
-def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
+def begin_title(view: LayersView, layer: LayerSnapshot) -> Line:
     """The layer's number (the key that zooms into it) and its title."""
     name = layer.spec.name
     line = Line(f" {layer_number(view.snapshot, name)} ", "key")
@@ -151,7 +153,7 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
 
 
 def add_letter(
-    view: PanelView, line: Line, key: tuple[str, str], letter: str, *, is_first: bool
+    view: LayersView, line: Line, key: tuple[str, str], letter: str, *, is_first: bool
 ) -> Line:
     """Append an op's letter or word to a title."""
     line.add("─" * (_LETTER - len(letter) + (not is_first)), border_of(view, key[0]))
@@ -191,6 +193,6 @@ def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str, waiting:
     return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)
 
 
-def border_of(view: PanelView, name: str) -> str:
-    """The style of a panel's box."""
+def border_of(view: LayersView, name: str) -> str:
+    """The style of a box's border."""
     return "accent" if view.state.chosen[0] == name else "rule"

@@ -1,4 +1,4 @@
-"""The panels of databases: statements and commits, the time of each step, waits."""
+"""The boxes of databases: statements and commits, the time of each step, waits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure
-from ioh.tui.render.line import Line
-from ioh.tui.render.panel import (
+from ioh.tui.render.box import (
     SIZES,
     TEXTS,
-    Panel,
+    Box,
     Trend,
     add_latency,
     add_letter,
@@ -22,9 +21,10 @@ from ioh.tui.render.panel import (
     begin_title,
     trend_of,
 )
-from ioh.tui.render.panels import PanelView, table_spec
-from ioh.tui.render.sizelat import Axis, histogram_of, shaded
-from ioh.tui.render.top import render_top
+from ioh.tui.render.breakdown import render_top
+from ioh.tui.render.histogram import Axis, histogram_of, shaded
+from ioh.tui.render.line import Line
+from ioh.tui.render.zoom import LayersView, table_spec
 from ioh.tui.rows import cached_share
 from ioh.tui.state import TableState
 
@@ -52,7 +52,7 @@ _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
 )
 
 
-def _db_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+def _db_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
     """Rates and latencies of statements and commits."""
     line = begin_title(view, layer)
     for at, (op, word, short) in enumerate(_MAIN):
@@ -64,7 +64,7 @@ def _db_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     return line
 
 
-def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+def _db_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
     for rank, (op, _, short) in enumerate(_MAIN):
         key = (layer.spec.name, op)
@@ -74,7 +74,7 @@ def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 
 
 def _steps(
-    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+    view: LayersView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
     """The latencies of each kind of operation; first those of which none has ended."""
     del view, columns
@@ -99,7 +99,7 @@ def waiting_lines(layer: LayerSnapshot) -> Iterator[Line]:
             yield Line().left(word, SIZES - 1, style).add(f" {text}")
 
 
-def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+def _pg_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
     """Commits, blocks read, log written, the mean sync, and the share of cached blocks."""
     line = begin_title(view, layer)
     for at, (op, word, measure, unit, _) in enumerate(_SHOWN):
@@ -115,7 +115,7 @@ def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     return line
 
 
-def _pg_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+def _pg_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     return [
         trend_of(view, (layer.spec.name, op), measure, f"{word}{unit}", rank, style)
         for rank, (op, word, measure, unit, style) in enumerate(_SHOWN)
@@ -123,7 +123,7 @@ def _pg_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
 
 
 def _waits(
-    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+    view: LayersView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
     """The sessions' waits; the first breakdown if the table shows the waits already."""
     del axis
@@ -136,5 +136,5 @@ def _waits(
     return render_top(replace(spec, columns=ranked), rows, TableState(), columns, height).lines
 
 
-DB = Panel(_db_title, _db_trends, _steps)
-PG = Panel(_pg_title, _pg_trends, _waits, table_from=0)
+DB = Box(_db_title, _db_trends, _steps)
+PG = Box(_pg_title, _pg_trends, _waits, table_from=0)

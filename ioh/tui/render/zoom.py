@@ -14,15 +14,15 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
 from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
-from ioh.tui.render.line import Click, Line, ScreenFrame, Span, heading, wrapped
-from ioh.tui.render.sizelat import (
+from ioh.tui.render.breakdown import chosen_rows, render_top
+from ioh.tui.render.histogram import (
     column_label,
     hidden_sizes,
     histogram_of,
     render_heat_map,
     render_size_latency,
 )
-from ioh.tui.render.top import chosen_rows, render_top
+from ioh.tui.render.line import Click, Line, ScreenFrame, Span, heading, wrapped
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, render_chart
 from ioh.tui.rows import why_inactive
 from ioh.tui.state import Narrow, TableState, ViewState
@@ -41,7 +41,7 @@ _IDLE = Unavailable("idle", is_idle=True)
 
 
 @dataclass(frozen=True, slots=True)
-class PanelView:
+class LayersView:
     """The data of every panel; ``tick`` is the number of the newest point."""
 
     state: ViewState
@@ -50,12 +50,12 @@ class PanelView:
     tick: int = 0
 
 
-def shown_layer(view: PanelView) -> LayerSnapshot | None:
+def shown_layer(view: LayersView) -> LayerSnapshot | None:
     """The layer that the panels show; None if it is inactive."""
     return view.snapshot.measured.get(view.state.chosen[0])
 
 
-def op_style(view: PanelView, key: tuple[str, str]) -> str:
+def op_style(view: LayersView, key: tuple[str, str]) -> str:
     """The style of an op's name, which marks the chosen one."""
     if key == view.state.chosen:
         return "sel" if view.state.focus == "layers" else "sel2"
@@ -73,7 +73,7 @@ def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
     return next((t for t in tables if t.name == wanted), tables[0] if tables else None)
 
 
-def busy_ops(view: PanelView) -> Collection[tuple[str, str]]:
+def busy_ops(view: LayersView) -> Collection[tuple[str, str]]:
     """The (layer, op) pairs with operations in the interval or in the trends before it."""
     known = [point.ops for point in view.points[-TREND_INTERVALS:] if point is not None]
     layers = view.snapshot.measured.items()
@@ -81,7 +81,7 @@ def busy_ops(view: PanelView) -> Collection[tuple[str, str]]:
     return now.union(*known)
 
 
-def folded(view: PanelView) -> PanelView:
+def folded(view: LayersView) -> LayersView:
     """The same with idle layers as inactive.
 
     The chosen layer and those with a finding stay; all stay if none is busy.  A layer with
@@ -100,7 +100,7 @@ def folded(view: PanelView) -> PanelView:
     return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
 
-def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFrame:
+def panel(view: LayersView, width: int, height: int, kind: str = "") -> ScreenFrame:
     """The table, heat map or graph of the chosen op, with a heading."""
     kind = kind or view.state.panel
     layer, op = shown_layer(view), view.state.chosen[1]
@@ -121,7 +121,7 @@ def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFra
 
 
 def _body(
-    view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
+    view: LayersView, layer: LayerSnapshot | None, kind: str, width: int, height: int
 ) -> Sequence[Line]:
     if layer is None:
         why = why_inactive(view.snapshot, view.state.chosen[0])
@@ -176,7 +176,7 @@ def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
             yield line.add(" ").add("█" * bar, "trend_o")
 
 
-def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
+def _graphs(view: LayersView, width: int, height: int) -> Iterator[Line]:
     style = TREND_STYLES[direction(view.state.chosen[1])]  # as loud as the overview's
     upper = max(1, (height - 2) // 2)
     graphs: tuple[tuple[Measure, str, int], ...] = (
@@ -189,7 +189,7 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
         yield from render_chart(values, width, rows, style)
 
 
-def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
+def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
     """The chosen layer's breakdown; the heading has the names of the others."""
     layer = shown_layer(view)
     if layer is None:
@@ -212,7 +212,7 @@ def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
     return frame
 
 
-def breakdown_name(view: PanelView, layer: LayerSnapshot) -> list[Span]:
+def breakdown_name(view: LayersView, layer: LayerSnapshot) -> list[Span]:
     """The title of a panel's breakdown, and its filter."""
     table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
     spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
@@ -223,7 +223,7 @@ def _filter_text(table: TableState) -> str:
     return f"filter: {cut_to(safe_name(table.pattern), _FILTER)}"
 
 
-def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+def busiest(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """The first rows of a layer's breakdown; a click on a row chooses it."""
     name = layer.spec.name
     spec = table_spec(layer, view.state)
@@ -240,7 +240,7 @@ def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
 
 
 def _rows(
-    view: PanelView, layer: LayerSnapshot, spec: TableSpec, width: int, height: int
+    view: LayersView, layer: LayerSnapshot, spec: TableSpec, width: int, height: int
 ) -> ScreenFrame:
     name, state = layer.spec.name, view.state
     rows, table = layer.tables.get(spec.name, ()), state.table_of(name)
@@ -275,7 +275,7 @@ def _named_tables(
         yield None, "~"
 
 
-def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
+def visible_rows(view: LayersView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
     """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
     layer = shown_layer(view)
     if layer is None:

@@ -15,11 +15,11 @@ from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.rows import main_stats
 from ioh.tui.history import point_of
 from ioh.tui.render import waterfall
+from ioh.tui.render.box_db import PG
+from ioh.tui.render.box_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.overview import panel_of
-from ioh.tui.render.panel_db import PG
-from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
-from ioh.tui.render.panels import PanelView
+from ioh.tui.render.overview import box_of
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share
 from ioh.tui.state import ViewState
 from tests.support.screens import FINDINGS, drawn, layer_of, minute, with_layer
@@ -170,7 +170,7 @@ def test_an_old_recording_says_that_its_share_is_of_calls() -> None:
 def test_trends_are_of_calls_that_waited() -> None:
     point = point_of(mixed())
     assert point.ops["syscall", "read_waited"].latency_us == 8000
-    view = PanelView(ViewState(), mixed(), [point])
+    view = LayersView(ViewState(), mixed(), [point])
     trends = {trend.label: trend.values for trend in OPS.trends(view, layer_of(mixed(), "syscall"))}
     assert trends["R ms"] == [8000]
 
@@ -284,9 +284,9 @@ def test_the_second_largest_step_is_named_if_it_is_half_the_largest(
 
 def test_a_layer_without_a_panel_of_its_own_uses_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
-    assert panel_of(replace(block, name="nvme")) is OPS
-    assert panel_of(replace(tcp, name="wire")) is FLOW
-    assert panel_of(replace(block, name="pg")) is PG
+    assert box_of(replace(block, name="nvme")) is OPS
+    assert box_of(replace(tcp, name="wire")) is FLOW
+    assert box_of(replace(block, name="pg")) is PG
 
 
 @pytest.mark.parametrize(("again_pct", "style"), [(0.49, "dim"), (0.5, "crit")])
