@@ -30,7 +30,6 @@ from ioh.bench.watch import (
 )
 from ioh.bench.work import Need, WorkFolder
 from ioh.findings.config import Config
-from ioh.findings.window import rows_of
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS
@@ -276,7 +275,7 @@ def _moved(seen: RecordedRun, fio_pid: int) -> tuple[int | None, dict[str, int]]
     others: dict[str, int] = {}
     layer = seen.whole.layers.get("block")
     seconds = getattr(layer, "interval_s", 0.0)
-    rows = rows_of(seen.whole, "block", "process")
+    rows = seen.whole.rows("block", "process")
     for row in rows:
         pid, comm = row.key
         reads, writes = (
@@ -296,7 +295,7 @@ def _link_bytes_per_s(seen: RecordedRun) -> float | None:
     """The total speed of all links with traffic; None if one is unknown."""
     speeds = [
         row.values.get("speed_bits_per_s")
-        for row in rows_of(seen.whole, "tcp", "interface")
+        for row in seen.whole.rows("tcp", "interface")
         if row.values.get("in_packets_per_s")
     ]
     return sum(s for s in speeds if s) / 8 if speeds and all(speeds) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ioh.findings.sums import OpSum, sum_op, sum_rows
-from ioh.findings.window import once, rows_of
+from ioh.findings.window import once
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot, TableRow
 
@@ -60,7 +60,7 @@ def sys_folder(name: str) -> str:
 @once
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that did ``op`` (read or write), busiest first."""
-    rows = rows_of(snapshots[-1], "block", "device")
+    rows = snapshots[-1].rows("block", "device")
     found = [_device(row, sum_op(snapshots, "block", op, row.key[0])) for row in rows]
     return sorted((x for x in found if x.sum.count), key=lambda device: -device.sum.bytes)
 
@@ -74,7 +74,7 @@ def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     nothing = OpSum(snapshots[-1].interval_s)
     return [
         _device(row, nothing)
-        for row in rows_of(snapshots[-1], "block", "device")
+        for row in snapshots[-1].rows("block", "device")
         if row.values.get("stacked") and row.values.get(f"{op}s_per_s")
     ]
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from ioh.findings.config import Config
 from ioh.findings.rule import Rule, Verdict, all_rules
-from ioh.findings.window import Window, layer_title
+from ioh.findings.window import Window
 from ioh.model.finding import Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
@@ -128,7 +128,7 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
 def _why_not(rule: Rule, snapshot: Snapshot) -> str | None:
     """Why a rule is not evaluated; None if all layers that it needs are measured."""
     for name in (*rule.needs, *rule.probed):
-        layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
+        layer, title = snapshot.layers.get(name), snapshot.title(name)
         if layer is None:
             return f"layer {title} is not measured"
         if isinstance(layer, Unavailable):

@@ -10,7 +10,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increases, measured, sum_rows
-from ioh.findings.window import RecentIntervals, metric_of, once, rows_of
+from ioh.findings.window import RecentIntervals, metric_of, once
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
@@ -34,7 +34,7 @@ class MountRow:
 
 def mounts(snapshots: RecentIntervals, op: str) -> Iterator[MountRow]:
     """Every NFS mount with I/O in this direction (``read`` or ``write``)."""
-    rows = rows_of(snapshots[-1], "nfs_client", "mount")
+    rows = snapshots[-1].rows("nfs_client", "mount")
     if not rows:
         return
     called, sent = (_moved(snapshots, layer, op) for layer in ("syscall", "nfs_client"))

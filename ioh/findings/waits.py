@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ioh.findings.rule import Rule
-from ioh.findings.window import number, op_of, rows_of, seconds_of
+from ioh.findings.window import number, op_of, seconds_of
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
 
@@ -81,7 +81,7 @@ class Waits:
 def in_progress(snapshot: Snapshot, server: str, op: str) -> InProgress:
     """A server's operations in progress at the end of an interval."""
     stats = op_of(snapshot, "db", op, server)
-    rows = [row for row in rows_of(snapshot, "db", IN_PROGRESS) if row.key[-1] == server]
+    rows = [row for row in snapshot.rows("db", IN_PROGRESS) if row.key[-1] == server]
     oldest_us = max([number(row, "age_us") for row in rows if row.key[2] == op], default=0.0)
     return InProgress((stats and stats.inflight) or 0, oldest_us)
 
@@ -92,7 +92,7 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
     for snapshot in snapshots:
         seconds = seconds_of(snapshot, "db")
         whole: dict[str, float] = {}
-        for row in rows_of(snapshot, "db", "wait"):
+        for row in snapshot.rows("db", "wait"):
             outer, name, server = row.key
             if outer != within:
                 continue

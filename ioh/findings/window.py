@@ -198,27 +198,15 @@ def duration_s(snapshots: Iterable[Snapshot]) -> float:
     return sum([snapshot.interval_s for snapshot in snapshots])
 
 
-def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot | None:
-    """A measured layer; None if it is not measured."""
-    layer = snapshot.layers.get(name)
-    return layer if isinstance(layer, LayerSnapshot) else None
-
-
 def seconds_of(snapshot: Snapshot, name: str) -> float:
     """Length of a layer's interval (rate times this is a count); 0 if it is not measured."""
-    layer = layer_of(snapshot, name)
+    layer = snapshot.layer(name)
     return 0.0 if layer is None else layer.interval_s
-
-
-def layer_title(snapshot: Snapshot, name: str) -> str:
-    """A layer's title in tables and on screens: ``app`` for ``syscall``."""
-    spec = snapshot.specs.get(name)
-    return spec.title if spec is not None else name
 
 
 def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | None:
     """One op of a layer or of one of its parts; None if it is not measured."""
-    found = layer_of(snapshot, layer)
+    found = snapshot.layer(layer)
     if found is None:
         return None
     return (found.parts.get(part, {}) if part else found.ops).get(op)
@@ -226,14 +214,8 @@ def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | 
 
 def metric_of(snapshot: Snapshot, layer: str, name: str) -> float | None:
     """A layer's own number by its derived name; None if it is not known."""
-    found = layer_of(snapshot, layer)
+    found = snapshot.layer(layer)
     return None if found is None else found.metrics.get(name)
-
-
-def rows_of(snapshot: Snapshot, layer: str, table: str) -> tuple[TableRow, ...]:
-    """A layer's breakdown, largest first."""
-    found = layer_of(snapshot, layer)
-    return () if found is None else found.tables.get(table, ())
 
 
 def number(row: TableRow, name: str) -> float:
@@ -241,15 +223,9 @@ def number(row: TableRow, name: str) -> float:
     return row.values.get(name) or 0.0
 
 
-def busiest(snapshot: Snapshot, layer: str, table: str, name: str) -> TableRow | None:
-    """The row with the largest number ``name``; None if the table is empty."""
-    rows = rows_of(snapshot, layer, table)
-    return max(rows, key=lambda row: number(row, name), default=None)
-
-
 def busiest_file(snapshots: Sequence[Snapshot]) -> str:
     """Path of the most recent busiest file, quoted for a shell; "" if it is not known."""
-    rows = (rows_of(snapshot, "syscall", "file") for snapshot in reversed(snapshots))
+    rows = (snapshot.rows("syscall", "file") for snapshot in reversed(snapshots))
     path = next((found[0].key[0] for found in rows if found), "")
     is_whole = path.startswith("/") and "\\" not in path and not path.endswith("…")
     return shlex.quote(path) if is_whole else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ioh.model.sample import OTHERS
-from ioh.model.snapshot import LayerSnapshot, OpStats, rows_of
+from ioh.model.snapshot import LayerSnapshot, OpStats
 
 FAILED_CALLS = "error"  # a layer's table, by pid, comm, op, error, mount
 # Errnos of programs that poll, or that try out what a file system can do.
@@ -92,7 +92,7 @@ def _operations(layer: LayerSnapshot, ops: Mapping[str, OpStats], part: str) -> 
 def _calls(layer: LayerSnapshot) -> Iterator[Failure]:
     """The rows of failed calls, and operations that have none, such as page faults."""
     listed: set[str] = set()
-    for row in rows_of(layer, FAILED_CALLS):
+    for row in layer.rows(FAILED_CALLS):
         pid, comm, op, error, mount = row.key
         listed |= {op, *layer.spec.groups.get(op, ())}
         number = (row.values.get("errors_per_s") or 0.0) * layer.interval_s

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ioh.model.sample import Row, Table, Value
-from ioh.model.snapshot import LayerSnapshot, TableRow, rows_of
+from ioh.model.snapshot import LayerSnapshot, TableRow
 
 IN_PROGRESS = "in_progress"
 MOST_ROWS = 20
@@ -85,7 +85,7 @@ def in_progress_of(layer: LayerSnapshot, op: str) -> list[TableRow]:
     leaves = {*groups.get(op, (op,))}
     return [
         row
-        for row in rows_of(layer, IN_PROGRESS)
+        for row in layer.rows(IN_PROGRESS)
         if leaves.issuperset(groups.get(row.key[_OP], (row.key[_OP],)))
     ]
 

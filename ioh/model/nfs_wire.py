@@ -11,7 +11,7 @@ from math import inf
 
 from ioh.model.connections import address_of, end_of, host_of, round_trip_us
 from ioh.model.rates import quotient, sum_known, weighted_mean
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow, rows_of
+from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
 
 _End = tuple[str, str]  # address, port
 _PORT = "2049"
@@ -45,20 +45,20 @@ class NfsWire:
 def nfs_wire(snapshot: Snapshot) -> NfsWire:
     """The connections to the servers that the mounts use in this interval."""
     layers = snapshot.measured
-    calls = _calls_of_servers(layers.get("nfs_client"))
-    connections = rows_of(layers.get("tcp"), "connection")
+    calls = _calls_of_servers(snapshot)
+    connections = snapshot.rows("tcp", "connection")
     ours = [row for row in connections if _is_at(row.key[1], calls)]
     # Of a mount in another network namespace, only the server's ends may be here.
     theirs = [] if ours else [row for row in connections if calls and _is_at(row.key[0], calls)]
     if not (ours or theirs):
-        port = _port_row(layers.get("tcp"))
+        port = _port_row(snapshot)
         is_listed = any(_is_at(end, ()) for row in connections for end in row.key)
         # Listed ones are not the mounts'; in an old recording a busy host's are not listed.
         return NfsWire(port.values.get("srtt_us") if port and not is_listed else None)
     by_server: dict[_End, list[TableRow]] = {}
     for row in ours or theirs:
         by_server.setdefault(end_of(row.key[1 if ours else 0]), []).append(row)
-    is_local = bool(theirs) or _is_local(ours, connections, layers.get("nfs_server"))
+    is_local = bool(theirs) or _is_local(ours, connections, snapshot)
     return NfsWire(
         weighted_mean(
             (calls.get(at) or 1.0, round_trip_us(rows))
@@ -88,11 +88,11 @@ def _has_replies_time(rows: Collection[TableRow], client: LayerSnapshot | None) 
 
 
 def _is_local(
-    ours: Collection[TableRow], connections: Collection[TableRow], nfsd: LayerSnapshot | None
+    ours: Collection[TableRow], connections: Collection[TableRow], snapshot: Snapshot
 ) -> bool | None:
     """Whether this machine has the other end of these connections, too."""
     here = {host_of(row.key[0]) for row in connections}
-    clients = {row.key[0] for row in rows_of(nfsd, "client")}
+    clients = {row.key[0] for row in snapshot.rows("nfs_server", "client")}
     found = {host_of(row.key[1]) in here or row.key[0] in clients for row in ours}
     return found.pop() if len(found) == 1 else None
 
@@ -102,16 +102,16 @@ def unread_us(snapshot: Snapshot) -> float | None:
 
     Bytes wait as long as it takes to read as many (Little's law).  None if not known.
     """
-    port = _port_row(snapshot.measured.get("tcp"))
+    port = _port_row(snapshot)
     if port is None:
         return None
     return quotient(port.values.get("unread_bytes"), port.values.get("in_bytes_per_s"), 1e6)
 
 
-def _calls_of_servers(client: LayerSnapshot | None) -> dict[_End, float]:
+def _calls_of_servers(snapshot: Snapshot) -> dict[_End, float]:
     """Calls per second by the server's address and port."""
     calls: dict[_End, float] = {}
-    for row in rows_of(client, "server"):
+    for row in snapshot.rows("nfs_client", "server"):
         if address := address_of(row.key[-1]):
             rates = (row.values.get(f"{op}s_per_s") for op in ("read", "write", "commit"))
             end = address, f"{row.values.get('port') or int(_PORT):.0f}"
@@ -143,5 +143,5 @@ def _outlived_a_loss(row: TableRow, client: LayerSnapshot) -> bool:
     return ago_s is not None and took_s > client.interval_s and ago_s <= took_s
 
 
-def _port_row(tcp: LayerSnapshot | None) -> TableRow | None:
-    return next((row for row in rows_of(tcp, "port") if row.key[0] == _PORT), None)
+def _port_row(snapshot: Snapshot) -> TableRow | None:
+    return next((row for row in snapshot.rows("tcp", "port") if row.key[0] == _PORT), None)

@@ -19,7 +19,7 @@ from ioh.model.connections import address_of, host_of
 from ioh.model.path import disk_shares
 from ioh.model.rates import sum_known, weighted_mean
 from ioh.model.sample import Sample
-from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow, rows_of
+from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow
 
 OPS = CALL_OPS
 _NFS_PORT = ":2049"
@@ -129,8 +129,9 @@ def _pair(
     known: set[tuple[str, str]],
 ) -> Pair | None:
     ours, theirs = own[client.name], own[server.name]
-    layer = client.snapshot.measured.get("nfs_client")
-    servers = [(row, address_of(row.key[-1])) for row in rows_of(layer, "server") if row.key]
+    layer = client.snapshot.layer("nfs_client")
+    used = client.snapshot.rows("nfs_client", "server")
+    servers = [(row, address_of(row.key[-1])) for row in used if row.key]
     rows = [row for row, address in servers if address in theirs]
     both = (client.name, server.name)
     if layer is None or not (rows or both in known):
@@ -140,8 +141,9 @@ def _pair(
     elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
     mounts = [ops for part, ops in layer.parts.items() if part.startswith(begins)]
-    there = server.snapshot.measured.get("nfs_server")
-    by_address = [(row, host_of(row.key[0])) for row in rows_of(there, "client") if row.key]
+    there = server.snapshot.layer("nfs_server")
+    served = server.snapshot.rows("nfs_server", "client")
+    by_address = [(row, host_of(row.key[0])) for row in served if row.key]
     clients = [row for row, address in by_address if address in ours]
     # Behind NAT, or if the table is full, this client's calls can be in a stranger's row.
     is_whole = all(address in addresses for _, address in by_address)
@@ -161,7 +163,7 @@ def _pair(
             return None
     tcp = [
         row
-        for row in rows_of(client.snapshot.measured.get("tcp"), "connection")
+        for row in client.snapshot.rows("tcp", "connection")
         if len(row.key) == 2 and host_of(row.key[1]) in theirs and row.key[1].endswith(_NFS_PORT)
     ]
     return Pair(

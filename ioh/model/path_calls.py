@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ioh.model.file_systems import NFS, SERVED_ELSEWHERE, served_elsewhere
 from ioh.model.path_flow import Flow
-from ioh.model.snapshot import LayerSnapshot, TableRow, rows_of
+from ioh.model.snapshot import LayerSnapshot, TableRow
 
 OWN_NAME = "ioh"  # of this program's processes
 # The kinds of calls that reached a lower layer, and those that did not.
@@ -102,7 +102,7 @@ def calls_of(app: LayerSnapshot | None, direction: str) -> Calls:
     is_mixed = waited_ops[0] not in app.ops
     waited = Flow.of(app, *((direction,) if is_mixed else waited_ops))
     cached = Flow() if is_mixed else Flow.of(app, *cached_ops)
-    for row in rows_of(app, "process"):
+    for row in app.rows("process"):
         if row.key[-1] == OWN_NAME:
             own = _Files.of(row, direction, is_mixed=is_mixed)
             if own.waited is not None:
@@ -111,7 +111,7 @@ def calls_of(app: LayerSnapshot | None, direction: str) -> Calls:
                     cached.without(own.all.without(own.waited)),
                 )
     files: dict[str, _Files] = {}
-    for row in rows_of(app, "mount"):
+    for row in app.rows("mount"):
         name = "nfs" if row.key[-1] in NFS else served_elsewhere(row.key[-1])
         one = _Files.of(row, direction, is_mixed=is_mixed)
         files[name] = files.get(name, _Files()).and_(one)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ioh.model.connections import end_of, host_of, round_trip_us
-from ioh.model.snapshot import LayerSnapshot, Snapshot, rows_of
+from ioh.model.snapshot import Snapshot, TableRow
 
 _NBD = re.compile(r"nbd\d+")
 _NBD_PORT = ":10809"
@@ -31,16 +32,15 @@ class RemoteDisk:
 
 def remote_disks(snapshot: Snapshot) -> dict[str, RemoteDisk]:
     """The remote disks by device name."""
-    layers = snapshot.measured
-    block, tcp = layers.get("block"), layers.get("tcp")
+    connections = snapshot.rows("tcp", "connection")
     ends: dict[str, str] = {}
-    for row in rows_of(block, "device"):
+    for row in snapshot.rows("block", "device"):
         name, on = row.key[0], row.key[-1]
         if on.startswith(f"{name} on ") and not row.values.get("stacked"):
             ends[name] = on.removeprefix(f"{name} on ")
-        elif _NBD.fullmatch(name) and (peer := _nbd_peer(tcp)):
+        elif _NBD.fullmatch(name) and (peer := _nbd_peer(connections)):
             ends[name] = f"nbd {peer}"
-    return {name: RemoteDisk(end, _round_trip_us(tcp, end)) for name, end in ends.items()}
+    return {name: RemoteDisk(end, _round_trip_us(connections, end)) for name, end in ends.items()}
 
 
 def network_us_per_s(snapshot: Snapshot, op: str) -> float:
@@ -55,15 +55,14 @@ def network_us_per_s(snapshot: Snapshot, op: str) -> float:
     return total
 
 
-def _nbd_peer(tcp: LayerSnapshot | None) -> str:
+def _nbd_peer(connections: Sequence[TableRow]) -> str:
     """The only server of NBD; "" if there are several or none: sysfs does not tell which."""
-    peers = {row.key[1] for row in rows_of(tcp, "connection") if row.key[1].endswith(_NBD_PORT)}
+    peers = {row.key[1] for row in connections if row.key[1].endswith(_NBD_PORT)}
     return peers.pop() if len(peers) == 1 else ""
 
 
-def _round_trip_us(tcp: LayerSnapshot | None, end: str) -> float | None:
+def _round_trip_us(connections: Sequence[TableRow], end: str) -> float | None:
     protocol, _, endpoint = end.partition(" ")
     if protocol not in _OVER_TCP or not host_of(endpoint):
         return None
-    connections = rows_of(tcp, "connection")
     return round_trip_us(row for row in connections if end_of(row.key[1]) == end_of(endpoint))

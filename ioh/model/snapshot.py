@@ -139,10 +139,9 @@ class LayerSnapshot:
     calls: Calls = ()
     earlier_calls: Calls = ()
 
-
-def rows_of(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
-    """The rows of a table; () if the layer or the table is missing."""
-    return layer.tables.get(table, ()) if layer is not None else ()
+    def rows(self, table: str) -> tuple[TableRow, ...]:
+        """The rows of a table, largest first; () if the layer lacks it."""
+        return self.tables.get(table, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +206,25 @@ class Snapshot:
     def measured(self) -> dict[str, LayerSnapshot]:
         """The layers that are not unavailable."""
         return {n: layer for n, layer in self.layers.items() if isinstance(layer, LayerSnapshot)}
+
+    def layer(self, name: str) -> LayerSnapshot | None:
+        """A measured layer; None if it is not measured."""
+        layer = self.layers.get(name)
+        return layer if isinstance(layer, LayerSnapshot) else None
+
+    def title(self, layer: str) -> str:
+        """A layer's title in tables and on screens: ``app`` for ``syscall``."""
+        return self.specs[layer].title if layer in self.specs else layer
+
+    def rows(self, layer: str, table: str) -> tuple[TableRow, ...]:
+        """The rows of a layer's table, largest first; () if the layer or the table is missing."""
+        measured = self.layer(layer)
+        return () if measured is None else measured.rows(table)
+
+    def busiest(self, layer: str, table: str, number: str) -> TableRow | None:
+        """The row with the largest number of this name; None if there are no rows."""
+        rows = self.rows(layer, table)
+        return max(rows, key=lambda row: row.values.get(number) or 0.0, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,7 @@ class TextSink:
         """What is missing or inexact and why; the sources, if not only BPF."""
         sources: dict[str, list[str]] = {}
         for name, layer in snapshot.layers.items():
-            spec = snapshot.specs.get(name)
-            title = safe_name(spec.title if spec else name)
+            title = safe_name(snapshot.title(name))
             if isinstance(layer, LayerSnapshot):
                 if sum(layer.lost.values()):
                     yield render_lost(title, layer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ioh.model.in_progress import IN_PROGRESS, in_progress_of, oldest_us
-from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow, rows_of
+from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
 from ioh.sinks.cells import format_duration, format_fixed, safe_name
 from ioh.sinks.rows import all_op
 
@@ -33,7 +33,7 @@ def render_waits(title: str, layer: LayerSnapshot) -> list[str]:
     Only for operations of which none has ended in the interval, on their device or mount.
     """
     lines = []
-    for row in rows_of(layer, IN_PROGRESS):
+    for row in layer.rows(IN_PROGRESS):
         key, age_us = _named(layer, row), row.values.get("age_us") or 0
         part = key.get(layer.spec.part)
         ops = layer.ops if part is None else layer.parts.get(part, {})

@@ -51,7 +51,7 @@ def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
             continue
         if isinstance(layer, Unavailable):
             note = ". ".join(safe_name(text) for text in (layer.reason, layer.hint) if text)
-            found.append(LayerRow(name, "", "R", layer_title(snapshot, name), OpStats(), note))
+            found.append(LayerRow(name, "", "R", safe_name(snapshot.title(name)), OpStats(), note))
             continue
         rows = list(_rows(name, layer, every_op=bool(only)))
         rows.sort(key=lambda row: ("R", "W", "").index(row.direction))
@@ -59,12 +59,6 @@ def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
         busy = [row for row in rows if row.stats.count][:_MOST_BUSY]
         found += rows if only else main or busy or rows[:2]
     return found
-
-
-def layer_title(snapshot: Snapshot, name: str) -> str:
-    """A layer's title, printable; its name if it has none."""
-    spec = snapshot.specs.get(name)
-    return safe_name(spec.title if spec else name)
 
 
 def layer_number(snapshot: Snapshot, name: str) -> int:
@@ -78,7 +72,7 @@ def why_inactive(snapshot: Snapshot, name: str) -> str:
     if not isinstance(layer, Unavailable):
         return ""
     hint = f"; {safe_name(layer.hint)}" if layer.hint else ""
-    return f"{layer_title(snapshot, name)} is inactive: {safe_name(layer.reason)}{hint}"
+    return f"{safe_name(snapshot.title(name))} is inactive: {safe_name(layer.reason)}{hint}"
 
 
 def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerRow]:

@@ -16,7 +16,7 @@ from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
-from ioh.findings.window import DETAIL_S, Recall, RecentIntervals, Window, busiest_file, rows_of
+from ioh.findings.window import DETAIL_S, Recall, RecentIntervals, Window, busiest_file
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.late import LateMapping
@@ -347,7 +347,7 @@ def test_only_the_newest_interval_with_calls_has_rows_of_files() -> None:
         window.add(snapshot)
     calls = window.newest.layers["syscall"]
     assert isinstance(calls, LayerSnapshot)
-    files = [len(rows_of(s, "syscall", "file")) for s in window]
+    files = [len(s.rows("syscall", "file")) for s in window]
     assert {*files[:-1]} == {0} != {files[-1]}
     path = busiest_file(window.recent(3.0))
     idle = replace(calls, ops={}, tables=LateMapping({"file": tuple[TableRow, ...]}))
@@ -355,5 +355,5 @@ def test_only_the_newest_interval_with_calls_has_rows_of_files() -> None:
         newest = window.newest
         at_s = newest.time_unix_s + 1
         window.add(replace(newest, time_unix_s=at_s, layers={"syscall": idle}))
-    assert [len(rows_of(s, "syscall", "file")) for s in window.recent(4.0)] == [0, 1, 0, 0]
+    assert [len(s.rows("syscall", "file")) for s in window.recent(4.0)] == [0, 1, 0, 0]
     assert busiest_file(window.recent(3.0)) == path != ""

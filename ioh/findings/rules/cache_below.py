@@ -14,7 +14,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import RecentIntervals, layer_of, op_of
+from ioh.findings.window import RecentIntervals, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import LATENCY_EDGES_US, SIZE_EDGES_BYTES, SizeLatencyHist, add_hists
 
@@ -90,7 +90,7 @@ def _apart(recent: RecentIntervals, limits: Limits) -> Iterator[tuple[str, str]]
     for layer in ("block", "nfs_client"):
         if sum_op(recent, layer, "read").count < least:
             continue
-        found = layer_of(recent[-1], layer)
+        found = recent[-1].layer(layer)
         names: list[str] = list(found.parts) if found is not None else []
         if layer == "block":
             names = [device.name for device in bottom(recent, "read")]

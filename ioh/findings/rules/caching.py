@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, program, rate
 from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, sum_op
-from ioh.findings.window import RecentIntervals, busiest, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 
@@ -59,7 +59,7 @@ def _local(recent: RecentIntervals, read: OpSum, limits: Limits) -> Verdicts:
         return
     # A recording that does not tell the kinds apart has the mean of all.
     each_us = sum_op(recent, "syscall", "read_cached").latency_us or read.latency_us or 0
-    top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
+    top = next(iter(recent[-1].rows("syscall", "process")), None)
     who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
     text = f"{percent(share)} of the read calls submitted no I/O below"
     source = "probe: requests of each call"
@@ -88,7 +88,7 @@ def _writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     a_second, least = local / wrote.seconds, limits["bytes_min_per_s"]
     if a_second < least or local <= 0:
         return
-    top = busiest(recent[-1], "syscall", "process", "write_bytes_per_s")
+    top = recent[-1].busiest("syscall", "process", "write_bytes_per_s")
     if top is None or top.values.get("syncs_per_s"):
         return
     reached = sum_op(recent, "block", "write").bytes
@@ -138,7 +138,7 @@ def _beyond_links(recent: RecentIntervals, bytes_per_s: float) -> Iterator[Evide
     """Evidence that this machine's links could not carry so much, if their speeds are known."""
     links = [
         (row.values.get("speed_bits_per_s"), row.key[0])
-        for row in rows_of(recent[-1], "tcp", "interface")
+        for row in recent[-1].rows("tcp", "interface")
         if row.values.get("in_packets_per_s")
     ]
     # An active interface without a known speed (lo, a bridge) may be the fast one.

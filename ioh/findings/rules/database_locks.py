@@ -18,7 +18,7 @@ from ioh.findings.waits import (
     of_database,
     waits_by_server,
 )
-from ioh.findings.window import RecentIntervals, layer_of, number, rows_of
+from ioh.findings.window import RecentIntervals, number
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -170,12 +170,12 @@ def _waited_us(recent: RecentIntervals) -> dict[str, float]:
 
 def _sessions(snapshot: Snapshot) -> dict[str, _Session]:
     """The sessions by pid; none of a recording that does not know who blocks whom."""
-    layer = layer_of(snapshot, "pg")
+    layer = snapshot.layer("pg")
     keys = next((t.keys for t in layer.spec.tables if t.name == "session"), ()) if layer else ()
     if "blocked_by" not in keys:
         return {}
     found: dict[str, _Session] = {}
-    for row in rows_of(snapshot, "pg", "session"):
+    for row in snapshot.rows("pg", "session"):
         named = dict(zip(keys, row.key, strict=True))
         texts = [named.get(name, "") for name in _Session._fields[1:]]
         found[named["pid"]] = _Session(number(row, "state_us"), *texts)

@@ -18,7 +18,7 @@ from ioh.findings.waits import (
     of_database,
     waits_by_server,
 )
-from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of
+from ioh.findings.window import Recall, RecentIntervals, duration_s, number
 from ioh.model.finding import Evidence, Severity
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
@@ -236,7 +236,7 @@ def _is_of(disk: Device, sync_us: float) -> bool:
 
 
 def _written_per_s(snapshot: Snapshot, device: str) -> float:
-    rows = [row for row in rows_of(snapshot, "block", "device") if row.key[0] == device]
+    rows = [row for row in snapshot.rows("block", "device") if row.key[0] == device]
     return sum(number(row, "write_bytes_per_s") for row in rows)
 
 
@@ -255,7 +255,7 @@ def _written_per_s(snapshot: Snapshot, device: str) -> float:
 )
 def standby_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server: does a commit wait long for a standby?"""
-    servers = {row.key[-1] for row in rows_of(recent[-1], "db", IN_PROGRESS)}
+    servers = {row.key[-1] for row in recent[-1].rows("db", IN_PROGRESS)}
     for server in sorted(servers):
         now = in_progress(recent[-1], server, "standby_wait")
         if now.oldest_us < limits["silent_min_s"] * 1e6:

@@ -10,7 +10,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size, t
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, sum_op
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 from ioh.model.remote_disks import RemoteDisk, remote_disks
 from ioh.model.snapshot import TableRow
@@ -60,7 +60,7 @@ def saturation(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 def _saturated(recent: RecentIntervals, op: str, device: Device, queue_us: float) -> Verdict:
     total = device.sum
-    top = [row.key for row in rows_of(recent[-1], "block", "process")[:3]]
+    top = [row.key for row in recent[-1].rows("block", "process")[:3]]
     who = ", ".join(f"{comm}[{pid}]" for pid, comm in top) or "not known"
     room = device.setting("queue_depth_limit")
     full = f" of {room:.0f}" if room else ""
@@ -187,7 +187,7 @@ def _far(service_us: float, remote: RemoteDisk, command: str) -> tuple[str, str,
 )
 def io_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
-    rows = rows_of(recent[-1], "block", "limit")
+    rows = recent[-1].rows("block", "limit")
     for op in ("read", "write"):
         done = {device.name: device.sum for device in devices(recent, op)}
         for row in rows:
@@ -292,7 +292,7 @@ def _above(
         Evidence(text, "latency_us", latency_us, below_us, source),
         Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
     ]
-    rows = rows_of(recent[-1], "block", "limit")
+    rows = recent[-1].rows("block", "limit")
     group = next((row.key[0] for row in rows if row.key[1] == device.name), None)
     if group is not None:
         evidence.append(Evidence(f"control group {group} limits I/O to {device.name}"))

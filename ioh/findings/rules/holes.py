@@ -7,7 +7,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, sum_op
-from ioh.findings.window import RecentIntervals, busiest, busiest_file
+from ioh.findings.window import RecentIntervals, busiest_file
 from ioh.model.finding import Evidence
 
 _ADVICE = "Write the whole file before you measure reads of it."
@@ -59,7 +59,7 @@ def _from_memory(recent: RecentIntervals, direct: OpSum, limits: Limits) -> Verd
     share, least = found / direct.bytes, limits["direct_min_pct"]
     if share * 100 < least:
         return
-    row = busiest(recent[-1], "syscall", "mount", "read_waited_bytes_per_s")
+    row = recent[-1].busiest("syscall", "mount", "read_waited_bytes_per_s")
     fstype = row.key[-1] if row is not None else ""
     which = f" ({fstype}: {_NOT_DIRECT[fstype]})" if fstype in _NOT_DIRECT else ""
     text = f"of {size(direct.bytes)} read, {size(found)} caused no request and were in memory"

@@ -13,7 +13,7 @@ from itertools import chain
 from ioh.findings.format_sentence import per_s, percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.failures import Failure, failures
 from ioh.model.finding import Evidence
 
@@ -115,7 +115,7 @@ def _evidence(recent: RecentIntervals, found: Sequence[Failure], whose: str) -> 
 def _of_device(recent: RecentIntervals, device: str, found: Sequence[Failure]) -> Verdict:
     done = sum(sum_op(recent, "block", each.op, device).count for each in found)
     share = percent(_number(found) / (_number(found) + done))
-    stacks = {row.key[0]: row.key[1] for row in rows_of(recent[-1], "block", "device")}
+    stacks = {row.key[0]: row.key[1] for row in recent[-1].rows("block", "device")}
     on = "" if stacks.get(device, device) == device else f" It is {stacks[device]}."
     node = shlex.quote(f"/dev/{device}")
     smart = f"; smartctl -a {node}" if _MAY_HAVE_SMART.match(device) and not on else ""

@@ -9,7 +9,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent, rate
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 # Names (at most 15 bytes) of programs and kernel threads whose I/O is maintenance.
@@ -49,7 +49,7 @@ _BTRFS_OTHER = "btrfs filesystem show"
 )
 def maintenance(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check jobs that the kernel reports, maintenance programs' share of the I/O, and discards."""
-    jobs = rows_of(recent[-1], "block", "job")
+    jobs = recent[-1].rows("block", "job")
     read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
         device, job = row.key[:2]
@@ -80,7 +80,7 @@ def _command(device: str, job: str) -> str:
 
 
 def _upkeep(recent: RecentIntervals, limits: Limits) -> Verdicts:
-    names = {row.key[1] for s in recent for row in rows_of(s, "block", "process")}
+    names = {row.key[1] for s in recent for row in s.rows("block", "process")}
     if not any(map(_UPKEEP.fullmatch, names)):  # the usual case, decided early
         return
     columns = ("read_bytes_per_s", "write_bytes_per_s")

@@ -7,7 +7,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, program, rate
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, increases, sum_op, sum_rows
-from ioh.findings.window import RecentIntervals, busiest, metric_of
+from ioh.findings.window import RecentIntervals, metric_of
 from ioh.model.finding import Evidence
 
 
@@ -160,7 +160,7 @@ def read_before_write(recent: RecentIntervals, limits: Limits) -> Verdicts:
     each, least = reads / max(1, sum(kind.count for kind in kinds)), limits["reads_per_write_min"]
     if each < least:
         return
-    top = busiest(recent[-1], "syscall", "process", "write_bytes_per_s")
+    top = recent[-1].busiest("syscall", "process", "write_bytes_per_s")
     who = program(top.key, "Many programs") if top is not None else "A program"
     is_whole = min(wrote.avg_bytes % PAGE_BYTES, -wrote.avg_bytes % PAGE_BYTES) < 1
     why = "a multiple of 4 KB; their offsets are not" if is_whole else "not a multiple of 4 KB"

@@ -9,7 +9,7 @@ from typing import Literal
 from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Confidence, Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.pairs import OPS
@@ -184,7 +184,7 @@ def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
     """The most used interface with a known speed."""
     used = [
         (share, row.key[0])
-        for row in rows_of(snapshot, "tcp", "interface")
+        for row in snapshot.rows("tcp", "interface")
         for name in ("in_used_pct", "out_used_pct")
         if (share := row.values.get(name)) is not None
     ]

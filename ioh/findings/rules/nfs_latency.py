@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import cpu_pct, increase, sum_op
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 from ioh.model.nfs_wire import nfs_wire
 from ioh.model.rates import weighted_mean
@@ -177,7 +177,7 @@ def _are_packets_lost(recent: RecentIntervals, limits: Limits) -> bool:
 
 
 def _client(recent: RecentIntervals, op: str, queue: float, whole: float) -> Verdict:
-    rows = rows_of(recent[-1], "nfs_client", "mount")
+    rows = recent[-1].rows("nfs_client", "mount")
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
     text = f"{percent(queue / whole)} of the time before sending"
     source = "probe of the RPC layer, as in mountstats"

@@ -10,7 +10,7 @@ from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.nfs import threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op, sum_rows
-from ioh.findings.window import RecentIntervals, number, rows_of
+from ioh.findings.window import RecentIntervals, number
 from ioh.model.finding import Evidence
 from ioh.model.nfs_wire import unread_us
 from ioh.model.rates import weighted_mean
@@ -93,7 +93,7 @@ def nfs_retransmits(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def nfs_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each server, by its mount that has waited longest."""
     waits: dict[str, tuple[float, TableRow, int]] = {}
-    for row in rows_of(recent[-1], "nfs_client", "mount"):
+    for row in recent[-1].rows("nfs_client", "mount"):
         calls, waited_s = _under_way(recent, f"{row.key[1]} on {row.key[0]}")
         if calls and row.values.get("unanswered") == 0:
             calls, waited_s = 0, 0.0  # every request has its reply
@@ -163,7 +163,7 @@ def _verdict(server: str, waited_s: float, row: TableRow, calls: int, newest: Sn
 
 def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
     """Evidence that TCP also waits: then the problem is not in NFS."""
-    for row in rows_of(newest, "tcp", "connection"):
+    for row in newest.rows("tcp", "connection"):
         waiting = number(row, "unacked")
         if waiting and row.key[1].endswith(_PORT):
             text = f"TCP has {waiting:.0f} unacknowledged segments to {row.key[1]}"

@@ -14,7 +14,6 @@ from ioh.findings.window import (
     RecentIntervals,
     duration_s,
     number,
-    rows_of,
     seconds_of,
 )
 from ioh.model.finding import Evidence
@@ -109,7 +108,7 @@ def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum,
     """A device's sum and slowest interval (us), from its rows, which the window keeps longest."""
     count = size = time_us = worst_us = 0.0
     for snapshot in snapshots:
-        rows = (row for row in rows_of(snapshot, "block", "device") if row.key[0] == device)
+        rows = (row for row in snapshot.rows("block", "device") if row.key[0] == device)
         row = next(rows, None)
         if row is None or row.values.get(f"{op}_await_us") is None:
             continue
@@ -138,7 +137,7 @@ def _requests(snapshot: Snapshot) -> dict[_Key, float]:
     """Requests per second, by process."""
     return {
         row.key: number(row, "reads_per_s") + number(row, "writes_per_s")
-        for row in rows_of(snapshot, "block", "process")
+        for row in snapshot.rows("block", "process")
     }
 
 
@@ -181,7 +180,7 @@ def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
     """A process' reads and writes per second, and their mean time; "" if it had none."""
     count = time_us = 0.0
     for snapshot in snapshots:
-        for row in rows_of(snapshot, "syscall", "process"):
+        for row in snapshot.rows("syscall", "process"):
             if row.key == key:
                 for op in ("read", "write"):
                     calls = number(row, f"{op}s_per_s") * snapshot.interval_s

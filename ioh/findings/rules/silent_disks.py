@@ -10,7 +10,7 @@ from itertools import chain
 from ioh.findings.devices import below, is_disk_of, sys_folder
 from ioh.findings.format_sentence import duration, program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.window import RecentIntervals, number, rows_of
+from ioh.findings.window import RecentIntervals, number
 from ioh.model.finding import Evidence
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot, TableRow
@@ -51,7 +51,7 @@ def disk_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for name in [each for each, rows in silent.items() if not _waits_for_another(rows[0], silent)]:
         waiting = [rows for on, rows in calls.items() if _is_on(newest, on, name)]
         yield _of_device(name, silent[name], _oldest(chain(*waiting)))
-    known = [*silent, *(row.key[1] for row in rows_of(newest, "block", "limit"))]
+    known = [*silent, *(row.key[1] for row in newest.rows("block", "limit"))]
     for name, rows in calls.items():
         stuck = [x for x in rows if x.values.get("blocked") and not _is_throttled(newest, x)]
         is_known = "(" in name or any(_is_on(newest, name, other) for other in known)
@@ -62,7 +62,7 @@ def disk_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def _old_rows(newest: Snapshot, layer: str, least_us: float, at: int) -> dict[str, list[TableRow]]:
     """What has been in flight for so long, by the part of the key that names the device."""
     found: defaultdict[str, list[TableRow]] = defaultdict(list)
-    for row in rows_of(newest, layer, IN_PROGRESS):
+    for row in newest.rows(layer, IN_PROGRESS):
         if row.key[at] and number(row, "age_us") >= least_us:
             found[row.key[at]].append(row)
     return found
@@ -76,7 +76,7 @@ def _is_on(newest: Snapshot, name: str, disk: str) -> bool:
     """Whether a device is this disk, a partition of it, or lies on it."""
     if name == disk or is_disk_of(disk, name):
         return True
-    rows = chain(rows_of(newest, "block", IN_PROGRESS), rows_of(newest, "block", "device"))
+    rows = chain(newest.rows("block", IN_PROGRESS), newest.rows("block", "device"))
     stacks = (row.key[1] for row in rows if row.key[0] == name)
     return any(is_disk_of(disk, low) for stack in stacks for low in below(stack))
 
@@ -86,7 +86,7 @@ def _has_done(recent: Sequence[Snapshot], name: str) -> bool:
     return any(
         number(row, done)
         for snapshot in recent
-        for row in rows_of(snapshot, "block", "device")
+        for row in snapshot.rows("block", "device")
         if is_disk_of(row.key[0], name)
         for done in _DONE
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, increase, increases, measured, sum_op
-from ioh.findings.window import RecentIntervals, rows_of
+from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
 _NAMES = {
@@ -56,7 +56,7 @@ def single_stream(recent: RecentIntervals, limits: Limits) -> Verdicts:
             continue
         if op == "read_buffered" and not _reach_storage(recent, limits):
             continue
-        top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
+        top = next(iter(recent[-1].rows("syscall", "process")), None)
         who = program(top.key, "one thread") if top is not None else "one thread"
         waits_us = _storage_us(recent, op, total)
         cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)

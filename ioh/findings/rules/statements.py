@@ -17,7 +17,7 @@ from ioh.findings.waits import (
     of_database,
     waits_by_server,
 )
-from ioh.findings.window import Recall, RecentIntervals, duration_s, number, rows_of, seconds_of
+from ioh.findings.window import Recall, RecentIntervals, duration_s, number, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import Snapshot
@@ -158,7 +158,7 @@ def _pages_since(recent: RecentIntervals, server: str, running: InProgress) -> f
 
 
 def _is_checkpoint(snapshot: Snapshot, server: str) -> bool:
-    rows = rows_of(snapshot, "db", IN_PROGRESS)
+    rows = snapshot.rows("db", IN_PROGRESS)
     is_running = any(row.key[2] == "checkpoint" and row.key[-1] == server for row in rows)
     return is_running or _written_per_s(snapshot, server) > 0
 
@@ -167,6 +167,6 @@ def _written_per_s(snapshot: Snapshot, server: str) -> float:
     """Data pages that a server's checkpointer wrote in one interval."""
     return sum(
         number(row, "data_writes_per_s")
-        for row in rows_of(snapshot, "db", "session")
+        for row in snapshot.rows("db", "session")
         if row.key[1:] == ("checkpointer", server)
     )

@@ -8,7 +8,7 @@ from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op
-from ioh.findings.window import RecentIntervals, layer_title, op_of
+from ioh.findings.window import RecentIntervals, op_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import OpStats
 
@@ -75,7 +75,7 @@ def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
             subject=f"{layer} {op}",
             layer=layer,
             confidence="high",
-            cause=f"Half of the {_NAMES.get(op, op)}s of layer {layer_title(recent[-1], layer)} "
+            cause=f"Half of the {_NAMES.get(op, op)}s of layer {recent[-1].title(layer)} "
             f"take at most {duration(p50)}, but 1 in 100 takes more than {duration(p99)}: "
             f"{times(p99 / p50)} times as long"
             + (f"; the storage takes only {duration(below or 0)} of it." if is_above else "."),

@@ -7,7 +7,7 @@ import shlex
 from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import increase, increases
-from ioh.findings.window import RecentIntervals, busiest, number, rows_of
+from ioh.findings.window import RecentIntervals, number
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
@@ -64,7 +64,7 @@ _DROPS = (
 )
 def connection_limits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check interfaces, drops, and connections that wait for their peer's window."""
-    for row in rows_of(recent[-1], "tcp", "interface"):
+    for row in recent[-1].rows("tcp", "interface"):
         yield from _link(recent, row, "in", limits)
         yield from _link(recent, row, "out", limits)
     yield from _drops(recent, limits)
@@ -78,7 +78,7 @@ def _link(recent: RecentIntervals, row: TableRow, way: str, limits: Limits) -> V
     used = [
         number(found, metric)
         for snapshot in recent
-        for found in rows_of(snapshot, "tcp", "interface")
+        for found in snapshot.rows("tcp", "interface")
         if found.key == row.key
     ]
     if min(used) < limits["link_min_pct"]:
@@ -129,12 +129,12 @@ def _drops(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def _windows(recent: RecentIntervals, limits: Limits) -> Verdicts:
     held_up = [
         row
-        for row in rows_of(recent[-1], "tcp", "connection")
+        for row in recent[-1].rows("tcp", "connection")
         if number(row, "rwnd_limited_pct") >= limits["window_min_pct"]
     ]
     if not held_up:  # the usual case, decided early
         return
-    by_key = [{row.key: row for row in rows_of(s, "tcp", "connection")} for s in recent]
+    by_key = [{row.key: row for row in s.rows("tcp", "connection")} for s in recent]
     for key in (row.key for row in held_up):
         rows = [table[key] for table in by_key if key in table]
         out = sum(number(row, "out_bytes_per_s") for row in rows) / len(recent)
@@ -186,7 +186,7 @@ def _windows(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def tcp_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each connection with retransmitted data and no new byte in either direction."""
     # A connection without any traffic in a second, not even a retransmission, has no row for it.
-    latest = {row.key: row for s in recent for row in rows_of(s, "tcp", "connection")}
+    latest = {row.key: row for s in recent for row in s.rows("tcp", "connection")}
     for key, count in _again(recent).items():
         waiting, least = number(latest[key], "unacked"), limits["again_min"]
         if count < least or not waiting:
@@ -212,7 +212,7 @@ def _again(recent: RecentIntervals) -> dict[tuple[str, ...], int]:
     now = len(recent.window.recent(1.0))
     for at, snapshot in enumerate(reversed(recent)):
         just_moved: set[tuple[str, ...]] = set()
-        for row in rows_of(snapshot, "tcp", "connection"):
+        for row in snapshot.rows("tcp", "connection"):
             if row.key in moved:
                 continue
             if row.values.get("in_bytes_per_s") or row.values.get("out_bytes_per_s"):
@@ -254,7 +254,7 @@ def tcp_retransmits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     # Without payload they are unanswered SYNs: a host that is down, not a bad path.
     if share * 100 < least or not bytes_again:
         return
-    worst = busiest(recent[-1], "tcp", "connection", "retrans_segs_per_s")
+    worst = recent[-1].busiest("tcp", "connection", "retrans_segs_per_s")
     is_known = worst is not None and number(worst, "retrans_segs_per_s")
     where = f", most of them to {worst.key[1]}" if worst is not None and is_known else ""
     segments = f"{per_s(again)} of {per_s(sent)} segments a second"

@@ -22,7 +22,7 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
-from ioh.tui.render.zoom import LayersView, busiest, op_style
+from ioh.tui.render.zoom import LayersView, breakdown_rows, op_style
 from ioh.tui.rows import layer_number, megabytes
 
 _NAME = 15  # columns of a layer's number and title
@@ -80,7 +80,7 @@ def content_of(
     middle = box.middle(view, layer, axis, center, height)
     pieces = [(ScreenFrame(trends), left), (ScreenFrame(middle), center)]
     if right:
-        pieces.append((busiest(view, layer, right, height), right))
+        pieces.append((breakdown_rows(view, layer, right, height), right))
     made, width = ScreenFrame(), 0
     for piece, columns in pieces:
         if columns > 0:

@@ -92,7 +92,7 @@ def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStat
     for name in dict.fromkeys([*then.layers, *now.layers]):
         found: dict[str, list[OpStats]] = {}
         for at, snapshot in enumerate((then, now)):
-            layer = snapshot.measured.get(name)
+            layer = snapshot.layer(name)
             for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)) if layer else ():
                 pair = found.setdefault(f"{row.direction or ' '} {row.label}", [OpStats()] * 2)
                 pair[at] = row.stats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
 from ioh.model.sizes import Pieces, pieces_of
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import display_width, format_scaled, format_short, safe_name
 from ioh.sinks.rows import all_op, direction, is_flow, main_stats
 from ioh.tui.render.findings import reasons
@@ -53,12 +53,12 @@ def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
     """Operations per statement, by layer, of the sessions that had statements."""
     statements = {
         row.key[0]: rate
-        for row in rows_of(layer, "session")
+        for row in layer.rows("session")
         if (rate := row.values.get("statements_per_s"))
     }
     made: dict[str, float] = {}
     for name, nouns in _BY_PROCESS.items():
-        for row in rows_of(snapshot.measured.get(name), "process"):
+        for row in snapshot.rows(name, "process"):
             for column, noun in zip(("reads_per_s", "writes_per_s"), nouns, strict=True):
                 if row.key[0] in statements and (rate := row.values.get(column)):
                     made[noun] = made.get(noun, 0.0) + rate / sum(statements.values())
@@ -133,7 +133,7 @@ def _followed(layer: LayerSnapshot, op: str, stats: OpStats) -> Pieces | None:
 
 def _counted(snapshot: Snapshot, op: str) -> str:
     """The next layers' names for calls: READs of NFS, requests to a device, or both."""
-    layers = (snapshot.measured.get(name) for name in ("nfs_client", "block"))
+    layers = (snapshot.layer(name) for name in ("nfs_client", "block"))
     remote, local = (layer.ops.get(op, OpStats()).count if layer else 0 for layer in layers)
     if not remote:
         return "requests"

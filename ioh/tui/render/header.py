@@ -92,20 +92,20 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "crit"
         iops = lowest_iops(snapshot.measured.values())
         yield 3, "" if iops is None else f"IOPS {format_fixed(iops[0], 9, 0)} {iops[1]}", ""
-        yield 4, f"cpu {_pct(host.cpu_pct)}", ""
-        yield 4, f"iowait {_pct(host.iowait_pct)}", ""
-        yield 8, f"steal {_pct(host.steal_pct)}" if host.steal_pct else "", ""
+        yield 4, f"cpu {_short_pct(host.cpu_pct)}", ""
+        yield 4, f"iowait {_short_pct(host.iowait_pct)}", ""
+        yield 8, f"steal {_short_pct(host.steal_pct)}" if host.steal_pct else "", ""
         yield 7, f"load {format_fixed(host.load1, 6, 2)}", ""
         yield 5, f"dirty {format_scaled(host.dirty_bytes, 1024)}", ""
         some = host.psi_io_some_pct
-        yield 8, "" if some is None else f"io psi {_pct(some)}", ""
+        yield 8, "" if some is None else f"io psi {_short_pct(some)}", ""
         costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
         cost = f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core" if costs else ""
         yield 10, cost, "dim"
     yield 1, view.narrowed, "warn"
 
 
-def _pct(value: float | None) -> str:
+def _short_pct(value: float | None) -> str:
     text = format_fixed(value, 5, 1)
     return f"{text}%" if text[0].isdigit() else text
 

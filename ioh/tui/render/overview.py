@@ -16,7 +16,7 @@ from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
 from ioh.tui.render.waterfall import render_waterfall
 from ioh.tui.render.zoom import LayersView, breakdown, breakdown_name, busy_ops, folded
-from ioh.tui.rows import layer_rows, layer_title
+from ioh.tui.rows import layer_rows
 
 _OWN_PANELS = {"db": DB, "pg": PG}
 _SIDES = 4  # columns of a box's sides, each with a space
@@ -58,7 +58,7 @@ def _inactive(view: LayersView, width: int) -> list[Line]:
     missing: dict[str, list[str]] = {}
     for name, layer in view.snapshot.layers.items():
         if isinstance(layer, Unavailable):
-            title = layer_title(view.snapshot, name)
+            title = safe_name(view.snapshot.title(name))
             missing.setdefault(safe_name(layer.reason), []).append(title)
     if not missing:
         return []

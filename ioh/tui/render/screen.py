@@ -27,7 +27,7 @@ from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, breakdown, panel, shown_layer
-from ioh.tui.rows import layer_rows, layer_title
+from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines needed to always show the time line
@@ -203,8 +203,8 @@ def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     rows = layer_rows(view.snapshot, only=state.layer)
     # Leave room for the headings and for the panels.
     rows, hidden = fitted_rows(rows, state.chosen, height - 1 - _MIN_PANEL - 3)
-    layer = view.snapshot.measured.get(state.layer)
-    title = [(layer_title(view.snapshot, state.layer), "title")]
+    layer = view.snapshot.layer(state.layer)
+    title = [(safe_name(view.snapshot.title(state.layer)), "title")]
     if layer is not None:
         title.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
     frame = frame_of(heading(title, width))

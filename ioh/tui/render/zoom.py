@@ -10,7 +10,7 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, rows_of
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
@@ -52,7 +52,7 @@ class LayersView:
 
 def shown_layer(view: LayersView) -> LayerSnapshot | None:
     """The layer that the panels show; None if it is inactive."""
-    return view.snapshot.measured.get(view.state.chosen[0])
+    return view.snapshot.layer(view.state.chosen[0])
 
 
 def op_style(view: LayersView, key: tuple[str, str]) -> str:
@@ -69,7 +69,7 @@ def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
     """
     tables, wanted = layer.spec.tables, state.table_of(layer.spec.name).name
     if not wanted and tables and not layer.tables.get(tables[0].name):
-        wanted = IN_PROGRESS if rows_of(layer, IN_PROGRESS) else ""
+        wanted = IN_PROGRESS if layer.rows(IN_PROGRESS) else ""
     return next((t for t in tables if t.name == wanted), tables[0] if tables else None)
 
 
@@ -93,7 +93,7 @@ def folded(view: LayersView) -> LayersView:
     kept |= {view.state.chosen[0], *(finding.layer for finding in view.snapshot.findings)}
     layers = dict(view.snapshot.layers)
     for name, layer in view.snapshot.measured.items():
-        if name in kept or rows_of(layer, IN_PROGRESS):
+        if name in kept or layer.rows(IN_PROGRESS):
             continue
         if any(stats.count == 0 for stats in layer.ops.values()):
             layers[name] = _IDLE
@@ -223,7 +223,7 @@ def _filter_text(table: TableState) -> str:
     return f"filter: {cut_to(safe_name(table.pattern), _FILTER)}"
 
 
-def busiest(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+def breakdown_rows(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """The first rows of a layer's breakdown; a click on a row chooses it."""
     name = layer.spec.name
     spec = table_spec(layer, view.state)
