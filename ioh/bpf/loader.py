@@ -47,10 +47,10 @@ from ioh.model.printable import printable
 from ioh.rights.process import die_with, hide_process
 
 if TYPE_CHECKING:
-    from ioh.layers.base import Layer
+    from ioh.bpf.probe import Probe
     from ioh.model.filters import Filters
 
-    FindLayer = Callable[[str], type[Layer]]
+    FindProbe = Callable[[str], Probe]
 
 MAX_CHILDREN = 2
 _MAX_WAITING = 16
@@ -103,11 +103,11 @@ class _Child:
     deadline: float
 
 
-def start_loader(find_layer: FindLayer, filters: Filters) -> Loader:
+def start_loader(find_probe: FindProbe, filters: Filters) -> Loader:
     """Fork the privileged child; call it before importing anything large.
 
     Args:
-        find_layer: Returns the layer class of a name; called only in the compiling child.
+        find_probe: Returns the probe of a layer; called only in the compiling child.
         filters: The filters of all probes, fixed from now on.
 
     Raises:
@@ -124,7 +124,7 @@ def start_loader(find_layer: FindLayer, filters: Filters) -> Loader:
         if pid == 0:
             try:
                 _confine(theirs.fileno(), parent)
-                _Monitor(theirs, find_layer, filters).serve()
+                _Monitor(theirs, find_probe, filters).serve()
             finally:
                 os._exit(0)
         return Loader(ours, pid)
@@ -172,7 +172,7 @@ class _Monitor:
     """
 
     channel: socket.socket
-    find_layer: FindLayer
+    find_probe: FindProbe
     filters: Filters
     waiting: dict[ProbeRequest, float] = field(default_factory=dict)
     children: dict[int, _Child] = field(default_factory=dict)
@@ -305,16 +305,16 @@ class _Monitor:
         if asked.verb == "attach_late":
             from ioh.bpf.program import attach_late_part
 
-            return attach_late_part(self.find_layer(asked.layer), self._late_of(asked.layer))
+            return attach_late_part(self.find_probe(asked.layer), self._late_of(asked.layer))
         if asked.verb == "attach_server":
             from ioh.bpf.server_probes import attach_server
 
             objects, request = self._late_of(asked.layer), self.servers.request(asked.pid)
-            return attach_server(self.find_layer(asked.layer), objects, request)
+            return attach_server(self.find_probe(asked.layer), objects, request)
         from ioh.bpf.program import attach_layer
 
         handed_on = {a.layer: made.handed_on for a, made in self.made.items() if made.handed_on}
-        return attach_layer(self.find_layer(asked.layer), self.filters, handed_on)
+        return attach_layer(self.find_probe(asked.layer), self.filters, handed_on)
 
     def _finish(self, child: _Child, *, has_news: bool) -> None:
         """Pass on a child's answer, or how it ended."""

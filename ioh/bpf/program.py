@@ -35,7 +35,7 @@ from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
-    from ioh.layers.base import AttachPoint, Event, Late, Layer
+    from ioh.bpf.probe import AttachPoint, Event, Late, Probe
     from ioh.model.filters import Filters
 
 # The maps with parameters of a late part, or of the program for servers' functions.
@@ -45,17 +45,17 @@ _TAKERS_PER_CPU = 256  # an LRU map gives each CPU up to 128 entries at a time
 
 
 def attach_layer(
-    layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
+    probe: Probe, filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
 ) -> Outcome:
     """Attach a layer; return an answer in any case.
 
     ``handed_on`` is by layer, as in KernelObjects.
     """
-    started, joined = time.monotonic(), handed_on.get(layer.joins, ())
+    started, joined = time.monotonic(), handed_on.get(probe.joins, ())
     try:
-        host = find_facts(Btf(layer.modules, layer.welcome_modules))
-        for form in forms_of(layer, host):
-            outcome = attach_program(layer, form, filters, dict(joined))
+        host = find_facts(Btf(probe.modules, probe.welcome_modules))
+        for form in forms_of(probe, host):
+            outcome = attach_program(probe, form, filters, dict(joined))
             if not isinstance(outcome, Unavailable):
                 break
     except OSError as error:
@@ -90,52 +90,52 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
 
 
 def all_defines(
-    layer: type[Layer], host: HostFacts, filters: Filters, chosen: Mapping[str, int]
+    probe: Probe, host: HostFacts, filters: Filters, chosen: Mapping[str, int]
 ) -> Mapping[str, int | str] | Unavailable:
     """The ``-D`` constants of a layer's probe: its own and those of every probe.
 
     ``OP_<OP>``, ``LOST_<REASON>``: positions in the spec, from 0; ``OPS`` is the number of ops.
     ``ON_<EVENT>``: the chosen point, from 1.  ``AT_<EVENT>``: the event's position, from 0.
     """
-    own = layer.defines(host, filters)
+    own = probe.defines(host, filters)
     if isinstance(own, Unavailable):
         return own
-    ops, lost = layer.spec.ops, layer.spec.lost
+    ops, lost = probe.spec.ops, probe.spec.lost
     defines = {**hist_defines(), "OPS": len(ops), "LOST_REASONS": len(lost), **own}
     defines |= numbered("OP_", ops) | numbered("LOST_", lost)
-    if layer.trusts(host):
+    if probe.trusts(host):
         defines["TRUSTED"] = 1
         if host.cast is not None:
-            ids = {name: host.btf.struct_id(kind) for name, kind in layer.cast_types.items()}
+            ids = {name: host.btf.struct_id(kind) for name, kind in probe.cast_types.items()}
             known = {f"TYPE_{name}": found for name, found in ids.items() if found is not None}
             defines |= {"CASTS": CASTS, **known}
     if host.alone:
         defines["ALONE"] = 1
     if host.preempted:
         defines["PREEMPTED"] = 1
-    defines |= dict.fromkeys(layer.records(host), 1)
-    if layer.copies(host) > 1:
+    defines |= dict.fromkeys(probe.records(host), 1)
+    if probe.copies(host) > 1:
         takers = max(_TAKERS_SMALL_HOST, _TAKERS_PER_CPU * host.cpu_count)
-        defines |= {"COPIES": layer.copies(host), "EVENTS": len(chosen), "TAKERS": takers}
+        defines |= {"COPIES": probe.copies(host), "EVENTS": len(chosen), "TAKERS": takers}
     for at, (name, point) in enumerate(chosen.items()):
         defines |= {f"ON_{name.upper()}": point + 1, f"AT_{name.upper()}": at}
     return defines
 
 
-def forms_of(layer: type[Layer], host: HostFacts) -> list[HostFacts]:
+def forms_of(probe: Probe, host: HostFacts) -> list[HostFacts]:
     """Forms of a layer's probe to try, best first; the kernel can refuse any of them."""
     forms = [host]
-    if layer.at_events(host):
+    if probe.at_events(host):
         host = replace(host, trace_events=False)
         forms.append(host)
-    if layer.trusts(host):
+    if probe.trusts(host):
         forms += [replace(host, cast=None)] if host.cast is not None else []
         forms.append(replace(host, cast=None, trusted_loads=False))
     return forms
 
 
 def attach_program(
-    layer: type[Layer],
+    probe: Probe,
     host: HostFacts,
     filters: Filters,
     handed_on: Mapping[str, int],
@@ -148,62 +148,57 @@ def attach_program(
     ``copies`` programs for each of ``points``, in that order.  Unavailable, with the last line of
     the compiler or verifier, if one of them refuses.
     """
-    chosen = choose_points(layer.events, host)
+    chosen = choose_points(probe.events, host)
     if isinstance(chosen, Unavailable):
         return chosen
-    defines = all_defines(layer, host, filters, chosen)
+    defines = all_defines(probe, host, filters, chosen)
     if isinstance(defines, Unavailable):
         return defines
-    points = {e.name: e.points[chosen[e.name]] for e in layer.events if e.name in chosen}
-    compiled = _compiled(layer, defines, points.values())
+    points = {e.name: e.points[chosen[e.name]] for e in probe.events if e.name in chosen}
+    compiled = _compiled(probe, defines, points.values())
     if isinstance(compiled, Unavailable):
         return compiled
     try:
         lift_memory_limit()
         map_fds = [create_map(spec) for spec in compiled.maps]
-        programs, handlers = _load_all(compiled, map_fds, layer, points.values(), host)
+        programs, handlers = _load_all(compiled, map_fds, probe, points.values(), host)
         links = [
-            _attach(program, event, layer, host)
+            _attach(program, event, probe, host)
             for program, event in handlers
             if not _is_called(program, handed_on.get(event))
         ]
     except OSError as error:
         refused = (f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
         return Unavailable(*(lack_behind(error) or refused))
-    missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
+    missing = {e.name: e.gives for e in probe.events if e.name not in chosen}
     program_fds = [*programs, *(program for program, _ in handlers)]
-    late = programs[: len(_late_points(layer)) + bool(layer.server_program)]
+    late = programs[: len(probe.late_points) + bool(probe.server_program)]
     answer = {
         "maps": [asdict(spec) for spec in compiled.maps],
         "programs": len(program_fds),
         "has_late": bool(late),
-        "copies": layer.copies(host),
+        "copies": probe.copies(host),
         "points": {name: point.event for name, point in points.items()},
         "missing": missing,
     }
     maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
-    if layer.server_program:
+    if probe.server_program:
         at = next(at for at, spec in enumerate(compiled.maps) if spec.name == "sites")
         answer["trap_ns"] = measure_trap(late[-1], map_fds[at], compiled.maps[at].max_entries)
     late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
-    handing = [e for e in layer.events if e.hands_on and e.name in points]
+    handing = [e for e in probe.events if e.hands_on and e.name in points]
     arrays = tuple((points[e.name].event, maps[e.hands_on][1]) for e in handing)
     made = KernelObjects(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
     return answer, [*map_fds, *program_fds, *links], made
 
 
-def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
-    return layer.late.points if layer.late is not None else ()
-
-
 def _compiled(
-    layer: type[Layer], defines: Mapping[str, int | str], points: Iterable[AttachPoint]
+    probe: Probe, defines: Mapping[str, int | str], points: Iterable[AttachPoint]
 ) -> Compiled | Unavailable:
     """The layer's probe, from the cache or compiled now."""
-    source = probe_source(layer.probe)
+    source = probe_source(probe.spec.name)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    functions = {step.function for step in layer.steps} | {layer.server_program} - {""}
-    functions |= {point.function for point in (*points, *_late_points(layer))}
+    functions = probe.functions(points)
     key = key_of(source, flags, functions)
     if key is not None and (kept := find(key)) is not None:
         return kept
@@ -216,7 +211,7 @@ def _compiled(
 def _load_all(
     compiled: Compiled,
     map_fds: Sequence[int],
-    layer: type[Layer],
+    probe: Probe,
     points: Iterable[AttachPoint],
     host: HostFacts,
 ) -> tuple[list[int], list[tuple[int, str]]]:
@@ -226,11 +221,11 @@ def _load_all(
     could start under one program and end unseen by the next.
     """
     places = dict(enumerate(map_fds))
-    typed = layer.trusts(host)
+    typed = probe.trusts(host)
 
     def load(function: str, event: str) -> int:
         code = renumber(compiled.functions[function], places)
-        if event in layer.at_events(host):
+        if event in probe.at_events(host):
             return load_program(function, resolve_casts(code, host.cast), AT_EVENT)
         if typed:
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
@@ -239,23 +234,24 @@ def _load_all(
     # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
     programs = [
         load_program(point.function, renumber(compiled.functions[point.function], places))
-        for point in _late_points(layer)
+        for point in probe.late_points
     ]
-    if name := layer.server_program:
+    if probe.server_program is not None:
+        name = probe.server_program.function
         code = renumber(compiled.functions[name], places)
         programs.append(load_program(name, code, OF_USER_SPACE))
-    for step in layer.steps:
+    for step in probe.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
         set_element(map_fds[array], 0, programs[-1])
-    copied = [point for point in points for _ in range(layer.copies(host))]
+    copied = [point for point in points for _ in range(probe.copies(host))]
     return programs, [(load(point.function, point.event), point.event) for point in copied]
 
 
-def _attach(program: int, event: str, layer: type[Layer], host: HostFacts) -> int:
-    if event in layer.at_events(host):
+def _attach(program: int, event: str, probe: Probe, host: HostFacts) -> int:
+    if event in probe.at_events(host):
         return attach_to_event(program, event)
-    return attach_typed(program) if layer.trusts(host) else attach_plain(program, event)
+    return attach_typed(program) if probe.trusts(host) else attach_plain(program, event)
 
 
 def _is_called(program: int, array: int | None) -> bool:
@@ -275,15 +271,15 @@ def _is_called(program: int, array: int | None) -> bool:
     return True
 
 
-def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
+def attach_late_part(probe: Probe, objects: Sequence[Object]) -> Outcome:
     """Attach the late part of a running probe; return an answer in any case.
 
     ``objects``: the probe's map ``late_offsets``, if it has one, then a program for each point.
     """
-    if layer.late is None:
+    if probe.late is None:
         return {"reason": "the layer has no such part"}, [], KernelObjects()
     try:
-        links = _attach_late(layer.late, [open_object(made) for made in objects])
+        links = _attach_late(probe.late, [open_object(made) for made in objects])
     except OSError as error:
         lack = lack_behind(error)
         return {"reason": lack.cause if lack else error.strerror or str(error)}, [], KernelObjects()

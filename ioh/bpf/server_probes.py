@@ -8,7 +8,7 @@ same descriptor is read and attached to, so it does not matter if the path chang
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -27,8 +27,8 @@ from ioh.model.printable import printable
 from ioh.rights.user import User, caller, rights_of
 
 if TYPE_CHECKING:
-    from ioh.bpf.server_files import Server
-    from ioh.layers.base import Layer
+    from ioh.bpf.probe import Probe
+    from ioh.bpf.server_files import NamedFile, Server
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Work:
         return answer, self.links, KernelObjects(object_ids("link", self.links))
 
 
-def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:
+def attach_server(probe: Probe, objects: Sequence[Object], asked: ServerRequest) -> Outcome:
     """Attach to a process' program, or to the named files; return an answer in any case.
 
     The answer has ``files``: the FileId of each file with probes; ``link_ops``: the op of each
@@ -69,11 +69,13 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
     are counted; ``trap_ns``: what a trap costs, by op; ``counted_ns``: what the program in it
     costs; ``missing``: sentences about missing probes; ``reason``: "" unless it failed.
     """
+    if probe.server_program is None:
+        return _Work().outcome("the layer has no such part")
     try:
         sites, program = (open_object(made) for made in objects)
-        work = _Work(iter(asked.free_sites), program, sites, layer.spec.ops)
-        servers = layer.servers()
-        for file, server in _files(asked.pid, layer, work):
+        work = _Work(iter(asked.free_sites), program, sites, probe.spec.ops)
+        servers, named = probe.server_program.find_servers()
+        for file, server in _files(asked.pid, servers, named, work):
             with file:
                 work.files.append((*file_id(file.fileno()), servers.index(server)))
                 lacks = asked.known.get(work.files[-1])
@@ -89,19 +91,21 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
     return work.outcome(why if asked.pid and not work.files else "", asked.trap.counted_ns)
 
 
-def _files(pid: int, layer: type[Layer], work: _Work) -> Iterator[tuple[BinaryIO, Server]]:
+def _files(
+    pid: int, servers: Iterable[Server], named: Iterable[NamedFile], work: _Work
+) -> Iterator[tuple[BinaryIO, Server]]:
     """Open the files to attach to; yield each with its server."""
     if not pid:
-        for named in layer.named_files():
+        for file in named:
             with suppress(OSError):
-                yield open_regular(named.path, named.id), named.server
+                yield open_regular(file.path, file.id), file.server
         return
     name = str(Path(f"/proc/{pid}/exe").readlink()).removesuffix(" (deleted)")
-    for server in layer.servers():
+    for server in servers:
         if not {name, Path(name).name}.isdisjoint(server.binaries):
             user = caller() if server.is_users else None
-            if file := _program_of(pid, name, user):
-                yield file, server
+            if program := _program_of(pid, name, user):
+                yield program, server
             else:
                 work.missing.append(f"{server.title}: the caller cannot read {name}")
 

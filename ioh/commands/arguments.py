@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ioh.commands.databases import DATABASE_OPTIONS
 from ioh.commands.output import say
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.filters import Filters
@@ -33,6 +32,7 @@ DEFAULT_WIDTH, MAX_COLUMN_WIDTH = 80, 40
 COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 FILTERS = ("pid", "comm", "cgroup", "device", "port")
+DATABASE_OPTIONS = ("pg", "pg_parameters", "functions", "function", "db_all")
 # The probes apply these; they cannot be applied to a recording afterwards.
 LIVE_ONLY = (*FILTERS, "proc", *DATABASE_OPTIONS)
 _Options = TypeVar("_Options", bound="DataclassInstance")

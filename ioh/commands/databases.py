@@ -13,7 +13,6 @@ from ioh.pg.login import Login
 if TYPE_CHECKING:
     from ioh.commands.arguments import MeasureOptions
 
-DATABASE_OPTIONS = ("pg", "pg_parameters", "functions", "function", "db_all")
 _HINT = "List the functions with: nm -D PROGRAM; nm PROGRAM"
 
 

@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ioh.commands.arguments import FILTERS, IntervalOptions, ShowOptions
-from ioh.commands.databases import DATABASE_OPTIONS
+from ioh.commands.arguments import DATABASE_OPTIONS, FILTERS, IntervalOptions, ShowOptions
 from ioh.commands.output import say
 from ioh.commands.playback import Faults, PrintOptions, Remarks, run_replay
 from ioh.commands.run import Ending, run_live

@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ioh.layers.base import Layer
+
+if TYPE_CHECKING:
+    from ioh.bpf.probe import Probe
 
 
 @cache
@@ -23,3 +27,11 @@ def find_layer(name: str) -> type[Layer]:
     if any(module.name == name for module in pkgutil.iter_modules(__path__)):
         importlib.import_module(f"{__name__}.{name}")
     return Layer.registry.get(name) or all_layers()[name]
+
+
+def find_probe(name: str) -> Probe:
+    """The probe of the layer of that name; LookupError if it has none."""
+    probe = find_layer(name).probe
+    if probe is None:
+        raise LookupError(name)
+    return probe

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.probe import AttachPoint, Event, Late, Probe
 from ioh.bpf.totals import PROGRESS, advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import AttachPoint, Event, Late, Layer
+from ioh.layers.base import Layer
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
@@ -22,13 +23,12 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import disk_of_path, read_block_device, ways_to
+from ioh.procfs.blockdev import disk_of_path
 from ioh.procfs.files import path_under, read_text
 from ioh.procfs.silent_devices import SILENT_DEVICES
 
 if TYPE_CHECKING:
     from ioh.bpf.counters import Bytes
-    from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map, Maps
 
 SPEC = LayerSpec(
@@ -127,30 +127,20 @@ class Block(Layer):
     """Requests of every block device, plus the kernel's own counters in /proc/diskstats."""
 
     spec = SPEC
-    probe = "block"
-    prefers_typed = True
-    events = (
-        Event("complete", "block_rq_complete", hands_on="after_complete"),
-        Event("submit", "block_getrq", "processes", hands_on="after_submit"),
-        Event("backmerge", "block_bio_backmerge", _MERGED, function="on_merge"),
-        Event("frontmerge", "block_bio_frontmerge", _MERGED, function="on_merge"),
-        Event("requeue", "block_rq_requeue", "requeues"),
-        Event("split", "block_split", "splits"),
+    probe = Probe(
+        SPEC,
+        events=(
+            Event("complete", "block_rq_complete", hands_on="after_complete"),
+            Event("submit", "block_getrq", "processes", hands_on="after_submit"),
+            Event("backmerge", "block_bio_backmerge", _MERGED, function="on_merge"),
+            Event("frontmerge", "block_bio_frontmerge", _MERGED, function="on_merge"),
+            Event("requeue", "block_rq_requeue", "requeues"),
+            Event("split", "block_split", "splits"),
+        ),
+        defines=block_defines,
+        late=Late((AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known"),
+        prefers_typed=True,
     )
-
-    late = Late((AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known")
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """See block_probe.  Unavailable for a device that has no requests of its own."""
-        chosen = None if filters.device is None else read_block_device(filters.device)
-        if chosen is not None and not chosen.has_requests and not ways_to(chosen.name):
-            below = chosen.stack if chosen.is_stacked else "no other device"
-            return Unavailable(
-                f"{chosen.name} has no requests of its own", f"its I/O becomes requests of {below}"
-            )
-        head = chosen.name if chosen is not None and not chosen.has_requests else None
-        return block_defines(host, filters, head)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

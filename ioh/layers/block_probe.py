@@ -10,6 +10,7 @@ from ioh.bpf.defines import PLEASE_REPORT, argument_at, offset_defines
 from ioh.bpf.totals import WORDS
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
+from ioh.procfs.blockdev import read_block_device, ways_to
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -24,15 +25,19 @@ STACKED = 1024  # stacked devices that the probe knows when it has no room for a
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
-def block_defines(
-    host: HostFacts, filters: Filters, nvme_disk: str | None = None
-) -> Mapping[str, int | str] | Unavailable:
+def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
-    ``nvme_disk``: the filtered disk if it is multipath NVMe; then the requests of its paths are its
-    requests.
+    Unavailable for a device that has no requests of its own.  A multipath NVMe disk has those of
+    its paths.
     """
     btf = host.btf
+    disk = None if filters.device is None else read_block_device(filters.device)
+    if disk is not None and not disk.has_requests and not ways_to(disk.name):
+        below = disk.stack if disk.is_stacked else "no other device"
+        return Unavailable(
+            f"{disk.name} has no requests of its own", f"its I/O becomes requests of {below}"
+        )
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
     # replaced bio's bi_disk by bi_bdev.
     has_rq_disk, has_bi_disk = btf.offset("request", "rq_disk"), btf.offset("bio", "bi_disk")
@@ -74,8 +79,8 @@ def block_defines(
     defines |= {name: ops[name] for name in _REQ_OPS}
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
-    if nvme_disk is not None:
-        head, _, tail = nvme_disk.rpartition("n")
+    if disk is not None and not disk.has_requests:
+        head, _, tail = disk.name.rpartition("n")
         defines |= {"FILTER_WAY_HEAD": f"{head}c", "FILTER_WAY_TAIL": f"n{tail}"}
     return defines
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ioh.bpf.defines import numbered, offset_defines
+from ioh.bpf.probe import Probe, ServerProgram
 from ioh.bpf.server_ledger import SITES
 from ioh.bpf.site_record import OWNERS, ROLES, SIZES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
 from ioh.layers.db_known import KnownOps
 from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, read_open_ops
-from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
+from ioh.layers.db_ops import OPS, SESSION_OPS, WAITS
+from ioh.layers.db_tables import TABLES, Sessions, Waits
 from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.trap_budget import MOST_CPU, MOST_CPU_NAMED, PAUSE_S, TrapBudget
@@ -30,17 +32,6 @@ if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map, Maps
     from ioh.bpf.server_files import NamedFile, Server
-
-OPS = (
-    *SESSION_OPS,
-    "lwlock_wait",
-    "standby_wait",
-    "sort",
-    "temp_read",
-    "temp_write",
-    "checkpoint",
-    "log_full",
-)
 
 SPEC = LayerSpec(
     name="db",
@@ -69,17 +60,42 @@ _COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # tells a program where it is att
 _TOO_OLD = "needs Linux 5.15"
 
 
+def _defines(host: HostFacts, _: Filters) -> Mapping[str, int | str] | Unavailable:
+    """Offsets that tell which server a thread works for, and the tables' sizes."""
+    offsets = offset_defines(host.btf, _MEMBERS)
+    if isinstance(offsets, Unavailable):
+        return offsets
+    if host.btf.offset(*_COOKIE) is None:
+        return Unavailable(f"this kernel's struct {_COOKIE[0]} has no {_COOKIE[1]}", _TOO_OLD)
+    return {
+        **part_defines(host),
+        **offsets,
+        "SITES": SITES,
+        "SESSION_OPS": len(SESSION_OPS),
+        "WAITS": len(WAITS),
+        **numbered("ROLE_", ROLES),
+        **numbered("OWNER_", OWNERS),
+        **numbered("SIZE_", SIZES),
+    }
+
+
+_PROBE = Probe(
+    SPEC,
+    defines=_defines,
+    server_program=ServerProgram("on_site", lambda: (Db.servers(), Db.files)),
+)
+
+
 class Db(Layer):
     """The database servers of this machine, measured at their own probe points."""
 
     spec = SPEC
-    probe = "db"
-    server_program = "on_site"
+    probe = _PROBE
     is_rare = True
     idle = "no supported database server is running"
 
     _servers: ClassVar[tuple[Server, ...] | None] = None
-    _files: ClassVar[tuple[NamedFile, ...]] = ()
+    files: ClassVar[tuple[NamedFile, ...]] = ()  # opened with the caller's rights
     _processes: ClassVar[ServerProcesses | None] = None
     _seen_s: ClassVar[float] = float("-inf")
 
@@ -91,7 +107,8 @@ class Db(Layer):
         """
         known = dict.fromkeys((*OPS, *(probe.op for s in servers for probe in s.probes)))
         cls.spec = replace(SPEC, ops=tuple(known))
-        cls._servers, cls._processes, cls._files = servers, None, tuple(files)
+        cls.probe = replace(_PROBE, spec=cls.spec)
+        cls._servers, cls._processes, cls.files = servers, None, tuple(files)
 
     @classmethod
     def servers(cls) -> tuple[Server, ...]:
@@ -103,11 +120,6 @@ class Db(Layer):
                 return ()
             cls._servers = read_servers()
         return cls._servers
-
-    @classmethod
-    def named_files(cls) -> tuple[NamedFile, ...]:
-        """The files that servers name by path, opened with the caller's rights."""
-        return cls._files
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
@@ -124,26 +136,6 @@ class Db(Layer):
         paths = (name for s in cls.servers() for name in (*s.libraries, *s.binaries))
         is_named = any("/" in path or ".so" in path for path in paths)
         return cls._processes.pids() | (frozenset({0}) if is_named else frozenset())
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets that tell which server a thread works for, and the tables' sizes."""
-        del filters
-        offsets = offset_defines(host.btf, _MEMBERS)
-        if isinstance(offsets, Unavailable):
-            return offsets
-        if host.btf.offset(*_COOKIE) is None:
-            return Unavailable(f"this kernel's struct {_COOKIE[0]} has no {_COOKIE[1]}", _TOO_OLD)
-        return {
-            **part_defines(host),
-            **offsets,
-            "SITES": SITES,
-            "SESSION_OPS": len(SESSION_OPS),
-            "WAITS": len(WAITS),
-            **numbered("ROLE_", ROLES),
-            **numbered("OWNER_", OWNERS),
-            **numbered("SIZE_", SIZES),
-        }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.layers.db_tables import OUTERS, WAITS
+from ioh.layers.db_ops import OUTERS, WAITS
 from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.rising_totals import RisingTotals

@@ -9,6 +9,7 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.layers.db_ops import OUTERS, SESSION_OPS, WAITS
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.rising_totals import RisingTotals
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
 # Server, outer op, and the counts and times of its waits that have ended.
 Ended = Iterable[tuple[bytes, Sequence[int]]]
 
-# The ops in a session's row, in the order of the probe's indices.
-SESSION_OPS = (
-    "statement",
-    "commit",
-    "log_sync",
-    "log_write",
-    "data_read",
-    "data_write",
-    "lock_wait",
-)
-OUTERS = SESSION_OPS[:3]  # the operations whose waits are counted
-# In the order of struct wait of probes/db.c; none includes another.
-WAITS = (*SESSION_OPS[2:], "lwlock_wait", "standby_wait", "cpu", "cpu_wait")
 _SESSION_KEY = struct.Struct("=II")
 _WAIT_KEY = struct.Struct("=II")
 _IDLE_TICKS = 60

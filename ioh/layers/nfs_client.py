@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer
+from ioh.layers.base import Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
@@ -155,36 +156,39 @@ _CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 
 
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+    """Offsets in the structs of the NFS client and sunrpc."""
+    shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
+    if isinstance(shared, Unavailable):
+        return shared
+    return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
+
+
 class NfsClient(Layer):
     """Calls of this machine's NFS mounts, plus the kernel's own counters in mountstats."""
 
     spec = SPEC
-    probe = "nfs_client"
-    modules = ("sunrpc", "nfs")
-    takes_turns = True
-    idle = "no NFS file system is mounted"
-    events = (
-        Event("rpc", "rpc_stats_latency"),
-        Event("read_done", "nfs_readpage_done"),
-        Event("write_done", "nfs_writeback_done"),
-        Event("commit_done", "nfs_commit_done"),
-        Event("read_start", "nfs_initiate_read"),
-        Event("write_start", "nfs_initiate_write"),
-        Event("commit_start", "nfs_initiate_commit"),
+    probe = Probe(
+        SPEC,
+        events=(
+            Event("rpc", "rpc_stats_latency"),
+            Event("read_done", "nfs_readpage_done"),
+            Event("write_done", "nfs_writeback_done"),
+            Event("commit_done", "nfs_commit_done"),
+            Event("read_start", "nfs_initiate_read"),
+            Event("write_start", "nfs_initiate_write"),
+            Event("commit_start", "nfs_initiate_commit"),
+        ),
+        defines=_defines,
+        takes_turns=True,
+        modules=("sunrpc", "nfs"),
     )
+    idle = "no NFS file system is mounted"
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
         """Whether any mount namespace has an NFS mount."""
         return is_any_mounted(root)
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets in the structs of the NFS client and sunrpc."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
-        if isinstance(shared, Unavailable):
-            return shared
-        return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

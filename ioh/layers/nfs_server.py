@@ -9,8 +9,9 @@ from socket import AF_INET, AF_INET6
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import argument_at, offset_defines
+from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer
+from ioh.layers.base import Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables, file_of
 from ioh.layers.nfs_maps import (
@@ -137,47 +138,50 @@ def name_client(family: int, port: bytes, address: bytes) -> str:
     return format_endpoint(address, int.from_bytes(port, "big"), family)
 
 
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+    """Offsets in the structs of nfsd and of sunrpc's server."""
+    shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
+    if isinstance(shared, Unavailable):
+        return shared
+    stable = offset_defines(host.btf, *_STABLE)
+    if isinstance(stable, Unavailable):
+        return stable
+    return {
+        **shared,
+        "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
+        "OFF_write_stable_how": sum(stable.values()),
+        "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),
+    }
+
+
 class NfsServer(Layer):
     """Calls that this machine's NFS server serves."""
 
     spec = SPEC
-    probe = "nfs_server"
-    modules = ("sunrpc", "nfsd")
-    takes_turns = True
-    idle = "no NFS server is running"
-    events = (
-        Event("reply", "svc_stats_latency"),
-        Event("read_done", "nfsd_read_done"),
-        Event("write_done", "nfsd_write_done"),
-        Event("compound", "nfsd_compound_status", function="on_compound_op"),
-        Event("bio", "block_bio_queue"),
-        Event("file", "nfsd_file_acquire"),
-        Event("read_start", "nfsd_read_start"),
-        Event("write_start", "nfsd_write_start"),
-        Event("call", "svc_process"),
+    probe = Probe(
+        SPEC,
+        events=(
+            Event("reply", "svc_stats_latency"),
+            Event("read_done", "nfsd_read_done"),
+            Event("write_done", "nfsd_write_done"),
+            Event("compound", "nfsd_compound_status", function="on_compound_op"),
+            Event("bio", "block_bio_queue"),
+            Event("file", "nfsd_file_acquire"),
+            Event("read_start", "nfsd_read_start"),
+            Event("write_start", "nfsd_write_start"),
+            Event("call", "svc_process"),
+        ),
+        defines=_defines,
+        takes_turns=True,
+        modules=("sunrpc", "nfsd"),
     )
+    idle = "no NFS server is running"
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:
         """Whether nfsd has threads."""
         stats = read_nfsd(root)
         return stats is not None and bool(stats.threads)
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets in the structs of nfsd and of sunrpc's server."""
-        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
-        if isinstance(shared, Unavailable):
-            return shared
-        stable = offset_defines(host.btf, *_STABLE)
-        if isinstance(stable, Unavailable):
-            return stable
-        return {
-            **shared,
-            "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
-            "OFF_write_stable_how": sum(stable.values()),
-            "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),
-        }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+from ioh.bpf.probe import AttachPoint, Event, Late, Probe, Step
 from ioh.bpf.totals import advance_epoch, decode_ended_ns, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
-from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
+from ioh.layers.base import Layer
 from ioh.layers.failure_table import FailureTable
 from ioh.layers.flows import FlowTables
 from ioh.layers.fuse_daemons import FuseDaemons
@@ -37,7 +38,6 @@ from ioh.procfs.processes import are_cpu_waits_timed, are_pids_the_kernels
 from ioh.procfs.syscall_fallback import SyscallFallback
 
 if TYPE_CHECKING:
-    from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
 
 _FLOW = """
@@ -185,52 +185,49 @@ class Syscall(Layer):
     """Calls of all processes on files and block devices, followed to the layers below."""
 
     spec = SPEC
-    probe = "syscall"
-    prefers_typed = True
-    cast_types: ClassVar = CAST_TYPES
-    joins = "block"
-    prefers_events: ClassVar = {
-        "RECORDS": {"sys_enter": {"id": 8, "args": 16}, "sys_exit": {"ret": 16}},
-        "URING_RECORDS": {
-            "io_uring_submit_req": {"req": 16},
-            "io_uring_complete": {"req": 16, "res": 32},
-        },
-    }
-    welcome_modules = ("btrfs", "overlay", "xfs")
-    events = (
-        Event("exit", "sys_exit"),
-        Event("uring_complete", "io_uring_complete", "io_uring", has_uring),
-        Event("request_end", "block_rq_complete", "fault_read", sees_faults),
-        Event("bio_end", "block_bio_complete", "fault_read", sees_faults),
-        Event("bio", "block_bio_queue", "cached"),
-        Event("request", "block_getrq", "requests"),
-        Event("backmerge", "block_bio_backmerge", "merges", function="on_merge"),
-        Event("frontmerge", "block_bio_frontmerge", "merges", function="on_merge"),
-        Event("split", "block_split", "splits"),
-        Event("uring_submit", " ".join(URING_SUBMIT_TRACEPOINTS), "io_uring", has_uring),
-        Event("uring_worker", "io_uring_queue_async_work", "io_uring", has_uring),
-        Event("enter", "sys_enter"),
-    )
-
-    steps = (
-        Step("submit_step", "sys_enter", "on_submit_step"),
-        Step("revise_step", "sys_exit", "on_revise_step"),
-        Step("reap_step", "sys_exit", "on_reap_step"),
-    )
-    late = Late(
-        (
-            AttachPoint("nfs_initiate_read", "on_nfs_read"),
-            AttachPoint("nfs_initiate_write", "on_nfs_write"),
+    probe = Probe(
+        SPEC,
+        events=(
+            Event("exit", "sys_exit"),
+            Event("uring_complete", "io_uring_complete", "io_uring", has_uring),
+            Event("request_end", "block_rq_complete", "fault_read", sees_faults),
+            Event("bio_end", "block_bio_complete", "fault_read", sees_faults),
+            Event("bio", "block_bio_queue", "cached"),
+            Event("request", "block_getrq", "requests"),
+            Event("backmerge", "block_bio_backmerge", "merges", function="on_merge"),
+            Event("frontmerge", "block_bio_frontmerge", "merges", function="on_merge"),
+            Event("split", "block_split", "splits"),
+            Event("uring_submit", " ".join(URING_SUBMIT_TRACEPOINTS), "io_uring", has_uring),
+            Event("uring_worker", "io_uring_queue_async_work", "io_uring", has_uring),
+            Event("enter", "sys_enter"),
         ),
-        without="calls on NFS files look cached",
-        module="nfs",
-        offsets=(("nfs_pgio_header", "args.count"),),
+        defines=syscall_defines,
+        steps=(
+            Step("submit_step", "sys_enter", "on_submit_step"),
+            Step("revise_step", "sys_exit", "on_revise_step"),
+            Step("reap_step", "sys_exit", "on_reap_step"),
+        ),
+        late=Late(
+            (
+                AttachPoint("nfs_initiate_read", "on_nfs_read"),
+                AttachPoint("nfs_initiate_write", "on_nfs_write"),
+            ),
+            without="calls on NFS files look cached",
+            module="nfs",
+            offsets=(("nfs_pgio_header", "args.count"),),
+        ),
+        prefers_typed=True,
+        cast_types=CAST_TYPES,
+        joins="block",
+        prefers_events={
+            "RECORDS": {"sys_enter": {"id": 8, "args": 16}, "sys_exit": {"ret": 16}},
+            "URING_RECORDS": {
+                "io_uring_submit_req": {"req": 16},
+                "io_uring_complete": {"req": 16, "res": 32},
+            },
+        },
+        welcome_modules=("btrfs", "overlay", "xfs"),
     )
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """See syscall_probe."""
-        return syscall_defines(host, filters)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

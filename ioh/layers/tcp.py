@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import offset_defines
+from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import decode_lost
-from ioh.layers.base import Event, Layer
+from ioh.layers.base import Layer
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
@@ -139,13 +140,44 @@ _OF_ONE_PORT = (
 )
 
 
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+    """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
+    # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
+    has_ipv6 = host.btf.offset("sock_common", "skc_v6_daddr") is not None  # CONFIG_IPV6
+    offsets = offset_defines(
+        host.btf,
+        "sock sk_protocol",
+        "sock_common skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr",
+        "net ns.inum",
+        "inet_sock inet_sport",
+        "tcp_sock bytes_received bytes_sent bytes_retrans total_retrans",
+        "tcp_sock data_segs_in data_segs_out srtt_us",
+        *(["sock_common skc_v6_daddr skc_v6_rcv_saddr"] if has_ipv6 else []),
+        *(["tcp_sock write_seq rcv_nxt"] if host.preempted else []),
+    )
+    if isinstance(offsets, Unavailable):
+        return offsets
+    defines: dict[str, int | str] = {
+        **offsets,
+        "MAX_CLOSED": MAX_CLOSED,
+        "SOCK_DONE": host.btf.enumerators("sock_flags").get("SOCK_DONE", 1),
+        "NETNS_INUM": Path("/proc/self/ns/net").stat().st_ino,
+    }
+    if filters.port is not None:
+        defines["PORT"] = socket.htons(filters.port)
+    return defines
+
+
 class Tcp(Layer):
     """All TCP connections of this network namespace."""
 
     spec = SPEC
-    probe = "tcp"
-    events = (Event("close", "inet_sock_set_state", function="on_inet_sock_set_state"),)
-    takes_turns = True
+    probe = Probe(
+        SPEC,
+        (Event("close", "inet_sock_set_state", function="on_inet_sock_set_state"),),
+        _defines,
+        takes_turns=True,
+    )
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
@@ -154,34 +186,6 @@ class Tcp(Layer):
         self._connections = ConnectionTable()
         self._ports = PortTable()
         self._interfaces = InterfaceTable(LinkTable(root))
-
-    @classmethod
-    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
-        # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
-        has_ipv6 = host.btf.offset("sock_common", "skc_v6_daddr") is not None  # CONFIG_IPV6
-        offsets = offset_defines(
-            host.btf,
-            "sock sk_protocol",
-            "sock_common skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr",
-            "net ns.inum",
-            "inet_sock inet_sport",
-            "tcp_sock bytes_received bytes_sent bytes_retrans total_retrans",
-            "tcp_sock data_segs_in data_segs_out srtt_us",
-            *(["sock_common skc_v6_daddr skc_v6_rcv_saddr"] if has_ipv6 else []),
-            *(["tcp_sock write_seq rcv_nxt"] if cls.copies(host) > 1 else []),
-        )
-        if isinstance(offsets, Unavailable):
-            return offsets
-        defines: dict[str, int | str] = {
-            **offsets,
-            "MAX_CLOSED": MAX_CLOSED,
-            "SOCK_DONE": host.btf.enumerators("sock_flags").get("SOCK_DONE", 1),
-            "NETNS_INUM": Path("/proc/self/ns/net").stat().st_ino,
-        }
-        if filters.port is not None:
-            defines["PORT"] = socket.htons(filters.port)
-        return defines
 
     def read(self, maps: Maps) -> LayerSample:
         """Read one tick: dump first, then drain; see Ledger for the reason."""

@@ -27,6 +27,7 @@ class ModuleProbe:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
+        self._late = layer.probe.late if layer.probe is not None else None
         self._links: list[int] = []
         self._is_asked = False
         self.refusal = ""
@@ -36,7 +37,7 @@ class ModuleProbe:
 
         Detaches it, and so releases its module, when it is no longer wanted.
         """
-        if self._layer.late is None or not self._layer.wants_late():
+        if self._late is None or not self._layer.wants_late():
             self.close()
             return False
         is_due = not self._is_asked
@@ -58,8 +59,8 @@ class ModuleProbe:
 
     def refuse(self, reason: str) -> None:
         """Note why it is not available, or "" if it is."""
-        if self._layer.late is not None:
-            self.refusal = f"{self._layer.late.without}: {reason}" if reason else ""
+        if self._late is not None:
+            self.refusal = f"{self._late.without}: {reason}" if reason else ""
 
     def close(self) -> None:
         """Detach it."""

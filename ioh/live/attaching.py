@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.channel import Loader, close_all
 from ioh.bpf.loader import start_loader
-from ioh.layers import find_layer
+from ioh.layers import find_probe
 from ioh.model.limits import lack_behind
 from ioh.model.waking import WakePipe
 
@@ -49,7 +49,7 @@ class Attaching:
         if why_proc:
             return
         try:
-            self._loader = start_loader(find_layer, self._filters)
+            self._loader = start_loader(find_probe, self._filters)
         except OSError as error:
             lack = lack_behind(error, of_fork=True)
             why = lack.cause if lack else error.strerror
@@ -62,9 +62,8 @@ class Attaching:
         # Called once: the loader compiles only layers with something to measure.
         wanted = {name for name, layer in layers.items() if layer.is_wanted()}
         # The disk first, because its numbers matter most; leave one CPU for our imports.
-        names = reversed(tuple(layers))
-        probed = [name for name in names if layers[name].probe and name in wanted]
-        self._due = {name: layers[name].joins for name in probed}
+        probes = {name: layers[name].probe for name in reversed(tuple(layers)) if name in wanted}
+        self._due = {name: probe.joins for name, probe in probes.items() if probe is not None}
         self.request_due(max(1, len(os.sched_getaffinity(0)) - 1))
         self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
         for name, layer in layers.items():

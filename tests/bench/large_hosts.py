@@ -25,22 +25,18 @@ import pytest
 
 from ioh.bpf import maps
 from ioh.bpf.maps import Map, MapSpec
-from ioh.bpf.program import all_defines, choose_points
 from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, STARTED
-from ioh.layers.base import Layer
 from ioh.layers.block import SPEC as BLOCK
 from ioh.layers.block import Block
 from ioh.layers.syscall import SPEC as SYSCALL
 from ioh.layers.syscall import Syscall
 from ioh.model.filters import Filters
-from ioh.model.sample import Unavailable
 from ioh.procfs.diskstats import make_dev
 from tests.bench import tcp_tick
 from tests.bench.own_cost import ControlGroup, control_group
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, Watcher, WatcherError, watching
-from tests.unit import fake_kernel
-from tests.unit.probe_text import ProbeText
+from tests.unit.probe_text import text_of
 
 CPUS, CPUS_BUDGET_MS = 256, 10.0
 FLOWS = 500
@@ -134,14 +130,9 @@ class MadeUpKernel:
 
 
 @contextlib.contextmanager
-def made_up(layer: type[Layer], cpus: int) -> Iterator[tuple[MadeUpKernel, dict[str, Map]]]:
-    """A layer's maps as its probe declares them on a host with this many possible CPUs."""
-    host = fake_kernel.linux_6_18().host(cpus=cpus)
-    chosen = choose_points(layer.events, host)
-    assert not isinstance(chosen, Unavailable)
-    defines = all_defines(layer, host, Filters(), chosen)
-    assert not isinstance(defines, Unavailable)
-    kernel = MadeUpKernel(ProbeText(layer.probe, defines).maps(), cpus)
+def made_up(name: str, cpus: int) -> Iterator[tuple[MadeUpKernel, dict[str, Map]]]:
+    """The maps of a layer as its probe declares them on a host with this many possible CPUs."""
+    kernel = MadeUpKernel(text_of(name, cpus).maps(), cpus)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maps, "libbpf", lambda: kernel)
         patch.setattr(maps, "possible_cpus", lambda: cpus)
@@ -170,7 +161,10 @@ def ticks_ms(read: Callable[[], object], change: Callable[[], None]) -> list[flo
 def measure_cpus(report: Report) -> None:
     """Layers syscall and block: reads, writes, fsyncs on two disks; then all the maps can hold."""
     say(f"a tick with {CPUS} possible CPUs")
-    with made_up(Syscall, CPUS) as (kernel, of_calls), made_up(Block, CPUS) as (disks, of_disks):
+    with (
+        made_up("syscall", CPUS) as (kernel, of_calls),
+        made_up("block", CPUS) as (disks, of_disks),
+    ):
         layers = (Syscall(Filters()), of_calls), (Block(Filters()), of_disks)
         flows, per_op = kernel.fill("flows", flow_keys(FLOWS)), kernel.named("totals").values
         flows[:, :, 3] = int.from_bytes(b"program\0", "little")
@@ -229,7 +223,7 @@ def measure_disks(report: Report) -> None:
         disks = make_disks(root, DISKS)
         for busy in (0, DISKS // 10, DISKS):
             say(f"a tick with {DISKS:,} disks, {busy} of them busy")
-            with made_up(Block, cpus) as (kernel, read_from):
+            with made_up("block", cpus) as (kernel, read_from):
                 layer = Block(Filters(), root)
                 keys = [struct.pack("=II", dev, op) for dev, _ in disks for op in (_READ, _WRITE)]
                 totals = kernel.fill("totals", keys)

@@ -10,7 +10,7 @@ from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.defines import c_constant
 from ioh.bpf.host import HostFacts
 from ioh.bpf.program import all_defines, choose_points
-from ioh.layers import find_layer
+from ioh.layers import find_probe
 from ioh.model.filters import Filters
 
 # The kernel and LLVM refuse more than 512.  The margin is for later compilers, which may need more:
@@ -25,17 +25,14 @@ _MOVE, _ADD_CONSTANT = 0xBF, 0x07
 
 def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
     """All programs of a layer, as ioh would load them on such a host."""
-    layer = find_layer(name)
-    chosen = choose_points(layer.events, host)
+    probe = find_probe(name)
+    chosen = choose_points(probe.events, host)
     assert isinstance(chosen, dict), chosen
-    defines = all_defines(layer, host, filters, chosen)
+    defines = all_defines(probe, host, filters, chosen)
     assert isinstance(defines, dict), defines
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
-    points += layer.late.points if layer.late is not None else ()
-    functions = {step.function for step in layer.steps} | {point.function for point in points}
-    functions |= {layer.server_program} - {""}
-    compiled = compile_probe(probe_source(layer.probe), flags, functions)
+    points = tuple(e.points[chosen[e.name]] for e in probe.events if e.name in chosen)
+    compiled = compile_probe(probe_source(name), flags, probe.functions(points))
     assert isinstance(compiled, Compiled), compiled
     return compiled
 

@@ -11,7 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from ioh.bpf.loader import start_loader
-from ioh.layers import find_layer, tcp
+from ioh.layers import find_probe, tcp
 from ioh.live.attached import AttachedLayer
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
@@ -23,7 +23,7 @@ def main() -> None:
     filters = Filters(port=options.get("port"))
     layer = tcp.Tcp(filters)
     attached = AttachedLayer(layer)
-    loader = start_loader(find_layer, filters)
+    loader = start_loader(find_probe, filters)
     if not options.get("proc"):
         loader.request({"verb": "attach", "layer": "tcp"})
         answer = loader.answer(30)

@@ -21,7 +21,7 @@ from ioh.bpf.calls import Outcome
 from ioh.bpf.channel import Loader, close_all
 from ioh.bpf.compiler import probe_source
 from ioh.bpf.loader import start_loader
-from ioh.layers import find_layer
+from ioh.layers import find_probe
 from ioh.model.filters import Filters
 from tests.kernel.rig import START_S, ended, ioh_command
 from tests.kernel.talker import Running, wait_until
@@ -45,7 +45,7 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 
 @contextlib.contextmanager
 def started() -> Iterator[Loader]:
-    loader = start_loader(find_layer, Filters())
+    loader = start_loader(find_probe, Filters())
     yield loader
     loader.close()
 

@@ -14,7 +14,7 @@ from ioh.bpf.compiler import compile_probe
 from ioh.bpf.host import HostFacts, find_facts
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_program, forms_of
-from ioh.layers import find_layer
+from ioh.layers import find_probe
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.kernel.probe_stack import STACK_BYTES_MAX, compile_layer, stack_bytes
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object")  # bcc's, o
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_atomics_only_add(layer: str) -> None:
     """Linux 5.12 (commit 91c960b00566) added the others; older kernels refuse such a program."""
-    for form in forms_of(find_layer(layer), HostFacts(Btf(), cast=1)):
+    for form in forms_of(find_probe(layer), HostFacts(Btf(), cast=1)):
         compiled = compile_layer(layer, form, Filters())
         for name, code in compiled.functions.items():
             instructions = struct.iter_unpack("=BBhi", code)
@@ -41,7 +41,7 @@ def test_atomics_only_add(layer: str) -> None:
 
 def test_programs_at_uprobes_have_no_per_cpu_stack() -> None:
     """Linux 6.13 and newer give one, which the next task overwrites, but not with a tail call."""
-    for form in forms_of(find_layer("db"), HostFacts(Btf(), cast=1)):
+    for form in forms_of(find_probe("db"), HostFacts(Btf(), cast=1)):
         for name, code in compile_layer("db", form, Filters()).functions.items():
             calls = {n for op, _, _, n in struct.iter_unpack("=BBhi", code) if op == CALL}
             assert TAIL_CALL in calls, name
@@ -52,9 +52,9 @@ def test_programs_at_uprobes_have_no_per_cpu_stack() -> None:
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_programs_fit_on_the_stack(layer: str, filters: Filters, preempted: bool) -> None:
     """A program that needs more stack than there is makes LLVM end the compiling process."""
-    btf = Btf(welcome=find_layer(layer).welcome_modules)
+    btf = Btf(welcome=find_probe(layer).welcome_modules)
     host = HostFacts(btf, cast=1, alone=True, preempted=preempted, trace_events=preempted)
-    for form in forms_of(find_layer(layer), host):
+    for form in forms_of(find_probe(layer), host):
         _assert_room(compile_layer(layer, form, filters))
 
 
@@ -97,7 +97,7 @@ def host_of(layer: str, cpu_count: int) -> HostFacts:
     """This kernel, or one with the modules that this one lacks, on so many CPUs."""
     if layer.startswith("nfs"):
         return replace(KERNELS["6.18"]().host(preempted=False), cpu_count=cpu_count)
-    return HostFacts(Btf(welcome=find_layer(layer).welcome_modules), cpu_count=cpu_count)
+    return HostFacts(Btf(welcome=find_probe(layer).welcome_modules), cpu_count=cpu_count)
 
 
 def size_bytes(spec: MapSpec, cpu_count: int) -> int:
@@ -116,16 +116,16 @@ def test_maps_stay_within_bounds(layer: str, cpu_count: int) -> None:
 
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_the_kernel_accepts_the_programs(layer: str) -> None:
-    attached = attach_program(find_layer(layer), host_of(layer, 256), Filters(), {})
+    attached = attach_program(find_probe(layer), host_of(layer, 256), Filters(), {})
     assert not isinstance(attached, Unavailable), attached
     close_all(attached[1])
 
 
 def test_the_kernel_accepts_the_programs_at_trace_events() -> None:
     """All programs are loaded before the first one is attached, which needs tracefs."""
-    layer = find_layer("syscall")
-    host = replace(find_facts(Btf(welcome=layer.welcome_modules)), trace_events=True)
-    attached = attach_program(layer, host, Filters(), {})
+    probe = find_probe("syscall")
+    host = replace(find_facts(Btf(welcome=probe.welcome_modules)), trace_events=True)
+    attached = attach_program(probe, host, Filters(), {})
     if isinstance(attached, Unavailable):
         assert "no trace event for sys_exit" in attached.reason
         return

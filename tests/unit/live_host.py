@@ -14,6 +14,7 @@ import pytest
 from ioh.bpf import privileges
 from ioh.bpf.channel import Loader
 from ioh.bpf.privileges import Kept
+from ioh.bpf.probe import Probe
 from ioh.layers.base import Layer
 from ioh.live import attaching
 from ioh.live import source as live
@@ -29,7 +30,7 @@ def make_layer(
     name: str,
     rank: int,
     *,
-    probe: str = "",
+    has_probe: bool = False,
     read: Callable[[], LayerSample | Unavailable] | None = None,
     look: Callable[[], LayerSample] | None = None,
 ) -> type[Layer]:
@@ -44,7 +45,7 @@ def make_layer(
         def read_proc(self) -> LayerSample | Unavailable:
             return read() if read is not None else LayerSample("proc")
 
-    Made.probe = probe
+    Made.probe = Probe(Made.spec) if has_probe else None
     del Layer.registry[name]
     return Made
 
@@ -61,7 +62,7 @@ class Host:
         ours, self.end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Our own pid is not our child, so there is no process to wait for.
         self.loader = Loader(ours, os.getpid())
-        self.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"))
+        self.know(make_layer("a", 10, has_probe=True), make_layer("b", 20, has_probe=True))
         patch.setattr(attaching, "start_loader", self.start_loader)
         patch.setattr(live, "hide_process", lambda: self.hidden.append(len(self.dropped)))
         patch.setattr(privileges, "is_privileged", lambda: self.is_privileged)

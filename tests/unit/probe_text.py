@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ioh.bpf.compiler import probe_source
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import all_defines, choose_points
-from ioh.layers.base import Layer
+from ioh.layers import find_probe
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.fake_kernel import HERE, linux_6_18
@@ -185,11 +185,11 @@ class ProbeText:
             yield [arg.strip() for arg in args]
 
 
-def text_of(layer: type[Layer]) -> ProbeText:
+def text_of(name: str, cpus: int = 4) -> ProbeText:
     """A layer's probe as compiled for a kernel that has everything."""
-    host = linux_6_18().host()
-    chosen = choose_points(layer.events, host)
+    probe, host = find_probe(name), linux_6_18().host(cpus=cpus)
+    chosen = choose_points(probe.events, host)
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
-    defines = all_defines(layer, host, Filters(), chosen)
+    defines = all_defines(probe, host, Filters(), chosen)
     assert not isinstance(defines, Unavailable), f"{defines.reason}; {HERE}"
-    return ProbeText(layer.probe, defines)
+    return ProbeText(name, defines)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ioh.bpf.defines import c_constant
 from ioh.bpf.program import all_defines, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
-from ioh.layers import all_layers
+from ioh.layers import all_layers, find_probe
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.blockdev import BlockDevice
@@ -36,19 +36,19 @@ def defines_of(
     casts: bool = False,
     trace_events: bool = False,
 ) -> Mapping[str, int | str]:
-    layer = all_layers()[name]
+    probe = find_probe(name)
     host = btf.host(
         machine, trusted=trusted, preempted=preempted, casts=casts, trace_events=trace_events
     )
-    chosen = choose_points(layer.events, host)
+    chosen = choose_points(probe.events, host)
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
-    defines = all_defines(layer, host, filters or Filters(), chosen)
+    defines = all_defines(probe, host, filters or Filters(), chosen)
     assert not isinstance(defines, Unavailable), f"{defines.reason}; {HERE}"
     return defines
 
 
 def refusal(name: str, btf: FakeBtf, machine: str = "x86_64") -> Unavailable:
-    found = all_layers()[name].defines(btf.host(machine), Filters())
+    found = find_probe(name).defines(btf.host(machine), Filters())
     assert isinstance(found, Unavailable)
     return found
 
@@ -68,16 +68,16 @@ def refusal(name: str, btf: FakeBtf, machine: str = "x86_64") -> Unavailable:
 def test_the_probe_is_whole_on_this_kernel(
     name: str, kernel: str, casts: bool, trusted: bool, preempted: bool, filters: Filters
 ) -> None:
-    layer, btf = all_layers()[name], KERNELS[kernel]()
+    probe, btf = find_probe(name), KERNELS[kernel]()
     if (name, kernel) == ("db", "5.10"):
         assert "5.15" in refusal(name, btf).hint
         return
     defines = defines_of(name, btf, filters, trusted=trusted, preempted=preempted, casts=casts)
-    text = ProbeText(layer.probe, defines)
+    text = ProbeText(name, defines)
     assert text.undefined() == set()
-    chosen = choose_points(layer.events, btf.host())
+    chosen = choose_points(probe.events, btf.host())
     assert not isinstance(chosen, Unavailable)
-    for event in layer.events:
+    for event in probe.events:
         if event.name in chosen:
             assert text.has_function(event.points[chosen[event.name]].function), event.name
 
@@ -117,19 +117,19 @@ def test_system_call_numbers_are_unique_and_an_unknown_machine_is_named() -> Non
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("kernel", ["6.18", "5.10"])
 def test_a_member_that_is_missing_is_named_or_not_needed(name: str, kernel: str) -> None:
-    layer, whole = all_layers()[name], KERNELS[kernel]()
-    as_ever = layer.defines(whole.host(), Filters())
+    probe, whole = find_probe(name), KERNELS[kernel]()
+    as_ever = probe.defines(whole.host(), Filters())
     for owner, path in whole.offsets:
         btf = KERNELS[kernel]()
         btf.drop(f"{owner}.{path}")
-        found = layer.defines(btf.host(), Filters())
+        found = probe.defines(btf.host(), Filters())
         if isinstance(found, Unavailable):
             owned, _, member = found.reason.partition(" has no ")
             assert owned.startswith("this kernel's struct "), found.reason
             assert kernel != "6.18" or (owned.endswith(f" {owner}") and path.endswith(member))
             assert found.hint
         elif found != as_ever:
-            assert ProbeText(layer.probe, defines_of(name, btf)).undefined() == set(), (owner, path)
+            assert ProbeText(name, defines_of(name, btf)).undefined() == set(), (owner, path)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_io_uring_that_cannot_be_followed_disables_nothing_else(
 
 
 def chosen_on(name: str, btf: FakeBtf) -> dict[str, int]:
-    chosen = choose_points(all_layers()[name].events, btf.host())
+    chosen = choose_points(find_probe(name).events, btf.host())
     assert not isinstance(chosen, Unavailable)
     return chosen
 
@@ -160,18 +160,18 @@ def test_a_missing_tracepoint_is_named_or_disables_only_its_event(
 ) -> None:
     btf = linux_6_18()
     del btf.tracepoints[tracepoint]
-    layer = all_layers()[name]
-    chosen = choose_points(layer.events, btf.host())
-    hit = [e for e in layer.events if [p.event for p in e.points] == [tracepoint]]
+    probe = find_probe(name)
+    chosen = choose_points(probe.events, btf.host())
+    hit = [e for e in probe.events if [p.event for p in e.points] == [tracepoint]]
     if any(event.needed for event in hit):
         assert isinstance(chosen, Unavailable)
         assert tracepoint in chosen.reason
         return
     assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
     assert not {event.name for event in hit} & chosen.keys()
-    text = ProbeText(layer.probe, defines_of(name, btf))
+    text = ProbeText(name, defines_of(name, btf))
     assert text.undefined() == set()
-    for event in layer.events:
+    for event in probe.events:
         if event.name in chosen:
             assert text.has_function(event.points[chosen[event.name]].function), event.name
 
@@ -192,10 +192,10 @@ def test_bio_request_and_disk_are_found_on_old_and_new_kernels() -> None:
 def test_a_device_without_requests_is_measured_from_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     for has_requests, stack in ((True, "sda"), (False, "vg-lv on sda"), (False, "zram0")):
         device = BlockDevice(5, "it", stack, 5, "it", has_requests=has_requests)
-        monkeypatch.setattr("ioh.layers.block.read_block_device", lambda _, d=device: d)
-        found = all_layers()["block"].defines(linux_6_18().host(), Filters(device=5))
+        monkeypatch.setattr("ioh.layers.block_probe.read_block_device", lambda _, d=device: d)
+        found = find_probe("block").defines(linux_6_18().host(), Filters(device=5))
         assert isinstance(found, Unavailable) != has_requests
-    assert isinstance(all_layers()["block"].defines(linux_6_18().host(), Filters()), dict)
+    assert isinstance(find_probe("block").defines(linux_6_18().host(), Filters()), dict)
 
 
 def test_a_multipath_nvme_disk_is_filtered_by_the_names_of_its_paths(
@@ -203,8 +203,8 @@ def test_a_multipath_nvme_disk_is_filtered_by_the_names_of_its_paths(
 ) -> None:
     name = "nvme12n3"
     device = BlockDevice(5, name, f"{name} on nvme12c0n3", 5, name, has_requests=False)
-    monkeypatch.setattr("ioh.layers.block.read_block_device", lambda _: device)
-    monkeypatch.setattr("ioh.layers.block.ways_to", lambda _: ["nvme12c0n3"])
+    monkeypatch.setattr("ioh.layers.block_probe.read_block_device", lambda _: device)
+    monkeypatch.setattr("ioh.layers.block_probe.ways_to", lambda _: ["nvme12c0n3"])
     defines = defines_of("block", linux_6_18(), Filters(device=5))
     assert (defines["FILTER_WAY_HEAD"], defines["FILTER_WAY_TAIL"]) == ("nvme12c", "n3")
     assert "is_way" in ProbeText("block", defines).code
@@ -218,7 +218,7 @@ def test_io_uring_is_followed_only_where_tracepoints_name_the_request() -> None:
         assert len(points & chosen_on("syscall", KERNELS[kernel]()).keys()) == 2 * is_followed
         assert ("URING_CQE" in defines_of("syscall", KERNELS[kernel]())) == (kernel == "6.18")
     assert "OFF_io_rw_flags" in defines_of("syscall", KERNELS["6.1"]())
-    events = all_layers()["syscall"].events
+    events = find_probe("syscall").events
     assert {e.gives for e in events if e.name.startswith("uring")} == {"io_uring"}
     assert "OFF_io_kiocb_cqe_fd" in defines_of("syscall", KERNELS["6.1"]())
 
@@ -227,7 +227,7 @@ def test_io_uring_is_followed_only_where_tracepoints_name_the_request() -> None:
 def test_maps_stay_affordable_on_large_hosts(cpus: int) -> None:
     room: dict[str, int | str] = {}
     for layer in ("syscall", "block"):
-        found = all_layers()[layer].defines(linux_6_18().host(cpus=cpus), Filters())
+        found = find_probe(layer).defines(linux_6_18().host(cpus=cpus), Filters())
         assert not isinstance(found, Unavailable)
         room |= found
     assert 1024 <= int(room["FLOWS"]) <= 16384

@@ -37,7 +37,7 @@ class Host:
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.root = folder / "root"
         shutil.copytree(DATA / "proc-5.10", self.root, symlinks=True)
-        self.maps, self._held, _ = fake_kernel.install(patch, text_of(Block).maps())
+        self.maps, self._held, _ = fake_kernel.install(patch, text_of("block").maps())
         self.layer = Block(Filters(), self.root)
         self._places: dict[str, str] = {}
 

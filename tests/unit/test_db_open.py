@@ -9,7 +9,7 @@ import pytest
 
 from ioh.layers.db_known import KnownOps
 from ioh.layers.db_open import OpenOp, Progress
-from ioh.layers.db_tables import WAITS
+from ioh.layers.db_ops import WAITS
 from ioh.model.sample import OpTotals
 
 MS = 10**6

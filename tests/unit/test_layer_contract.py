@@ -19,7 +19,9 @@ from ioh.layers import (
     all_layers,
     block,
     db_open,
+    db_ops,
     db_tables,
+    find_probe,
     flows,
     mount_roots,
     nfs_client,
@@ -32,9 +34,8 @@ from ioh.layers import (
 )
 from ioh.layers.base import Layer
 from ioh.model.metric import LayerSpec, MetricSpec
-from tests.unit import probe_text
 from tests.unit.fake_kernel import linux_6_18
-from tests.unit.probe_text import ProbeText
+from tests.unit.probe_text import text_of
 
 LAYERS = all_layers()
 PROBED = [name for name, layer in LAYERS.items() if layer.probe]
@@ -55,10 +56,6 @@ def metrics_of(name: str) -> list[tuple[str, tuple[MetricSpec, ...]]]:
     return [("", spec.metrics), *((table.name, table.columns) for table in spec.tables)]
 
 
-def text_of(name: str) -> ProbeText:
-    return probe_text.text_of(LAYERS[name])
-
-
 def test_layers_are_found_in_the_order_of_the_io_path() -> None:
     assert {"syscall", "tcp", "block"} <= LAYERS.keys()
     ranks = {name: layer.spec.rank for name, layer in LAYERS.items()}
@@ -70,7 +67,7 @@ def test_layers_are_found_in_the_order_of_the_io_path() -> None:
 
 @pytest.mark.parametrize("name", PROBED)
 def test_the_probes_header_says_what_it_measures(name: str) -> None:
-    source = (probes_dir() / f"{LAYERS[name].probe}.c").read_text()
+    source = (probes_dir() / f"{name}.c").read_text()
     header = source.split("*/")[0]
     assert header.startswith("/*\n * ")
     sections = re.findall(r"(?m)^ \* ([A-Z]\w+) +\S", header)
@@ -81,14 +78,14 @@ def test_the_probes_header_says_what_it_measures(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBED)
 def test_events_are_handed_on_for_as_long_as_both_layers_run(name: str) -> None:
-    layer = LAYERS[name]
-    assert not layer.joins or LAYERS[layer.joins].probe
-    arrays = {event.hands_on for event in layer.events} - {""}
-    if arrays or layer.joins:  # both are attached at the start and detached at the end
+    layer, probe = LAYERS[name], find_probe(name)
+    assert not probe.joins or LAYERS[probe.joins].probe
+    arrays = {event.hands_on for event in probe.events} - {""}
+    if arrays or probe.joins:  # both are attached at the start and detached at the end
         assert layer.is_wanted.__func__ is Layer.is_wanted.__func__  # type: ignore[attr-defined]
-        assert layer.copies(linux_6_18().host(preempted=True)) == 1
+        assert probe.copies(linux_6_18().host(preempted=True)) == 1
     for array in arrays:
-        assert f"{array}.call(ctx, 0)" in probe_source(layer.probe)
+        assert f"{array}.call(ctx, 0)" in probe_source(name)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -151,37 +148,34 @@ def test_tables_have_keys_and_an_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROBED)
 def test_events_are_needed_or_give_something(name: str) -> None:
-    layer = LAYERS[name]
-    assert any(event.needed for event in layer.events) or layer.server_program
-    assert len({event.name for event in layer.events}) == len(layer.events)
-    for event in layer.events:
+    probe = find_probe(name)
+    assert any(event.needed for event in probe.events) or probe.server_program
+    assert len({event.name for event in probe.events}) == len(probe.events)
+    for event in probe.events:
         assert event.points
         assert event.needed == (event.gives == ""), event.name
 
 
 @pytest.mark.parametrize("name", PROBED)
 def test_programs_named_exist_in_the_probe(name: str) -> None:
-    layer, text = LAYERS[name], text_of(name)
-    for event in layer.events:
-        for point in event.points:
-            assert text.has_function(point.function), point.function
+    probe, text = find_probe(name), text_of(name)
+    points = tuple(point for event in probe.events for point in event.points)
+    for point in points:
+        assert text.has_function(point.function), point.function
     arrays = {spec.name for spec in text.maps() if spec.kind == 3}
-    handing = {event.hands_on for event in layer.events} - {""}
+    handing = {event.hands_on for event in probe.events} - {""}
     # Programs at uprobes need an array that stays empty: see probes/db.c.
-    empty = {"no_private_stack"} if layer.server_program else set()
-    assert arrays == {step.array for step in layer.steps} | handing | empty
-    for step in layer.steps:
+    empty = {"no_private_stack"} if probe.server_program else set()
+    assert arrays == {step.array for step in probe.steps} | handing | empty
+    for step in probe.steps:
         assert text.has_function(step.function), step.function
         assert f"{step.array}.call(ctx, 0)" in text.code
-    programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(layer.probe)))
-    named = {p.function for e in layer.events for p in e.points}
-    named |= {layer.server_program} - {""}
-    if layer.late is not None:
-        named |= {point.function for point in layer.late.points}
+    if probe.late is not None:
         rooms = [spec.max_entries for spec in text.maps() if spec.name == "late_offsets"]
-        assert rooms == ([len(layer.late.offsets)] if layer.late.offsets else [])
-        assert layer.wants_late is not Layer.wants_late
-    assert programs == named | {step.function for step in layer.steps}
+        assert rooms == ([len(probe.late.offsets)] if probe.late.offsets else [])
+        assert LAYERS[name].wants_late is not Layer.wants_late
+    programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(name)))
+    assert programs == probe.functions(points)
 
 
 @pytest.mark.parametrize("name", PROBED)
@@ -206,9 +200,9 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
         ("tcp", "connection", tcp_ledger._ENDING.size),
         ("db", "site", site_record.SITE.size),
         ("db", "session_key", db_tables._SESSION_KEY.size),
-        ("db", "session", 16 * len(db_tables.SESSION_OPS)),
+        ("db", "session", 16 * len(db_ops.SESSION_OPS)),
         ("db", "wait_key", db_tables._WAIT_KEY.size),
-        ("db", "wait", 16 * len(db_tables.WAITS)),
+        ("db", "wait", 16 * len(db_ops.WAITS)),
         ("db", "open_op", db_open._OP.size),
         ("nfs_client", "flow_key", flows._FLOW_KEY.size),
         ("nfs_server", "flow_key", nfs_server._FLOW_KEY.size),

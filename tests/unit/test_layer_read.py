@@ -96,7 +96,7 @@ def test_samples_from_maps_fit_the_spec(
 ) -> None:
     """First the maps are empty; then each hash has one entry, of key 0 and with all counters 1."""
     layer = LAYERS[name](Filters(), root)
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(name).maps())
     older, newer = readings(layer, maps)
     assert not any(sum(op.latency.counts) for op in newer.ops.values() if op.latency is not None)
     counts = {op.count_total for op in newer.ops.values()}
@@ -134,7 +134,7 @@ def test_samples_from_proc_fit_the_spec(name: str) -> None:
 def test_a_layer_that_shows_all_processes_says_so(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    maps, _, _ = fake_kernel.install(monkeypatch, text_of(name).maps())
     for filters in (Filters(pid=7), Filters(comm="fio"), Filters(cgroup_id=9), Filters()):
         layer = LAYERS[name](filters, ROOTS[0])
         for sample in (layer.read(maps), layer.read_proc()):
@@ -157,7 +157,7 @@ def test_a_filtered_layer_says_so(
     name: str, chosen: Filters, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recording does not hold the options: whoever reads it later sees them only here."""
-    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    maps, _, _ = fake_kernel.install(monkeypatch, text_of(name).maps())
     for filters in (chosen, Filters()):
         layer = LAYERS[name](filters, ROOTS[0])
         found = [layer.read(maps), layer.read_proc()]

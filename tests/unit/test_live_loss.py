@@ -8,8 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from ioh.bpf.probe import AttachPoint, Late, Probe
 from ioh.commands.doctor_verdicts import judge_layers
-from ioh.layers.base import AttachPoint, Late, Layer
+from ioh.layers.base import Layer
 from ioh.live import attaching
 from ioh.live.source import LiveSource
 from ioh.model.sample import LayerSample, Unavailable
@@ -58,7 +59,7 @@ class Tide:
 
     def __init__(self, host: Host) -> None:
         self.is_here = False
-        self.layer: type[Layer] = make_layer("a", 10, probe="a")
+        self.layer: type[Layer] = make_layer("a", 10, has_probe=True)
         self.layer.idle = "no tide"
         host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_here)
         host.know(self.layer)
@@ -134,9 +135,10 @@ class Visitor:
 
     def __init__(self, host: Host) -> None:
         self.is_here = False
-        layer = make_layer("a", 10, probe="a")
+        layer = make_layer("a", 10)
         points = (AttachPoint("guest_came", "on_guest"),)
-        layer.late = Late(points, without="guests are not counted", module="guest")
+        late = Late(points, without="guests are not counted", module="guest")
+        layer.probe = Probe(layer.spec, late=late)
         host.patch.setattr(layer, "wants_late", lambda _: self.is_here)
         host.know(layer)
         host.attach_with_late_part("a")

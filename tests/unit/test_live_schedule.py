@@ -32,7 +32,7 @@ def test_the_duration_of_a_first_reading_is_in_no_interval(root: Host) -> None:
         clock.now += 0.3 if len(looks) == 1 else 0
         return LayerSample("bpf")
 
-    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b", look=look))
+    root.know(make_layer("a", 10, has_probe=True), make_layer("b", 20, has_probe=True, look=look))
     root.attach("b")
     root.attach("a")
     with source() as running:
@@ -52,7 +52,7 @@ def test_each_layer_has_the_time_when_it_was_read(root: Host) -> None:
         clock.now += next(takes_us) / 1e6
         return LayerSample("bpf")
 
-    root.know(make_layer("a", 10, probe="a", look=slow), make_layer("b", 20, probe="b"))
+    root.know(make_layer("a", 10, has_probe=True, look=slow), make_layer("b", 20, has_probe=True))
     root.attach("a")
     root.attach("b")
     with source() as running:

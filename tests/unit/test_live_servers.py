@@ -14,7 +14,7 @@ import pytest
 from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED
 from ioh.layers import db
 from ioh.layers.db import Db
-from ioh.layers.db_tables import SESSION_OPS, WAITS
+from ioh.layers.db_ops import SESSION_OPS, WAITS
 from ioh.layers.part_totals import PART_OP
 from ioh.layers.trap_budget import CHECK_S, MOST_CPU, MOST_EXCESS_S, PAUSE_S, TrapBudget
 from ioh.live import servers
@@ -158,7 +158,7 @@ class Watched:
             patch.setattr(module, "time", self.clock)
         layer = Db(Filters(), root)
         patch.setattr(layer, "server_pids", lambda: frozenset({SERVER}))
-        maps, self.held, _ = fake_kernel.install(patch, text_of(Db).maps())
+        maps, self.held, _ = fake_kernel.install(patch, text_of("db").maps())
         self.attached = AttachedLayer(layer)
         self.attached.maps = maps
         self.probes = self.attached.servers

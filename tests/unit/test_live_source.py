@@ -15,6 +15,7 @@ import pytest
 from ioh.bpf import privileges
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
+from ioh.bpf.probe import Probe
 from ioh.live import attaching
 from ioh.live.attached import AttachedLayer
 from ioh.live.source import LiveSource
@@ -29,7 +30,11 @@ from tests.unit.live_host import Host, make_layer, notes, open_descriptors, sour
 
 def test_layers_are_attached_and_detached(root: Host) -> None:
     """The loader gets only their names; it has had the filters since its start."""
-    root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
+    root.know(
+        make_layer("a", 10, has_probe=True),
+        make_layer("b", 20, has_probe=True),
+        make_layer("c", 30),
+    )
     root.attach("b")
     root.attach("a")
     with source("c", "b", "a") as running:
@@ -224,9 +229,9 @@ def asked_for(root: Host) -> list[str]:
 
 
 def joining_layers(root: Host) -> None:
-    upper = make_layer("a", 10, probe="a")
-    upper.joins = "b"
-    root.know(upper, make_layer("b", 20, probe="b"), make_layer("c", 30, probe="c"))
+    upper = make_layer("a", 10)
+    upper.probe = Probe(upper.spec, joins="b")
+    root.know(upper, make_layer("b", 20, has_probe=True), make_layer("c", 30, has_probe=True))
 
 
 @pytest.mark.parametrize("is_attached", [True, False])

@@ -20,6 +20,7 @@ from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import KernelObjects, Object, Outcome
 from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_informative_line, start_loader
+from ioh.bpf.probe import Probe
 from ioh.bpf.program import attach_layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -388,6 +389,6 @@ def test_why_a_layer_cannot_be_attached_is_reported(
     monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_: None)
     monkeypatch.setattr("ioh.bpf.program.find_facts", lambda btf: HostFacts(btf, cpu_count=4))
     monkeypatch.setattr("ioh.bpf.program.attach_program", Mock(side_effect=[outcome]))
-    answer, fds, made = attach_layer(make_layer("a", 10), Filters(pid=7), {})
+    answer, fds, made = attach_layer(Probe(make_layer("a", 10).spec), Filters(pid=7), {})
     assert answer["reason"].startswith(reason)
     assert (answer["hint"], fds, made) == (hint, [], KernelObjects())

@@ -18,11 +18,11 @@ import pytest
 from ioh.bpf import channel
 from ioh.bpf.channel import Loader
 from ioh.bpf.loader import start_loader
-from ioh.layers.base import Layer
+from ioh.bpf.probe import Probe
 from ioh.model.filters import Filters
 
 
-def find_none(name: str) -> type[Layer]:
+def find_none(name: str) -> Probe:
     raise KeyError(name)
 
 

@@ -118,7 +118,7 @@ def test_mountstats_are_read_before_the_tick_ends(
 
     An operation that ends in between counts in this tick, but its maximum in the next.
     """
-    maps, held, _ = install(monkeypatch, text_of(NfsClient).maps())
+    maps, held, _ = install(monkeypatch, text_of("nfs_client").maps())
     ended: list[int] = []
 
     def read_mountstats(_: Path) -> list[NfsMount]:
@@ -143,7 +143,7 @@ class Host:
         self.folder.mkdir(parents=True)
         (self.folder / "mountinfo").touch()
         notice_mounts_at_once(patch)
-        self.maps, self.held, _ = install(patch, text_of(layer).maps())
+        self.maps, self.held, _ = install(patch, text_of(layer.spec.name).maps())
         self.layer, self.is_bpf = layer(Filters(), root), is_bpf
         self._samples: list[LayerSample] = []
 

@@ -16,7 +16,6 @@ from ioh.layers.nfs_pending import PendingCalls
 from ioh.layers.open_calls import CALL_GROUP, Caller, OpenCalls
 from ioh.layers.part_totals import NOTHING, OTHER_PARTS
 from ioh.layers.rising_totals import RisingTotals
-from ioh.layers.syscall import Syscall
 from ioh.model.in_progress import oldest_first
 from tests.unit import fake_kernel
 from tests.unit.fake_kernel import FakeMap
@@ -60,7 +59,7 @@ def raw_call(tid: int, op: int, ago_ms: int, crowd: int = 0) -> bytes:
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(Syscall).maps())
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of("syscall").maps())
     return Kernel(maps, held)
 
 
@@ -156,7 +155,7 @@ def test_too_many_requests_are_not_all_looked_at(
 
 def test_user_space_reads_these_structs() -> None:
     """Its formats have their members up to the last one that it needs."""
-    app, nfs = text_of(Syscall), text_of(NfsClient)
+    app, nfs = text_of("syscall"), text_of("nfs_client")
     expected = {
         "target": "file ino dev op is_opaque name is_at_end",
         "call": "tid crowd start_ns target tgid",
@@ -181,7 +180,7 @@ def test_a_total_stands_still_rather_than_fall() -> None:
 
 
 def test_pending_calls_of_nfs_are_listed_by_mount(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, held, _ = fake_kernel.install(monkeypatch, text_of(NfsClient).maps())
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of("nfs_client").maps())
 
     def pend(number: int, op: int, ago_ms: int, dev: int = 49, tgid: int = 42) -> None:
         comm = b"dd" if tgid else b"(write-back)"

@@ -15,7 +15,7 @@ import pytest
 from ioh.bpf import host as host_facts
 from ioh.bpf import program, trace_events
 from ioh.bpf.program import forms_of
-from ioh.layers import all_layers
+from ioh.layers import find_probe
 from tests.unit.fake_kernel import linux_6_18
 
 PROGRAM, EVENT, LINK = 7, 8, 9
@@ -104,14 +104,14 @@ def test_they_are_used_where_probes_are_preempted(
 def test_only_the_begin_and_end_of_calls_and_requests_use_trace_events(
     monkeypatch: pytest.MonkeyPatch, at_events: bool
 ) -> None:
-    layer = all_layers()["syscall"]
+    probe = find_probe("syscall")
     host = linux_6_18().host(preempted=True, casts=True, trace_events=at_events)
     monkeypatch.setattr(program, "attach_to_event", lambda _, event: NUMBERS[event])
     monkeypatch.setattr(program, "attach_typed", lambda _: 0)
-    chosen = program.choose_points(layer.events, host)
+    chosen = program.choose_points(probe.events, host)
     assert isinstance(chosen, dict)
-    events = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
-    places = {name: program._attach(PROGRAM, event, layer, host) for name, event in events.items()}
+    events = {e.name: e.points[chosen[e.name]].event for e in probe.events if e.name in chosen}
+    places = {name: program._attach(PROGRAM, event, probe, host) for name, event in events.items()}
     for at, name in enumerate(("enter", "exit", "uring_submit", "uring_complete"), 1):
         assert places.pop(name) == (at if at_events else 0)
     assert set(places.values()) == {0}
@@ -119,14 +119,14 @@ def test_only_the_begin_and_end_of_calls_and_requests_use_trace_events(
 
 
 def test_trace_events_are_tried_first_and_can_be_refused() -> None:
-    layer, other = all_layers()["syscall"], all_layers()["block"]
+    probe, other = find_probe("syscall"), find_probe("block")
     host = linux_6_18().host(preempted=True, casts=True, trace_events=True)
     plain = replace(host, trace_events=False)
-    assert forms_of(layer, host) == [host, *forms_of(layer, plain)]
+    assert forms_of(probe, host) == [host, *forms_of(probe, plain)]
     calls, requests = {"sys_enter", "sys_exit"}, {"io_uring_submit_req", "io_uring_complete"}
-    assert layer.at_events(host) == calls | requests
-    assert not layer.at_events(plain)
-    assert not layer.at_events(replace(host, trusted_loads=False))
+    assert probe.at_events(host) == calls | requests
+    assert not probe.at_events(plain)
+    assert not probe.at_events(replace(host, trusted_loads=False))
     assert not other.at_events(host)
 
 
@@ -141,4 +141,4 @@ def test_records_other_than_the_probe_reads_them_are_not_used(member: str, left:
     btf = linux_6_18()
     btf.drop(member)
     host = btf.host(preempted=True, casts=True, trace_events=True)
-    assert all_layers()["syscall"].records(host).keys() == left
+    assert find_probe("syscall").records(host).keys() == left

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ioh.bpf.host import HostFacts
 from ioh.bpf.program import forms_of
-from ioh.layers import find_layer
+from ioh.layers import find_probe
 from ioh.model.filters import Filters
 from tests.kernel.probe_stack import STACK_BYTES_MAX, compile_layer, stack_bytes
 from tests.vm.kernel_btf import open_btf, unpack_btf
@@ -29,13 +29,13 @@ def _is_small_enough(kernel_dir: Path) -> bool:
     preempted = int(version.split(".")[0]) >= PREEMPTED_SINCE
     deepest, asked = 0, Filters(sample_calls=True)  # this compiles most of the code
     for name in LAYERS:
-        layer = find_layer(name)
-        modules = layer.modules + layer.welcome_modules
+        probe = find_probe(name)
+        modules = probe.modules + probe.welcome_modules
         with tempfile.TemporaryDirectory() as directory:
             unpack_btf(kernel_dir, modules, Path(directory))
             btf = open_btf(Path(directory), modules)
             host = HostFacts(btf, cast=1, alone=True, preempted=preempted, trace_events=preempted)
-            compiled = [compile_layer(name, form, asked) for form in forms_of(layer, host)]
+            compiled = [compile_layer(name, form, asked) for form in forms_of(probe, host)]
         programs = [program for form in compiled for program in form.functions.items()]
         needed = {stack_bytes(code): function for function, code in programs}
         most = max(needed)
