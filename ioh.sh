@@ -300,7 +300,7 @@ needs_root() { # does this command measure this machine, or only read a file?
         esac
         case $before in
         -*) ;; # the value of an option
-        *) [ "$argument" != sample ] && [ ! -f "$argument" ] || return 1 ;;
+        *) [ "$argument" != sample ] && [ "$argument" != demo ] && [ ! -f "$argument" ] || return 1 ;;
         esac
         before=$argument
     done

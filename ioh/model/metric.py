@@ -113,7 +113,7 @@ class LayerSpec:
         one.  ``part``: what the layer also keeps full statistics of (``"device"``), or ``""``.
         ``gauge_hists``: distributions at the sample instant (round-trip time over connections),
         unlike those of operations, which every op has.  ``lost``: the reasons why its probe can
-        lose an event.
+        lose an event.  ``has_bytes``: False if no operation carries bytes.
     """
 
     name: str
@@ -126,6 +126,7 @@ class LayerSpec:
     lost: tuple[str, ...] = ()
     part: str = ""
     gauge_hists: tuple[MetricSpec, ...] = ()
+    has_bytes: bool = True
 
     @property
     def inner_groups(self) -> frozenset[str]:

@@ -187,6 +187,7 @@ def test_a_user_without_sudo_has_no_bpf_until_root_installs_it(
         (["bench", "--plans"], False),
         (["replay", "recording"], False),
         (["text", "sample"], False),
+        (["json", "demo"], False),
         (["text", "--comm", "sample"], True),
         (["mark", "now"], False),
         (["text", "--help"], False),

@@ -18,6 +18,7 @@ from ioh.tui.render import waterfall
 from ioh.tui.render.box_db import PG
 from ioh.tui.render.box_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.fan_out import fan_out
+from ioh.tui.render.histogram import axis_for
 from ioh.tui.render.overview import box_of
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share
@@ -306,6 +307,20 @@ def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
     (line,) = (text for text in shown(snapshot, (80, 24)) if text.startswith(" 3 tcp "))
     assert line.split()[:3] == ["3", "tcp", "in"]
     assert "·" not in line
+
+
+def test_operations_without_bytes_have_rates_and_one_histogram_each() -> None:
+    spec = replace(layer_of(LAST, "block").spec, ops=("open",), groups={}, has_bytes=False)
+    counts = [0] * SIZE_BUCKETS * LATENCY_BUCKETS
+    counts[12] = 7
+    opened = made_op(7, 0, 3000, size_lat=SizeLatencyHist(tuple(counts)))
+    snapshot = with_layer(LAST, "block", spec=spec, ops={"open": opened}, tables={}, parts={})
+    view = LayersView(ViewState(), snapshot, (point_of(snapshot),))
+    layer = layer_of(snapshot, "block")
+    assert " open     7/s   3.00 ms" in OPS.title(view, layer, 120).text
+    assert [trend.label for trend in OPS.trends(view, layer)] == ["open /s", "open ms"]
+    rows = OPS.middle(view, layer, axis_for(60), 60, 4)[1:]
+    assert [row.text[:9].split() for row in rows] == [["open"]]
 
 
 def test_a_layer_without_breakdowns_can_be_zoomed_into() -> None:

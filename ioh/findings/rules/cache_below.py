@@ -62,7 +62,10 @@ class _Modes(NamedTuple):
             600,
             "slower reads do not come from memory: they passed a queue sooner than others",
         ),
-        "even_max": (0.3, "standard deviations from the mean share; chance rarely stays so close"),
+        "even_max": (
+            0.3,
+            "median distance of a share from the mean, in standard deviations; 0.7 by chance",
+        ),
         "others_max": (0.5, "times the share of slow reads: with more other I/O, they wait for it"),
         "gap_doublings": (3, "the slow ones take at least 8 times as long"),
         "modes_ops_min": (600, "60 in the smaller group, within 6 s"),

@@ -160,8 +160,10 @@ def add_letter(
     return line.add(" ").add(letter, op_style(view, key))
 
 
-def add_rates(line: Line, stats: OpStats, width: int) -> Line:
+def add_rates(line: Line, stats: OpStats, width: int, *, has_bytes: bool = True) -> Line:
     """Append an op's throughput and, if there is room, its rate to a title."""
+    if not has_bytes:
+        return line.right(format_scaled(stats.ops_per_s), 6, "strong").add("/s", "dim")
     line.right(megabytes(stats.bytes_per_s), 6, "strong").add(" MB/s", "dim")
     if width >= _ALL:
         line.right(format_scaled(stats.ops_per_s), 6).add("/s", "dim")

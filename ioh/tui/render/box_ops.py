@@ -37,16 +37,19 @@ from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share, megabytes
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
+_WORD, _SHORT = 10, 5  # letters of an op that is neither a read nor a write; in a trend's label
 _MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
+_NO_BYTES: tuple[tuple[Measure, str], ...] = (("ops_per_s", "/s"), ("latency_us", "ms"))
 
 
 def _ops_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
     """Reads and writes, and the share of cached reads."""
     line = begin_title(view, layer)
-    name = layer.spec.name
+    name, has_bytes = layer.spec.name, layer.spec.has_bytes
     for at, (op, stats) in enumerate(_main(layer)):
-        add_letter(view, line, (name, op), direction(op) or op[:3], is_first=not at)
-        numbers = add_latency(add_rates(Line(), stats, width), stats, width)
+        add_letter(view, line, (name, op), direction(op) or op[:_WORD], is_first=not at)
+        rates = add_rates(Line(), stats, width, has_bytes=has_bytes)
+        numbers = add_latency(rates, stats, width)
         add_numbers(line, stats, numbers, border_of(view, name), waiting_text(layer, op))
     shares = [cached_share(layer, in_full=in_full) for in_full in (True, False)]
     notes = [[f"cached {share}" for share in shares if share]]  # the first that fits
@@ -63,8 +66,8 @@ def _ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
     for op, _ in _main(layer):
         key, where = (layer.spec.name, op), direction(op)
-        for rank, (measure, unit) in enumerate(_MEASURES):
-            label = f"{where or op} {unit}"
+        for rank, (measure, unit) in enumerate(_MEASURES if layer.spec.has_bytes else _NO_BYTES):
+            label = f"{where or op[:_SHORT]} {unit}"
             trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
     return trends
 
@@ -91,7 +94,11 @@ def _histogram(
     lines = [Line().left(more, SIZES - 4, "dim").add(axis.heading(4), "dim")]
     for op, size in kept:
         where = direction(op)
-        line = Line().left(where, 2, STYLES[where]).right(size_label(size), SIZE_COLUMNS).add(" ")
+        line = Line().left(where or op[:_WORD], SIZES, STYLES[where])
+        if layer.spec.has_bytes:
+            line = (
+                Line().left(where, 2, STYLES[where]).right(size_label(size), SIZE_COLUMNS).add(" ")
+            )
         largest = max(known[op].counts, default=0)
         row = known[op].row(size)
         lines.append(shaded(line, row, axis, STYLES[where], largest=largest))
