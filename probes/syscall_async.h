@@ -234,12 +234,25 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 #define OF_SUBMITTED(type, request, member) FOLLOW(type, request, io_kiocb_##member)
 #endif
 
+/* Where a request begins: -1 is the file's own position. */
+static inline u64 position_of(const char *request, const char *file)
+{
+	u64 from = 0;
+
+#ifdef OFF_io_rw_position
+	from = PEEK(u64, FIELD(request, io_kiocb_cmd), RW, io_rw_position);
+	if (from == ~0ULL)
+		READ(from, FIELD(file, file_f_pos));
+#endif
+	return from;
+}
+
 /*
  * Begin to watch this request's operations below, if its thread begins it before the next one.
  * Requests that wait for another one or for a worker, or are opaque, are not watched.
  */
 static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const struct target *of,
-				u32 flags, const char *request, u64 from)
+				u32 flags, const char *request)
 {
 	struct call *c = find_call(pid_tgid);
 	u32 waits;
@@ -261,22 +274,10 @@ static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const st
 	c->request = (u64)request;
 #ifdef OFF_io_rw_len
 	if (c->direct)
-		note_place(c, of, from, PEEK(u32, FIELD(request, io_kiocb_cmd), RW, io_rw_len));
+		note_place(c, of, position_of(request, (const char *)of->file),
+			   PEEK(u32, FIELD(request, io_kiocb_cmd), RW, io_rw_len));
 #endif
 	return WATCHED;
-}
-
-/* Where a request begins: -1 is the file's own position. */
-static inline u64 position_of(const char *request, const char *task, u32 fd)
-{
-	u64 from = 0;
-
-#ifdef OFF_io_rw_position
-	from = PEEK(u64, FIELD(request, io_kiocb_cmd), RW, io_rw_position);
-	if (from == ~0ULL)
-		READ(from, FIELD(file_of(task, fd), file_f_pos));
-#endif
-	return from;
 }
 
 #ifdef OFF_io_splice_splice_fd_in
@@ -294,18 +295,27 @@ static inline int is_pipe(const char *file)
 }
 #endif
 
+/* Of the request's command; a copy that stays in registers. */
+static inline u32 command_word(const char *request, u32 offset)
+{
+	u32 word = 0;
+
+	READ(word, FIELD(request, io_kiocb_cmd) + offset);
+	return word;
+}
+
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = SUBMITTED, *task = CURRENT;
+	const char *request = SUBMITTED, *task = CURRENT, *file;
+#ifdef OFF_io_splice_splice_fd_in
+	const char *source;
+#endif
 	struct async_key key = {.request = (u64)request};
 	struct async a = {}, *noted;
 	u64 pid_tgid = PID_TGID(task);
-	u32 flags, fd, rw_flags = 0, op;
+	u32 flags, rw_flags = 0, op;
 	u64 from = ANYWHERE;
-#ifdef OFF_io_splice_splice_fd_in
-	u32 source = 0;
-#endif
 
 	switch (OF_SUBMITTED(u8, request, opcode)) {
 	case 1: /* READV */
@@ -325,9 +335,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 		break;
 	case 8: /* SYNC_FILE_RANGE */
 #ifdef OFF_io_sync_flags
-		READ(rw_flags, FIELD(request, io_kiocb_cmd) + OFF_io_sync_flags);
-		op = kind_of_sync_range(rw_flags);
-		rw_flags = 0;
+		op = kind_of_sync_range(command_word(request, OFF_io_sync_flags));
 		break;
 #endif
 	case 3: /* FSYNC */
@@ -347,31 +355,30 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	flags = OF_SUBMITTED(u32, request, flags);
 	a.target.op = op;
 	a.rw_flags = rw_flags;
-	fd = OF_SUBMITTED(u32, request, cqe_fd);
+	file = file_of(task, OF_SUBMITTED(u32, request, cqe_fd));
 	if (op == OP_READ)
-		from = position_of(request, task, fd);
+		from = position_of(request, file);
 #ifdef OFF_io_splice_splice_fd_in
 	if (op == OP_COPY) {
-		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_flags);
-		if (source & SPLICE_F_FD_IN_FIXED) {
+		if (command_word(request, OFF_io_splice_flags) & SPLICE_F_FD_IN_FIXED) {
 			count_lost(LOST_URING_UNSEEN);
 			return 0;
 		}
-		READ(source, FIELD(request, io_kiocb_cmd) + OFF_io_splice_splice_fd_in);
+		source = file_of(task, command_word(request, OFF_io_splice_splice_fd_in));
 		op = OP_WRITE;
-		if (!is_pipe(file_of(task, source))) {
+		if (!is_pipe(source)) {
 			op = OP_READ;
-			fd = source;
+			file = source;
 			flags &= ~REQ_F_FIXED_FILE;
 		}
 		a.target.op = op;
 	}
 #endif
 	if (!(flags & REQ_F_FIXED_FILE)) {
-		if (!aim(&a.target, file_of(task, fd), op, rw_flags, from))
+		if (!aim(&a.target, file, op, rw_flags, from))
 			return 0;
 	}
-	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, request, from);
+	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, request);
 	a.start_ns = bpf_ktime_get_ns();
 	/* Unseen: its completion did not fit the ring, or the program did not want one. */
 	if (!note_async(&key, &a, LOST_URING_UNSEEN))
