@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ioh.model.sample import OTHERS
@@ -74,6 +75,14 @@ def failures(layer: LayerSnapshot) -> list[Failure]:
             found += _operations(layer, ops, part)
         found = found or list(_operations(layer, layer.ops, ""))
     return sorted(found, key=lambda failure: -failure.number)
+
+
+def summed(found: Iterable[Failure]) -> list[Failure]:
+    """Each kind of failure once, with the number of all of them."""
+    numbers: dict[Failure, float] = defaultdict(float)
+    for each in found:
+        numbers[each._replace(number=0.0)] += each.number
+    return [kind._replace(number=number) for kind, number in numbers.items()]
 
 
 def _has_failures(layer: LayerSnapshot) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ioh.model.failures import Failure, failures
+from ioh.model.failures import Failure, failures, summed
 from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -229,14 +229,11 @@ def render_lost(title: str, layer: LayerSnapshot) -> str:
 
 def _render_failures(title: str, failed: list[Failure]) -> str:
     """What failed most; direct and buffered reads together."""
-    sums: dict[Failure, float] = {}
-    for each in failed:
-        kind = each._replace(op=each.word, number=0.0)
-        sums[kind] = sums.get(kind, 0.0) + each.number
-    most = sorted(sums, key=lambda kind: -sums[kind])
-    shown = (str(kind._replace(number=sums[kind])) for kind in most[:_MOST_FAILED])
-    more = f", and {len(most) - _MOST_FAILED} more" if len(most) > _MOST_FAILED else ""
-    return f"! {title}: {', '.join(map(safe_name, shown))}{more}"
+    kinds = summed(each._replace(op=each.word) for each in failed)
+    kinds.sort(key=lambda kind: -kind.number)
+    most = (safe_name(str(kind)) for kind in kinds[:_MOST_FAILED])
+    more = f", and {len(kinds) - _MOST_FAILED} more" if len(kinds) > _MOST_FAILED else ""
+    return f"! {title}: {', '.join(most)}{more}"
 
 
 _COLUMNS = (

@@ -14,7 +14,7 @@ from ioh.findings.format_sentence import per_s, percent
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import RecentIntervals
-from ioh.model.failures import Failure, failures
+from ioh.model.failures import Failure, failures, summed
 from ioh.model.finding import Evidence
 
 _MAY_HAVE_SMART = re.compile(r"sd|hd|nvme")
@@ -83,14 +83,11 @@ def _sums(
     recent: RecentIntervals, layer: str, by: Callable[[Failure], tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[Failure]]:
     """What failed and counts, by key; each with one entry per op and process."""
-    sums: dict[tuple[str, ...], dict[Failure, float]] = defaultdict(lambda: defaultdict(float))
+    groups: dict[tuple[str, ...], list[Failure]] = defaultdict(list)
     for each in chain.from_iterable(failures(found) for _, found in measured(recent, layer)):
         if each.op not in _ON_TRIAL and (each.error != "EINVAL" or each.op in _MAY_BE_DIRECT):
-            sums[by(each)][each._replace(number=0.0)] += each.number
-    return {
-        key: [each._replace(number=number) for each, number in found.items()]
-        for key, found in sums.items()
-    }
+            groups[by(each)].append(each)
+    return {key: summed(found) for key, found in groups.items()}
 
 
 def _number(found: Sequence[Failure]) -> float:
