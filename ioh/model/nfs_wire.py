@@ -1,20 +1,23 @@
-"""What is known about the network between NFS mounts and their servers.
+"""What is known about the network between NFS mounts and their servers: by TCP, by both ends.
 
 docs/path.md says how the path uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from ioh.model.connections import address_of, end_of, host_of, round_trip_us
+from ioh.model.path_flow import left_of
 from ioh.model.rates import quotient, sum_known, weighted_mean
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, Pair, PairOp, Snapshot, TableRow
 
 _End = tuple[str, str]  # address, port
 _PORT = "2049"
+# Most relative difference of a server's and its client's counts in one interval.
+SAME_CALLS = 0.2
 # A call that waits for one lost segment takes up to 0.2 s longer: then the mean, 2 ms.
 _LOST_PER_CALL = 0.01
 _LONG_WAY, _LONE = 2.0, 1.5  # times the shortest round trip; calls in flight per connection
@@ -145,3 +148,32 @@ def _outlived_a_loss(row: TableRow, client: LayerSnapshot) -> bool:
 
 def _port_row(snapshot: Snapshot) -> TableRow | None:
     return next((row for row in snapshot.rows("tcp", "port") if row.key[0] == _PORT), None)
+
+
+def shares_by_pairs(
+    pairs: Iterable[Pair], names: Sequence[str], all_calls: float
+) -> dict[str, float | None] | None:
+    """The shares of network, server and its disk in the round trip, 0 to 1; None: unknown.
+
+    Returns None if the calls of the pairs differ too much from the client's ``all_calls``.
+    """
+    ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
+    known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
+    calls = sum(count for count, _ in known)
+    if not calls or abs(calls - all_calls) > SAME_CALLS * all_calls:
+        return None
+    rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
+
+    def share(us_of: Callable[[PairOp], float | None]) -> float | None:
+        times = [(count, us_of(op)) for count, op in known]
+        found = [count * us for count, us in times if us is not None]
+        return sum(found) / rtt_us if len(found) == len(times) else None
+
+    queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
+    disk = (queue or 0.0) + (device or 0.0)
+    server = share(lambda op: op.server_us) or 0.0
+    return {
+        "network": share(lambda op: op.network_us),
+        "nfs_server": left_of(server, disk),
+        **({"block_queue": queue, "device": device} if disk else {}),
+    }

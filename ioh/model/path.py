@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
-from ioh.model.nfs_wire import nfs_wire
+from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
 from ioh.model.path_flow import Flow, Steps, added_steps, known_us, left_of, scaled_steps
-from ioh.model.path_pairs import SAME_CALLS, shares_by_pairs
 from ioh.model.remote_disks import network_us_per_s
 from ioh.model.sample import Value
 from ioh.model.sizes import commonest_bytes
