@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ioh.model.running_rows import RunningRows
 from ioh.model.sample import OTHERS
 from ioh.pg.connection import PgError
 from ioh.pg.login import Login, hide_passwords
-from ioh.pg.reading import Reading, RunningRows, Views
+from ioh.pg.reading import Reading, Views
 from ioh.pg.texts import hide_constants
 from tests.unit.pg_server import FakeServer, session
 
