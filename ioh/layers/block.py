@@ -24,7 +24,7 @@ from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import disk_of_path
-from ioh.procfs.files import path_under, read_text
+from ioh.procfs.diskstats import read_inflight
 from ioh.procfs.silent_devices import SILENT_DEVICES
 
 if TYPE_CHECKING:
@@ -280,13 +280,9 @@ class Block(Layer):
                 self._devices.note_hidden(int.from_bytes(key, sys.byteorder), name)
 
     def _read_inflight(self, dev: int) -> tuple[int | None, int | None]:
-        """Reads and writes in flight, as the kernel counts them."""
+        """Reads and writes in flight; None if not known."""
         device = self._devices.get(dev)
-        name = device.name if device is not None else ""
-        words = (read_text(path_under(self.root, f"sys/block/{name}/inflight")) or "").split()
-        if len(words) != 2 or not all(w.isdigit() for w in words):
-            return None, None
-        return int(words[0]), int(words[1])
+        return (device and read_inflight(device.name, self.root)) or (None, None)
 
     def _class_of(self, dev: int) -> str | None:
         """The I/O of a stacked device appears again below it: count it once."""

@@ -11,6 +11,7 @@ from ioh.layers.per_owner_totals import Ops
 from ioh.model.metric import TableSpec
 from ioh.model.sample import Row, Table, Value
 from ioh.procfs.blockdev import BlockDevices
+from ioh.procfs.diskstats import dev_text
 from ioh.procfs.io_limits import IoLimits
 from ioh.procfs.maintenance import read_jobs
 
@@ -91,7 +92,7 @@ class MachineTables:
         limits: dict[tuple[str, ...], Row] = {}
         for (group, dev), values in self._limits.read().items():
             device = self._devices.get(dev)
-            name = device.name if device is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
+            name = device.name if device is not None else dev_text(dev)
             limits[group, name] = (*values, self._limits.version)
         return {"limit": limits, "job": read_jobs(self._root)}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ioh.model.printable import printable
 from ioh.model.running_rows import RunningRows
 from ioh.model.sample import Table
-from ioh.procfs.diskstats import split_dev
+from ioh.procfs.diskstats import dev_text
 
 if TYPE_CHECKING:
     from ioh.procfs.mountinfo import MountTable
@@ -37,6 +37,6 @@ class FailureTable:
     def _row_key(self, key: bytes, comm: bytes, mounts: MountTable) -> tuple[str, ...]:
         tgid, op, dev, code = _KEY.unpack(key)
         mount = mounts.of_dev(dev)
-        where = "{}:{}".format(*split_dev(dev)) if mount is None else printable(mount.mount_point)
+        where = dev_text(dev) if mount is None else printable(mount.mount_point)
         error = errno.errorcode.get(code, str(code))
         return str(tgid), printable(comm.split(b"\0")[0]), self._ops[op], error, where

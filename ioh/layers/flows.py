@@ -27,7 +27,7 @@ from ioh.layers.mount_roots import MountRoots
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.blockdev import device_folder, folder_name
-from ioh.procfs.diskstats import MINOR_BITS, make_dev, split_dev
+from ioh.procfs.diskstats import MINOR_BITS, dev_text, make_dev
 from ioh.procfs.files import path_under
 from ioh.procfs.mountinfo import Location, MountTable, place
 from ioh.procfs.processes import are_pids_the_kernels, read_comm
@@ -307,9 +307,8 @@ class FlowTables:
         if found is not None:
             return found
         # Deeper than the probe walks, or on no mount of this namespace (a container's).
-        major, minor = split_dev(dev)
         top = self.mounts.locate(dev, "/")
-        where = top.mount_point if top is not None else f"device {major}:{minor}"
+        where = top.mount_point if top is not None else f"device {dev_text(dev)}"
         fstype = top.fstype if top is not None else ""
         if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino

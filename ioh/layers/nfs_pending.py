@@ -15,7 +15,7 @@ from ioh.layers.rising_totals import RisingTotals
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Table
-from ioh.procfs.diskstats import split_dev
+from ioh.procfs.diskstats import dev_text
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
@@ -82,7 +82,7 @@ class PendingCalls:
         def name(each: Open[_Caller]) -> tuple[str, ...]:
             dev, file, tgid, comm = each.who
             path, _ = self._flows.place(file)
-            mount = mount_of(dev) or "{}:{}".format(*split_dev(dev))
+            mount = mount_of(dev) or dev_text(dev)
             return str(tgid), printable(comm.split(b"\0")[0]), each.op, path, mount
 
         return oldest_first(self._found, self._now_ns, name)

@@ -13,6 +13,7 @@ from ioh.bpf.totals import STARTED, WORDS, decode_ended_ns, decode_op_totals
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each, has_grown
 from ioh.model.derive_op import add_ops
 from ioh.model.sample import OTHERS, OpTotals
+from ioh.procfs.diskstats import dev_text
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -107,7 +108,7 @@ class Parts:
                 self._ended.add(dev)
             elif dev in self._ended or dev not in self._names:
                 # A new file system in another mount namespace, or the rest of one.
-                self._names[dev] = f"{dev >> 20}:{dev & 0xFFFFF}"
+                self._names[dev] = dev_text(dev)
         self._before = by_dev
         parts = self._totals.update(by_dev, self._names.__getitem__)
         gone = parts.keys() - {self._names[dev] for dev in by_dev}

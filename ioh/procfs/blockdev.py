@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ioh.model.file_systems import is_off_disk
 from ioh.model.printable import printable
-from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
+from ioh.procfs.diskstats import SECTOR_BYTES, dev_text, parse_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import Mount, MountTable, mount_of_path, read_mounts
 from ioh.procfs.remote_end import remote_end
@@ -84,8 +84,7 @@ def parse_scheduler(text: str | None) -> str | None:
 
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
     """The real sysfs folder of a device number; None if there is no such device."""
-    major, minor = split_dev(dev)
-    return _real_folder(path_under(root, f"sys/dev/block/{major}:{minor}"))
+    return _real_folder(path_under(root, f"sys/dev/block/{dev_text(dev)}"))
 
 
 def _real_folder(path: str) -> str | None:
@@ -271,7 +270,7 @@ class BlockDevices:
         device = self.get(dev)
         if device is not None:
             self._names[dev] = device.name
-        return self._names.get(dev) or "{}:{}".format(*split_dev(dev))
+        return self._names.get(dev) or dev_text(dev)
 
     def is_counted(self, dev: int) -> bool:
         """Whether sums over all devices include the I/O that it has just done.
@@ -300,8 +299,7 @@ class BlockDevices:
         return [dev for dev, device in known if device is not None and device.is_stacked]
 
     def _loop_file(self, dev: int) -> str | None:
-        major, minor = split_dev(dev)
-        folder = path_under(self._root, f"sys/dev/block/{major}:{minor}")
+        folder = path_under(self._root, f"sys/dev/block/{dev_text(dev)}")
         return read_line(f"{folder}/loop/backing_file")
 
     def _read(self, dev: int) -> None:

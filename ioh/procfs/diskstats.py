@@ -55,9 +55,9 @@ def make_dev(major: int, minor: int) -> int:
     return major << MINOR_BITS | minor
 
 
-def split_dev(dev: int) -> tuple[int, int]:
-    """Major and minor of a kernel dev_t."""
-    return dev >> MINOR_BITS, dev & ((1 << MINOR_BITS) - 1)
+def dev_text(dev: int) -> str:
+    """A kernel dev_t as ``major:minor``."""
+    return f"{dev >> MINOR_BITS}:{dev & ((1 << MINOR_BITS) - 1)}"
 
 
 def parse_dev(text: str) -> int | None:
@@ -88,6 +88,13 @@ def parse_diskstats(text: str) -> list[DiskStats]:
     _known.clear()
     _known.update(found)
     return [stats for stats in found.values() if stats is not None]
+
+
+def read_inflight(name: str, root: Path = ROOT) -> tuple[int, int] | None:
+    """Reads and writes in flight on a disk, as the kernel counts them; None if it does not tell."""
+    file = path_under(root, f"sys/block/{name.replace('/', '!')}/inflight")
+    numbers = ints_or_none((read_text(file) or "").split())
+    return (numbers[0], numbers[1]) if numbers and len(numbers) == 2 else None
 
 
 def read_diskstats(root: Path = ROOT) -> list[DiskStats] | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
 from ioh.model.sample import Table
-from ioh.procfs.diskstats import DiskStats
-from ioh.procfs.files import ROOT, ints_or_none, path_under, read_text
+from ioh.procfs.diskstats import DiskStats, read_inflight
+from ioh.procfs.files import ROOT
 
 SILENT_DEVICES = in_progress_table(
     "device, on, op",
@@ -51,11 +51,8 @@ class SilentDevices:
         self._waiting = waiting
         return oldest_first(found, read_ns, lambda each: (*each.who, each.op))
 
-    def _in_flight(self, disk: DiskStats, key: Key, since_ns: int) -> Iterator[Open[Key]]:
+    def _in_flight(self, disk: DiskStats, key: Key, since_ns: int) -> list[Open[Key]]:
         """Reads and writes apart, where the kernel tells; not all devices have both numbers."""
-        name = disk.name.replace("/", "!")
-        text = read_text(path_under(self._root, f"sys/block/{name}/inflight")) or ""
-        numbers = dict(zip(("read", "write"), ints_or_none(text.split()) or (), strict=False))
-        for op, number in (numbers or {"other": disk.inflight}).items():
-            if number:
-                yield Open(op, key, since_ns, number)
+        both = read_inflight(disk.name, self._root)
+        ops = zip(("read", "write"), both, strict=True) if both else (("other", disk.inflight),)
+        return [Open(op, key, since_ns, number) for op, number in ops if number]

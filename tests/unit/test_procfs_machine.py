@@ -14,11 +14,10 @@ from ioh.model.sample import HostSample
 from ioh.procfs.blockdev import BlockDevices
 from ioh.procfs.diskstats import (
     DiskStats,
-    make_dev,
+    dev_text,
     parse_dev,
     parse_diskstats,
     read_diskstats,
-    split_dev,
 )
 from ioh.procfs.files import read_numbers, read_pressure
 from ioh.procfs.host import read_host
@@ -192,7 +191,7 @@ def test_malformed_line_is_left_out(line: str) -> None:
 def test_device_number(text: str, dev: int | None) -> None:
     assert parse_dev(text) == dev
     if dev is not None:
-        assert make_dev(*split_dev(dev)) == dev
+        assert dev_text(dev) == text
 
 
 ROOT = Path(__file__).parents[1] / "data/proc-6.18"
