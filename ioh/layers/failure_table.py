@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ioh.model.printable import printable
-from ioh.model.running_rows import RunningRows
+from ioh.model.rows import Rows
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import dev_text
 
@@ -25,7 +25,7 @@ class FailureTable:
 
     def __init__(self, ops: tuple[str, ...]) -> None:
         self._ops = ops
-        self._rows = RunningRows(5, _MOST)
+        self._rows = Rows(5, _MOST)
 
     def table(self, failed: Iterable[tuple[bytes, bytes]], mounts: MountTable) -> Table:
         """Add the entries drained in this tick; return the table."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from heapq import nlargest, nsmallest
-from itertools import islice
-from operator import add
 from typing import Generic, TypeVar
 
-from ioh.model.sample import Table, others_key
+from ioh.model.rows import Key, Rows
+from ioh.model.sample import Table
 
 # Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10,
 # and once more those that waited: reads 11-13, writes 14-16.
 READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED = 0, 3, 6, 8, 11, 14
 COLUMNS, ALL_COLUMNS = 8, 17
 
-# More than the tallest terminal shows, and few enough for a host that opens thousands of files a
-# second.
-MAX_ROWS = 256
 # A new row costs a name: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
 _NAMES_A_ROW = 4  # a file that is replaced each time it is written has one name and many inodes
@@ -25,33 +21,25 @@ _KEPT_TICKS = 5  # beyond their rest, for idle entries in RoundRobin
 _SPARE = 256
 
 Id = TypeVar("Id", bound=Hashable)
-Key = tuple[str, ...]
 
 
 class FlowRows(Generic[Id]):
-    """Running totals by key; a table that was returned never changes.
+    """Rows of a tick's busiest items; the other items are added to the row of the others.
 
-    The rows of a table add up to everything ever added: items without a row, and rows that are
-    dropped, are added to the row of the others.  A row is dropped only in a tick that adds nothing
-    to it.  Keys have ``parts`` parts; ``name`` finds an item's key, and is called only for items
-    that get a row.
+    ``name`` finds an item's key, and is called only for items that get a row.
     """
 
     def __init__(
         self,
-        parts: int,
+        rows: Rows,
         name: Callable[[Id], Key],
-        most: int = MAX_ROWS,
         newcomers: int = MAX_NEWCOMERS,
         columns: int = COLUMNS,
     ) -> None:
         self._columns = columns
-        self._name, self._most, self._newcomers = name, most, newcomers
+        self._rows, self._name, self._newcomers = rows, name, newcomers
         self._pending: dict[Id, list[int]] = {}
         self._names: dict[Id, Key] = {}
-        self._totals: dict[Key, tuple[int, ...]] = {}  # least recently used first
-        self._touched: dict[Key, int] = {}
-        self._others_key, self._others = others_key(parts), (0,) * columns
 
     def add(self, what: Id, column: int, sums: tuple[int, int, int]) -> None:
         """Add a flow's count, bytes and time at one of the above; SYNC has no bytes."""
@@ -72,7 +60,7 @@ class FlowRows(Generic[Id]):
         numbers = (count, ns) if column == SYNC else sums
         row = [0] * self._columns
         row[column : column + len(numbers)] = numbers
-        self._fold([row])
+        self._rows.add_to_others(row)
 
     def key_of(self, what: Id) -> Key | None:
         """The key of an item that has a name."""
@@ -93,23 +81,22 @@ class FlowRows(Generic[Id]):
         if what in self._names:
             self._names[what] = key
 
-    def table(self, tick: int, idle_since: int) -> Table:
-        """All rows, except those that are idle since tick ``idle_since``."""
+    def table(self) -> Table:
+        """All rows, once a tick."""
         pending, self._pending = self._pending, {}
         for what in self._chosen(pending):
             key = self._names.get(what)
             if key is None:
                 key = self._names[what] = self._name(what)
-            before = self._totals.pop(key, None)
-            now = pending.pop(what)
-            self._totals[key] = tuple(now) if before is None else tuple(map(add, before, now))
-            self._touched[key] = tick
-        self._fold(pending.values())
-        self._drop_idle(idle_since)
-        shown = dict(self._totals)
-        if any(self._others):
-            shown[self._others_key] = self._others
-        return shown
+            self._rows.add(key, pending.pop(what))
+        for row in pending.values():
+            self._rows.add_to_others(row)
+        table = self._rows.table()
+        if self._rows.dropped:
+            self._names = {what: key for what, key in self._names.items() if key in table}
+        if len(self._names) > _NAMES_A_ROW * self._rows.most:
+            self._names.clear()
+        return table
 
     def _chosen(self, pending: dict[Id, list[int]]) -> Sequence[Id]:
         """The items that have a row, or get one in this tick."""
@@ -119,29 +106,9 @@ class FlowRows(Generic[Id]):
         if len(fresh) > self._newcomers:
             known = [what for what in pending if what in names]
             chosen = known + _busiest(fresh, pending, self._newcomers)
-        return chosen if len(chosen) <= self._most else _busiest(chosen, pending, self._most)
-
-    def _fold(self, rows: Iterable[Sequence[int]]) -> None:
-        others = self._others
-        for row in rows:
-            others = tuple(map(add, others, row))
-        self._others = others
-
-    def _drop_idle(self, idle_since: int) -> None:
-        """Drop rows that have been idle for long, and excess rows, longest idle first."""
-        touched = self._touched
-        gone = list(islice(self._totals, max(0, len(self._totals) - self._most)))
-        for key in islice(self._totals, len(gone), None):
-            if touched[key] >= idle_since:
-                break
-            gone.append(key)
-        if gone:
-            self._fold([self._totals.pop(key) for key in gone])
-            for key in gone:
-                del touched[key]
-            self._names = {what: key for what, key in self._names.items() if key in touched}
-        if len(self._names) > _NAMES_A_ROW * self._most:
-            self._names.clear()
+        return (
+            chosen if len(chosen) <= self._rows.most else _busiest(chosen, pending, self._rows.most)
+        )
 
 
 def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:

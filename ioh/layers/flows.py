@@ -25,6 +25,7 @@ from ioh.layers.flow_rows import (
 )
 from ioh.layers.mount_roots import MountRoots
 from ioh.model.printable import printable
+from ioh.model.rows import Rows
 from ioh.model.sample import Table
 from ioh.procfs.blockdev import device_folder, folder_name
 from ioh.procfs.diskstats import MINOR_BITS, dev_text, make_dev
@@ -111,9 +112,9 @@ class FlowTables:
         self._in_use: set[FileId] = set()  # by calls that have not ended
         self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
         columns = ALL_COLUMNS if FAULT in column_of_op else COLUMNS
-        self._processes = FlowRows(2, self._name_process, columns=columns)
-        self._by_file = FlowRows(1, self._name_file, columns=columns)
-        self._by_mount = FlowRows[tuple[str, str]](2, lambda mount: mount, columns=columns)
+        self._processes = FlowRows(Rows(2), self._name_process, columns=columns)
+        self._by_file = FlowRows(Rows(1), self._name_file, columns=columns)
+        self._by_mount = FlowRows[tuple[str, str]](Rows(2), lambda mount: mount, columns=columns)
 
     @property
     def at_work(self) -> Collection[int]:
@@ -137,7 +138,7 @@ class FlowTables:
         self._processes.rename(self._newly_at_work)
         self._newly_at_work.clear()
         self._look_at_processes()
-        tables = self._tables(self._tick - 2 * _IDLE_TICKS)
+        tables = self._tables()
         self._retired.clear()
         self._forget_files()
         return tables
@@ -171,11 +172,11 @@ class FlowTables:
         dropped += [key for _, key in nsmallest(excess - len(dropped), done)]
         return dropped + [at_work[file] for file in self._asked_for]
 
-    def _tables(self, idle_since: int) -> dict[str, Table]:
+    def _tables(self) -> dict[str, Table]:
         return {
-            "process": self._processes.table(self._tick, idle_since),
-            "file": self._by_file.table(self._tick, idle_since),
-            "mount": self._by_mount.table(self._tick, idle_since),
+            "process": self._processes.table(),
+            "file": self._by_file.table(),
+            "mount": self._by_mount.table(),
         }
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:

@@ -25,6 +25,7 @@ from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
+from ioh.model.rows import Rows
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.nfsd import NfsdStats, read_max_block_bytes, read_nfsd, read_pool_stats
 from ioh.procfs.sock_diag import format_endpoint
@@ -105,14 +106,14 @@ class ClientTables(FlowTables):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, (READ, READ, WRITE, WRITE, WRITE, SYNC))
-        self._by_client = FlowRows[Client](1, lambda client: (name_client(*client),))
-        self._by_both = FlowRows(2, self._name_both)
+        self._by_client = FlowRows[Client](Rows(1), lambda client: (name_client(*client),))
+        self._by_both = FlowRows(Rows(2), self._name_both)
 
-    def _tables(self, idle_since: int) -> dict[str, Table]:
+    def _tables(self) -> dict[str, Table]:
         return {
-            "file": self._by_both.table(self._tick, idle_since),
-            "client": self._by_client.table(self._tick, idle_since),
-            "export": self._by_mount.table(self._tick, idle_since),
+            "file": self._by_both.table(),
+            "client": self._by_client.table(),
+            "export": self._by_mount.table(),
         }
 
     def _name_both(self, what: tuple[FileId, Client]) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import heapq
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import Any
 from ioh.layers.tcp_ledger import Moved
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
-from ioh.model.sample import Row, Table
+from ioh.model.rows import FOREVER, Rows
+from ioh.model.sample import OTHERS, Row, Table
 from ioh.procfs.network import LinkTable
 from ioh.procfs.sock_diag import NO_DETAILS, Details, decode_details, unread_bytes
 
@@ -96,6 +98,10 @@ class _Flow:
         self.retrans_segs += moved.retrans_segs
         self.idle_ticks = 0
 
+    @property
+    def carried(self) -> tuple[int, ...]:
+        return self.in_bytes, self.out_bytes, self.retrans_bytes, self.retrans_segs
+
 
 @dataclass(slots=True)
 class _Connection(_Flow):
@@ -138,10 +144,7 @@ class _Connection(_Flow):
         # At the end, the probe does not read them.
         totals = None if self.ended else self.totals
         return (
-            self.in_bytes,
-            self.out_bytes,
-            self.retrans_bytes,
-            self.retrans_segs,
+            *self.carried,
             self.srtt_us,
             self.min_rtt_us,
             *self.details[:4],
@@ -195,54 +198,52 @@ class ConnectionTable:
 
 @dataclass(slots=True)
 class _Port(_Flow):
+    """What moved in one tick."""
+
     connections: int = 0
     unread_bytes: int | None = None
     weighted_us: int = 0
     weight: int = 0
 
-    def row(self) -> Row:
-        return (
-            self.in_bytes,
-            self.out_bytes,
-            self.retrans_bytes,
-            self.retrans_segs,
-            self.connections,
-            self.weighted_us / self.weight if self.weight else None,
-            self.unread_bytes,
-        )
+    def take(self, item: Moved, *, is_here: bool) -> None:
+        self.add(item)
+        self.connections += 1
+        if item.message and is_here:
+            self.unread_bytes = (self.unread_bytes or 0) + unread_bytes(item.message)
+        if item.srtt_us:
+            self.weighted_us += item.srtt_us * item.all_bytes
+            self.weight += item.all_bytes
+
+
+_IDLE_PORT = (0, None, None)
 
 
 class PortTable:
     """All traffic by service port, however many connections carried it."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, _Port] = {}
+        self._rows = Rows(2, MAX_ROWS, FOREVER, facts=len(_IDLE_PORT))
 
     def update(self, moved: list[Moved], listening: AbstractSet[int]) -> Table:
         """Add one tick; ``listening``: the listening ports of this host.
 
-        Returns up to MAX_ROWS rows by (port, service), the most recently active ones.
+        Returns rows by (port, service); of more than MAX_ROWS, the most recently active ones.
         """
-        for row in self._rows.values():
-            row.idle_ticks += 1
-            row.connections = row.weighted_us = row.weight = 0
-            row.unread_bytes = None
+        ports: defaultdict[int, _Port] = defaultdict(_Port)
         for item in moved:
             local_port, remote_port = _PORTS.unpack_from(item.pair)
             port = service_port(local_port, remote_port, listening)
-            row = self._rows.get(port) or self._rows.setdefault(port, _Port())
-            row.add(item)
-            row.connections += 1
-            if item.message and port == local_port:
-                row.unread_bytes = (row.unread_bytes or 0) + unread_bytes(item.message)
-            if item.srtt_us:
-                row.weighted_us += item.srtt_us * item.all_bytes
-                row.weight += item.all_bytes
-        kept = list(self._rows.items())
-        if len(kept) > MAX_ROWS:  # many peers on high ports that do not listen here
-            kept = heapq.nsmallest(MAX_ROWS, kept, lambda kv: (kv[1].idle_ticks, -kv[1].weight))
-        self._rows = dict(kept)
-        return {(str(port), service_name(port)): row.row() for port, row in kept}
+            ports[port].take(item, is_here=port == local_port)
+        active = set()
+        for port, now in sorted(ports.items(), key=lambda each: each[1].weight):
+            key = str(port), service_name(port)
+            mean_us = now.weighted_us / now.weight if now.weight else None
+            self._rows.add(key, now.carried, (now.connections, mean_us, now.unread_bytes))
+            active.add(key)
+        return {
+            key: row if key in active or key[0] == OTHERS else (*row[:-3], *_IDLE_PORT)
+            for key, row in self._rows.table().items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ _HINTS = {
 _STRANGE = "Check that it is a PostgreSQL, and host and port in --pg; ioh tries again"
 _UNREACHED = "Check that it is running, and host and port in --pg; ioh tries again"
 
-Rows = Sequence[tuple[Any, ...]]
+Answer = Sequence[tuple[Any, ...]]
 
 
 class PgError(Exception):
@@ -76,7 +76,7 @@ class Connection(Closing):
         """``server_version_num``: 150004 is 15.4."""
         return int(self._driver.info.server_version)
 
-    def query(self, sql: str) -> Rows:
+    def query(self, sql: str) -> Answer:
         """Return the rows of one statement; texts are bytes.
 
         PgError: it failed, took longer than a second, or was too much.
@@ -85,7 +85,7 @@ class Connection(Closing):
 
         try:
             marked = sql.replace("select", f"select {OWN}", 1)
-            rows: Rows = self._driver.execute(marked).fetchmany(_MAX_ROWS)
+            rows: Answer = self._driver.execute(marked).fetchmany(_MAX_ROWS)
         except psycopg.Error as error:
             raise _pg_error(error, is_lost=bool(self._driver.closed)) from None
         except _TooMuchError:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ioh.model.printable import printable
-from ioh.model.running_rows import RunningRows
+from ioh.model.rows import FOREVER, Rows
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.pg import queries
-from ioh.pg.connection import Connection, PgError, Rows
+from ioh.pg.connection import Answer, Connection, PgError
 from ioh.pg.texts import as_sent, hide_constants, name_of, on_one_line
 
 SESSION_CHARS, STATEMENT_CHARS = 80, 160
+_MAX_ROWS = 2000
 _RUNNING = "CPU"  # active, without a wait event
 _NOT_WAITING = ("Activity", "Client", "Extension", "Timeout")  # idle background processes
 _LONGEST_SAMPLE_S = 2.0  # the longest time that one sample of a session stands for
@@ -98,8 +99,8 @@ class Views:
         self._with_parameters, self._clock = with_parameters, clock
         self._last_s = clock()
         self._server: Server
-        self._waits = RunningRows(1)
-        self._statements = RunningRows(2)
+        self._waits = Rows(1, _MAX_ROWS, FOREVER)
+        self._statements = Rows(2, _MAX_ROWS, FOREVER, facts=1)
         self._chunks: frozenset[str] | None = None
         self._counts: dict[tuple[int, int], tuple[int, int, int, int]] = {}
         self._texts: dict[int, str] = {}
@@ -233,7 +234,7 @@ class Views:
             self._texts[query] = shown
 
 
-def _sessions_of(rows: Rows) -> list[Session]:
+def _sessions_of(rows: Answer) -> list[Session]:
     """Convert the rows of queries.ACTIVITY."""
     return [
         Session(
@@ -264,7 +265,7 @@ def _session_metrics(sessions: Sequence[Session]) -> dict[str, Value]:
 
 
 def _totals(
-    server: Server, databases: Rows, wal: Sequence[Any] | None
+    server: Server, databases: Answer, wal: Sequence[Any] | None
 ) -> tuple[dict[str, OpTotals], dict[str, dict[str, OpTotals]], dict[str, Value]]:
     """The whole server's operations, those of each database, and the other totals."""
     columns = list(zip(*databases, strict=True))[2:]

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from ioh.pg import queries
-from ioh.pg.connection import Connection, PgError, Rows
+from ioh.pg.connection import Answer, Connection, PgError
 from ioh.pg.login import Login
 
 BLOCK = 8192
@@ -62,14 +62,14 @@ class FakeServer(Connection):
     def close(self) -> None:
         self.is_closed = True
 
-    def query(self, sql: str) -> Rows:
+    def query(self, sql: str) -> Answer:
         self.asked.append(sql)
         self.is_held = not self.gate.is_set()
         self.gate.wait(20)
         for part, error in self.fails.items():
             if part in sql:
                 raise error
-        known: dict[str, Rows] = {
+        known: dict[str, Answer] = {
             queries.SERVER: [(BLOCK, True, True, self.sees_others, 4711, None)],
             queries.STATEMENTS_SCHEMA: [(self.schema.encode(),)] if self.schema else [],
             queries.DATABASES: self.databases,

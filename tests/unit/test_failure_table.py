@@ -31,8 +31,10 @@ class Probe:
     def fail(self, count: int, *key: int, comm: bytes = b"fio") -> None:
         self.entries[struct.pack("=IIII", *key)] = struct.pack("=Q16s", count, comm)
 
-    def read(self) -> Table:
-        return self.table.table(self.map.drain(), self.mounts)
+    def read(self, ticks: int = 1) -> Table:
+        for _ in range(ticks):
+            found = self.table.table(self.map.drain(), self.mounts)
+        return found
 
 
 @pytest.fixture
@@ -49,6 +51,9 @@ def test_each_process_op_errno_and_mount_has_a_row(probe: Probe) -> None:
     assert probe.read() == {read: (3,), odd: (2,)}
     probe.fail(5, 7, 0, SDA1, errno.EIO)
     assert probe.read() == {read: (8,), odd: (2,)}
+    others = (OTHERS, "", "", "", "")
+    assert probe.read(60) == {read: (8,), others: (2,)}
+    assert probe.read() == {others: (10,)}
 
 
 def test_failures_beyond_the_room_are_in_one_row(probe: Probe) -> None:

@@ -24,33 +24,31 @@ from ioh.layers.flow_rows import (
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
+from ioh.model.rows import FOREVER, Rows
 from ioh.model.sample import OTHERS, Row, Table
 from ioh.model.snapshot import TableRow
 from tests.support.held import count_held
 from tests.unit.fake_kernel import CPUS, install
 
 FILE = next(table for table in SPEC.tables if table.name == "file")
-FOREVER = 0
 
 
 class Named:
     """FlowRows read tick by tick; ``asked`` counts the names that they requested."""
 
-    def __init__(self, most: int, newcomers: int) -> None:
+    def __init__(self, most: int, newcomers: int, idle_ticks: int = FOREVER) -> None:
         self.asked: Counter[int] = Counter()
-        self.rows = FlowRows(1, self._name, most, newcomers, ALL_COLUMNS)
-        self.tick = 0
+        self.rows = FlowRows(Rows(1, most, idle_ticks), self._name, newcomers, ALL_COLUMNS)
 
     def _name(self, what: int) -> tuple[str]:
         self.asked[what] += 1
         return (f"/{what}",)
 
-    def read(self, *sizes: tuple[int, int], idle_since: int = FOREVER) -> Table:
+    def read(self, *sizes: tuple[int, int]) -> Table:
         """One tick with one read of each of these (what, bytes)."""
-        self.tick += 1
         for what, size in sizes:
             self.rows.add(what, READ, (1, size, 100))
-        return self.rows.table(self.tick, idle_since)
+        return self.rows.table()
 
 
 def interval(older: Table, newer: Table) -> tuple[TableRow, ...]:
@@ -78,7 +76,7 @@ def test_long_operations_have_a_row_even_if_they_move_no_bytes() -> None:
     for what in range(10):
         named.rows.add(what, WRITE, (1, 1000 + what, 5))
     named.rows.add(99, SYNC, (1, 0, 1_000_000))
-    assert ("/99",) in named.rows.table(1, FOREVER)
+    assert ("/99",) in named.rows.table()
 
 
 def test_a_row_that_makes_room_adds_nothing_to_others_in_that_interval() -> None:
@@ -92,10 +90,10 @@ def test_a_row_that_makes_room_adds_nothing_to_others_in_that_interval() -> None
 
 
 def test_a_file_that_is_recreated_again_and_again_is_one_row() -> None:
-    rows = FlowRows[int](1, lambda _: ("/lock",), 2, 2)
+    rows = FlowRows[int](Rows(1, 2, FOREVER), lambda _: ("/lock",), 2)
     for inode in range(1000):
         rows.add(inode, READ, (1, 1, 1))
-        table = rows.table(inode, FOREVER)
+        table = rows.table()
     assert table == {("/lock",): (1000, 1000, 1000, 0, 0, 0, 0, 0)}
     assert count_held(rows) < 100  # of 1,000
 
@@ -107,25 +105,19 @@ def total(rows: Mapping[tuple[str, ...], Row] | tuple[TableRow, ...]) -> float:
 
 @settings(max_examples=30)
 @given(
-    ticks=st.lists(
-        st.tuples(st.lists(st.integers(0, 12), max_size=14), st.integers(0, 6)),
-        min_size=2,
-        max_size=12,
-    ),
+    ticks=st.lists(st.lists(st.integers(0, 12), max_size=14), min_size=2, max_size=12),
+    idle_ticks=st.integers(0, 6),
     most=st.integers(1, 5),
     newcomers=st.integers(1, 5),
 )
 def test_every_interval_adds_up_as_rows_come_and_go(
-    ticks: list[tuple[list[int], int]], most: int, newcomers: int
+    ticks: list[list[int]], idle_ticks: int, most: int, newcomers: int
 ) -> None:
-    named = Named(most, newcomers)
-    tables = [
-        named.read(*((what, what) for what in used), idle_since=named.tick - idle)
-        for used, idle in ticks
-    ]
+    named = Named(most, newcomers, idle_ticks)
+    tables = [named.read(*((what, what) for what in used)) for used in ticks]
     for first in range(len(tables)):
         for last in range(first + 1, len(tables)):
-            wanted = sum(len(used) for used, _ in ticks[first + 1 : last + 1])
+            wanted = sum(map(len, ticks[first + 1 : last + 1]))
             found = interval(tables[first], tables[last])
             assert total(found) == wanted
             assert all((row.values["reads_per_s"] or 0) >= 0 for row in found)
@@ -143,6 +135,21 @@ def test_what_is_not_told_apart_is_in_the_row_of_others() -> None:
     others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0)
     assert table == {("/1",): (1, 10, 100, *[0] * 14), (OTHERS,): others}
     assert shown(table, named.read((1, 10))) == {"/1": 1.0}
+
+
+def test_the_rows_idle_longest_become_others() -> None:
+    rows = Rows(2, 4, FOREVER, facts=1)
+    for number in range(4):
+        rows.add(("d", str(number)), (1, number), (number,))
+    rows.add(("d", "0"), (1, None), (0,))
+    assert rows.table()["d", "0"] == (2, None, 0)
+    rows.add(("d", "4"), (1, 4), (4,))
+    table = rows.table()
+    assert ("d", "1") not in table
+    assert table[OTHERS, ""] == (1, 1, None)
+    rows.add(("d", "5"), (1, 5), (5,))
+    assert rows.table()[OTHERS, ""] == (2, 3, None)
+    assert sum(int(row[0] or 0) for row in rows.table().values()) == 7
 
 
 def test_all_have_their_turn_before_one_has_its_second() -> None:
@@ -224,7 +231,7 @@ def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
     assert probe.tick() == {("5", "fio"): (2, 2560, 3, 1536)}
 
 
-def test_a_row_is_dropped_with_the_last_of_its_entries(probe: Probe) -> None:
+def test_an_idle_row_becomes_part_of_the_others(probe: Probe) -> None:
     probe.add(count=2)
     for _ in range(IDLE + 3):
         probe.add(write=1)
@@ -232,7 +239,7 @@ def test_a_row_is_dropped_with_the_last_of_its_entries(probe: Probe) -> None:
     assert len(probe.held) == 1
     assert shown == {("5", "fio"): (2, 1024, IDLE + 3, 512 * (IDLE + 3))}
     assert probe.tick(IDLE - 2) == shown
-    assert probe.tick() == {}
+    assert probe.tick() == {(OTHERS, ""): shown["5", "fio"]}
 
 
 def test_idle_entries_soon_make_room_if_many_new_ones_come(probe: Probe) -> None:
@@ -275,18 +282,11 @@ ACTIONS = st.lists(
 def test_every_request_is_shown_once(actions: list[tuple[int, int, int] | int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         probe = Probe(patch)
-        shown: Table = {}
-        sums = [0, 0, 0, 0]
         for action in [*actions, 1]:
             if isinstance(action, tuple):
                 probe.add(*action)
                 continue
             for _ in range(action):
-                table = probe.tick()
-                for key, row in table.items():
-                    pairs = zip(row, shown.get(key, (0,) * 4), strict=True)
-                    grown = [int(now or 0) - int(then or 0) for now, then in pairs]
-                    assert min(grown) >= 0
-                    sums = [a + b for a, b in zip(sums, grown, strict=True)]
-                shown = table
-        assert sums == probe.added
+                rows = probe.tick().values()
+                sums = [sum(map(int, column)) for column in zip(*rows, strict=True)]
+                assert sums == (probe.added if rows else [])

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ioh.model.running_rows import RunningRows
-from ioh.model.sample import OTHERS
 from ioh.pg.connection import PgError
 from ioh.pg.login import Login, hide_passwords
 from ioh.pg.reading import Reading, Views
@@ -197,21 +195,6 @@ def test_a_role_that_sees_only_its_own_sessions_gets_a_note() -> None:
     server = FakeServer()
     server.sees_others = False
     assert any("pg_monitor" in note for note in Looks(server).look().notes)
-
-
-def test_the_rows_idle_longest_become_others() -> None:
-    rows = RunningRows(2, max_rows=4)
-    for number in range(4):
-        rows.add(("d", str(number)), (1, number), (number,))
-    rows.add(("d", "0"), (1, None), (0,))
-    assert rows.table()["d", "0"] == (2, None, 0)
-    rows.add(("d", "4"), (1, 4), (4,))
-    table = rows.table()
-    assert ("d", "1") not in table
-    assert table[OTHERS, ""] == (1, 1, None)
-    rows.add(("d", "5"), (1, 5), (5,))
-    assert rows.table()[OTHERS, ""] == (2, 3, None)
-    assert sum(int(row[0] or 0) for row in rows.table().values()) == 7
 
 
 SHOWN = {
