@@ -281,10 +281,10 @@ class Syscall(Layer):
         self._open.look(maps, ended, now_ns, self._abandoned)
         ops = self._with_inflight(ops, withdrawn)
         for name in set(self._begun_as):
-            open_ns = self._open.open_ns(name)
+            open_ns, spent_ns = self._open.open_ns(name), None
             if open_ns is not None:
                 spent_ns = self._rising.at_least(name, ended_ns[name] + open_ns)
-                ops[name] = replace(ops[name], weighted_ns_total=spent_ns)
+            ops[name] = replace(ops[name], weighted_ns_total=spent_ns)
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
         return LayerSample(

@@ -16,6 +16,8 @@ from ioh.layers.nfs_pending import PendingCalls
 from ioh.layers.open_calls import CALL_GROUP, Caller, OpenCalls
 from ioh.layers.part_totals import NOTHING, OTHER_PARTS
 from ioh.layers.rising_totals import RisingTotals
+from ioh.layers.syscall import Syscall
+from ioh.model.filters import Filters
 from ioh.model.in_progress import oldest_first
 from tests.unit import fake_kernel
 from tests.unit.fake_kernel import FakeMap
@@ -151,6 +153,17 @@ def test_too_many_requests_are_not_all_looked_at(
     kernel.request(3, DIRECT, 200)
     assert look(calls, kernel)["read_direct"] == (NOW_NS - 200 * MS, 3, 0)
     assert calls.open_ns("read_direct") is None
+
+
+def test_the_time_of_calls_is_unknown_while_they_are_too_many_to_look_at(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    layer = Syscall(Filters(), tmp_path)
+    kernel.held["epoch"].entries[bytes(4)] = (5).to_bytes(8, "little")
+    kernel.request(1, DIRECT, 200)
+    assert layer.read(kernel.maps).ops["read_direct"].weighted_ns_total is not None
+    monkeypatch.setattr(open_calls, "_MOST_REQUESTS", 0)
+    assert layer.read(kernel.maps).ops["read_direct"].weighted_ns_total is None
 
 
 def test_user_space_reads_these_structs() -> None:
