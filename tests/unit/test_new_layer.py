@@ -38,7 +38,8 @@ from tests.support import fakes
 
 def sample(tick, count):
     spec = all_layers()["fs"].spec
-    layer = LayerSample("bpf", {"fdatasync": OpTotals(count_total=count)}, lost={"map_full": 0})
+    ops, rows = {"fdatasync": OpTotals(count_total=count)}, {("7", "fio"): (count, 1000 * count)}
+    layer = LayerSample("bpf", ops, tables={"process": rows})
     return replace(fakes.sample(tick, {}), specs={"fs": spec}, layers={"fs": layer})
 
 snapshot = interval(sample(0, 0), sample(1, 23))
@@ -93,6 +94,8 @@ def test_text_and_json_show_it(checkout: Path) -> None:
     done = run(checkout, "-c", SHOWN)
     told = json.loads(done.stdout)
     assert told["layers"]["fs"]["ops"]["fdatasync"]["count"] == 23
+    row = {"pid": "7", "comm": "fio", "calls_per_s": 23.0, "call_ns_per_s": 23e3, "call_us": 1.0}
+    assert told["layers"]["fs"]["top"]["process"] == [row]
     assert re.search(r"fs fdatasync:.*\b23\b", done.stderr)
 
 
