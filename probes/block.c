@@ -40,19 +40,6 @@
 
 #define REQ_OP_MASK 0xff
 #define SECTOR_SHIFT 9
-#define RECENT 8
-
-struct dev_op {
-	u32 dev;
-	u32 op;
-};
-
-/* Where the last requests ended, to distinguish sequential from random. */
-struct recent {
-	u64 ends[RECENT];
-	u64 next; /* one more than the number judged */
-	u64 sequential;
-};
 
 struct disk_name {
 	char text[DISK_NAME_BYTES];

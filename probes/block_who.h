@@ -1,19 +1,7 @@
 /*
  * Who submitted what: bytes and requests by process.  Part of block.c.
  */
-struct submitter {
-	u32 tgid;
-	u32 write;
-	char comm[16];
-};
-
-/* A single writer needs no atomic add: only on_submit writes the first two. */
-struct submitted {
-	u64 count;
-	u64 bytes;
-	u64 merged_bytes;
-};
-
+/* A single writer needs no atomic add: only on_submit writes counts and bytes. */
 BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
 
 /* The process' name, as in layer syscall: a thread may have another one. */

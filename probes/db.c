@@ -22,30 +22,8 @@
 #define ANY_VALUE 0xffffffff /* in site.only: any but 0 */
 #define COMM_BYTES 16
 
-/* One place in a program's file, found by the cookie of the attachment. */
-struct site {
-	u32 op;
-	u32 role;
-	u32 way; /* an op can be observed in several ways; the outermost counts */
-	u32 owner;
-	u32 size_kind;
-	u32 size_register; /* its offset in struct pt_regs */
-	u32 size_bits; /* to shift out above the value */
-	u32 size_is_signed;
-	s64 displacement;
-	u64 scale;
-	u32 only[4]; /* values that the size must be one of; 0 if it is a size */
-	u32 key_register; /* distinguishes a thread's operations: its offset + 1, or 0 */
-	u32 is_wait; /* only a wait of another operation: others count it */
-};
-
 /* For a key that is not a thread. */
 #define SHARED (1U << 31)
-
-struct open_key {
-	u32 tid;
-	u32 op;
-};
 
 /* Kinds of waits: operations from OP_LOG_SYNC on, and the thread's own time on a CPU and for one.
  */
@@ -53,48 +31,6 @@ struct open_key {
 #define WAIT_QUEUE (WAITS - 1)
 /* The operations whose waits are counted. */
 #define HAS_WAITS(op) ((op) <= OP_LOG_SYNC)
-
-struct wait {
-	u64 count[WAITS];
-	u64 ns[WAITS];
-};
-
-/*
- * An operation in progress, and its waits so far; ioh/layers/db_open.py decodes it.  cpu_ns and
- * delay_ns are the thread's time on a CPU and in the run queue at the start; exec_ns is the former
- * as /proc has it.
- */
-struct open_op {
-	u64 start_ns;
-	u64 cpu_ns;
-	u64 exec_ns;
-	u64 delay_ns;
-	u64 bytes;
-	u32 server;
-	u32 way;
-	u32 depth; /* nested calls of the same way */
-	u32 tid; /* the thread that began it */
-	u32 is_wait; /* of the site that began it */
-	u32 unused;
-	struct wait waited;
-};
-
-/* Statements, commits or log syncs of a server. */
-struct wait_key {
-	u32 server;
-	u32 outer;
-};
-
-struct session_key {
-	u32 server;
-	u32 tid;
-};
-
-/* By op; ioh/layers/db_tables.py decodes it. */
-struct session {
-	u64 count[SESSION_OPS];
-	u64 ns[SESSION_OPS];
-};
 
 BPF_ARRAY(sites, struct site, SITES);
 BPF_HASH(open_ops, struct open_key, struct open_op, 16384);

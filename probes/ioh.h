@@ -1,8 +1,9 @@
 /*
  * Shared by all probes: the totals of one op, the bucket lookup, and losses.
  *
- * The kernel only adds; user space subtracts.  The bucket counts and edges are -D
- * constants from ioh/model/hist.py, so both sides always agree.
+ * The kernel only adds; user space subtracts.  What both sides need is declared in Python alone:
+ * numbers of ops and losses, bucket counts and edges are -D constants, and structs that user space
+ * reads are made from a Layout (ioh/bpf/layout.py); op_totals from the one in ioh/bpf/totals.py.
  */
 #ifndef IOH_H
 #define IOH_H
@@ -31,29 +32,6 @@
 
 #define READ(dst, src) bpf_probe_read_kernel(&(dst), sizeof(dst), (const void *)(src))
 #define FIELD(base, member) ((const char *)(base) + OFF_##member)
-
-/* The slowest operation of one tick; user space advances the epoch once per tick. */
-struct slowest {
-	u64 epoch;
-	u64 ns;
-	u64 bytes;
-};
-
-/* ioh/bpf/totals.py decodes this struct; its order is checked by a test. */
-struct op_totals {
-	u64 started;
-	u64 count;
-	u64 bytes;
-	u64 errors;
-	u64 latency_ns;
-	u64 queue_ns;
-	u64 queued;
-	u64 failed_ns; /* of operations that failed or are made anew */
-	u8 last_log2[8]; /* of the last time and size: usually the same for the next ones */
-	struct slowest slowest[2];
-	u64 latency[FINE_BUCKETS];
-	u64 size_lat[SIZE_BUCKETS * LATENCY_BUCKETS];
-};
 
 BPF_ARRAY(epoch, u64, 1);
 BPF_PERCPU_ARRAY(lost, u64, LOST_REASONS);
@@ -212,6 +190,7 @@ static inline void bump(u64 *counters, u64 index, u64 size)
 		ADD(counters[index], 1);
 }
 
+/* Two slots: user space reads the last tick's, and advances the epoch once per tick. */
 static inline void note_slowest(struct op_totals *t, u64 now_epoch, u64 ns, u64 bytes)
 {
 	struct slowest *s = now_epoch & 1 ? &t->slowest[1] : &t->slowest[0];

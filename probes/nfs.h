@@ -5,29 +5,6 @@
 #define NFS_PROGRAM 100003
 #define STABLE_HOWS 3
 
-/* Counters of one RPC procedure (NFSv4: one operation of a compound). */
-struct proc_key {
-	u32 version;
-	char name[28];
-};
-
-struct procedure {
-	u64 calls;
-	u64 errors;
-	u64 queue_ns;
-	u64 rtt_ns;
-	u64 execute_ns;
-	u64 retransmits;
-	u64 timeouts;
-};
-
-struct flow {
-	u64 count;
-	u64 bytes;
-	u64 ns;
-	char comm[16];
-};
-
 BPF_TABLE("percpu_hash", struct proc_key, struct procedure, procedures, 512);
 
 static inline void add_procedure(struct proc_key *key, const struct procedure *one)

@@ -19,15 +19,6 @@ static inline void read_address(u16 *family, u16 *port, u8 *address, const char 
 #ifdef SAMPLED_CALLS
 #define GOLDEN 0x9e3779b1U /* 2^32 / golden ratio: its multiples are evenly distributed */
 
-/* One call; the address is the other end's. */
-struct sampled_key {
-	u32 xid;
-	u32 op;
-	u16 family;
-	u16 port;
-	u8 address[16];
-};
-
 /* Each level keeps half as many as the one before; user space sets it by their number. */
 BPF_ARRAY(sample_level, u32, 1);
 /* In ns; 0 if an XID came twice.  User space empties it; calls are left out while it is full. */

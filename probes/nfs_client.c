@@ -25,34 +25,7 @@
 #include "nfs.h"
 #include "nfs_calls.h"
 
-/* Counters of ioh/layers/nfs_client.py's metrics, in their order. */
-struct answers {
-	u64 granted[STABLE_HOWS];
-	u64 short_reads;
-	u64 eof_reads;
-	u64 short_writes;
-	u64 unlisted;
-};
-
-/* A request in flight. */
-struct pending {
-	u64 start_ns;
-	u64 ino;
-	u32 dev;
-	u32 tgid;
-	u32 op;
-	u32 name;
-	char comm[16];
-};
-
-struct flow_key {
-	u64 ino;
-	u32 dev;
-	u32 tgid;
-	u32 op;
-	u32 name;
-};
-
+/* Requests in flight. */
 BPF_HASH(pendings, u64, struct pending, 65536);
 BPF_PERCPU_ARRAY(answers, struct answers, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);

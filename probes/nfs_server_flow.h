@@ -1,16 +1,6 @@
 /*
  * Which client used which file, and each file's name once.  Part of nfs_server.c.
  */
-struct flow_key {
-	u64 ino;
-	u32 dev;
-	u32 op;
-	u16 family;
-	u16 port;
-	u32 name;
-	u8 address[16];
-};
-
 BPF_PERCPU_ARRAY(unlisted, u64, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 

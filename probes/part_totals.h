@@ -1,11 +1,6 @@
 /*
  * Totals by op and part of a layer: a file system, a database server.
  */
-struct part_op {
-	u32 part;
-	u32 op;
-};
-
 BPF_TABLE("percpu_hash", struct part_op, struct op_totals, totals, MAX_PART_OPS);
 BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
 

@@ -2,26 +2,6 @@
  * A file's name, for user space, which removes it from the map: each part from the
  * file up to the root of its file system.
  */
-#define PATH_BYTES 1024
-#define PATH_PARTS 16
-#define NAME_BYTES 256
-
-/* Inode numbers are reused after a file is deleted: name is the name's hash, or 0. */
-struct file_key {
-	u64 ino;
-	u32 dev;
-	u32 name;
-};
-
-/* Names from the file up to its mount's root, each with a NUL. */
-struct file_path {
-	u32 length;
-	u32 complete; /* 1: up to the root, 2: a name in no folder */
-	char names[PATH_BYTES + NAME_BYTES];
-#ifdef HAS_MOUNT_ROOTS
-	u64 dentries[PATH_PARTS]; /* for NFS: of each name, and of what they are below */
-#endif
-};
 
 BPF_HASH(paths, struct file_key, struct file_path, 4096);
 /* By thread, not by CPU: since 7.0 another probe can preempt this one on its CPU. */

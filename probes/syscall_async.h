@@ -295,6 +295,7 @@ static inline int is_pipe(const char *file)
 }
 #endif
 
+#ifdef OFF_io_kiocb_cmd
 /* Of the request's command; a copy that stays in registers. */
 static inline u32 command_word(const char *request, u32 offset)
 {
@@ -303,6 +304,7 @@ static inline u32 command_word(const char *request, u32 offset)
 	READ(word, FIELD(request, io_kiocb_cmd) + offset);
 	return word;
 }
+#endif
 
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)

@@ -294,19 +294,6 @@ static inline void note_result(const struct target *of, u32 flags, s64 result)
  * call, not in a per-CPU array: since 7.0 another thread's batch can begin on this CPU during this
  * one.
  */
-struct async {
-	u64 start_ns;
-	struct target target;
-	u32 tgid;
-	u32 rw_flags; /* and WATCHED, if it counts in read_calls */
-	u64 context; /* libaio's, from io_setup */
-};
-
-struct async_key {
-	u64 request;
-	u64 tgid;
-};
-
 BPF_HASH(asyncs, struct async_key, struct async, 65536);
 /* How many of these stay; user space corrects it when it drops those of ended processes. */
 BPF_ARRAY(async_places, u64, 1);

@@ -11,96 +11,13 @@ enum { CALL_SUBMIT = 0x80, CALL_REAP };
 #define SYNC_FILE_RANGE_WAIT_AFTER 4
 #define kind_of_sync_range(flags) ((flags) & SYNC_FILE_RANGE_WAIT_AFTER ? OP_FSYNC : OP_WRITEBACK)
 
-/* Counters of ioh/layers/syscall.py's metrics, in their order. */
-struct charges {
-	u64 read_calls;
-	u64 read_cached;
-	u64 read_at_end;
-	u64 read_lower_ops;
-	u64 read_lower_bytes;
-	u64 write_calls;
-	u64 write_lower_ops;
-	u64 write_lower_bytes;
-	u64 write_reads;
-	u64 lower_splits;
-	u64 lower_requests;
-	u64 read_reaped_late;
-	u64 write_reaped_late;
-	u64 unlisted;
-	u64 read_looked_bytes;
-	u64 read_hole_bytes;
-	u64 fault_requests;
-	u64 read_packed_bytes;
-	u64 read_unpacked_bytes;
-	u64 read_followed_bytes;
-	u64 read_direct_from_memory_bytes;
-	u64 read_direct_hole_bytes;
-	/* Operations counted as started that never were, or whose end will not be seen. */
-	u64 withdrawn[OPS];
-	u64 cpu_wait_ns[OPS]; /* the threads of calls could have run, but had no CPU */
-	u64 looked_ns; /* when holes were last looked for */
-	/* Failed asynchronous reads in read_calls: those that used no lower layer, and others. */
-	u64 failed_cached;
-	u64 failed_fetched;
-};
-
-/* Submissions to the block layer in one direction while a call was open. */
-struct lower {
-	u32 bios;
-	u32 requests;
-	u64 bytes;
-};
-
-/* Where a call's last direct read begins, and its size. */
-struct place {
-	u64 file;
-	u64 ino;
-	u64 page;
-	u64 bytes;
-};
-
 #define IN_HASH 0xffffffff
 #define OTHER_FILES (~0ULL)
 
 /*
  * A thread's open call; only that thread writes it.  crowd is the number of threads
- * that share this slot and use the hash instead; there it is IN_HASH.  User space reads
- * everything up to tgid.
+ * that share this slot and use the hash instead; there it is IN_HASH.
  */
-struct call {
-	u32 tid;
-	u32 crowd;
-	u64 start_ns;
-	struct target target;
-	u32 tgid;
-	u32 linked; /* another request waits for io_uring's last one */
-	struct lower lower[2]; /* reads, writes */
-	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
-	u16 direct; /* of these reads, those of O_DIRECT */
-	u16 at_end; /* other reads that begin at or after the end of their file */
-	u32 splits;
-	u32 largest; /* most bytes, in whole pages, of a libaio read */
-	u64 read_account; /* the kernel's account of the thread when the call began */
-	u64 request; /* io_uring's watched request, or libaio's context */
-	u64 cpu_wait_ns; /* the thread's, when the call began */
-	struct place place;
-};
-
-struct flow_key {
-	u64 ino;
-	u32 dev;
-	u32 tgid;
-	u32 op;
-	u32 name;
-};
-
-struct flow {
-	u64 count;
-	u64 bytes;
-	u64 ns;
-	char comm[16];
-};
-
 BPF_ARRAY(calls, struct call, CALL_SLOTS);
 
 /* By group of slots, the last tick (its low byte) in which a call began: user space looks there. */
@@ -116,18 +33,6 @@ BPF_PERCPU_ARRAY(charges, struct charges, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
 /* Failed operations, of which there are few; user space takes them out once a tick. */
-struct failure {
-	u32 tgid;
-	u32 op;
-	u32 dev;
-	u32 error; /* an errno */
-};
-
-struct failed {
-	u64 count;
-	char comm[16];
-};
-
 BPF_HASH(failures, struct failure, struct failed, 1024);
 
 /* The thread's open call; threads with colliding ids share a slot and fall back to a hash. */

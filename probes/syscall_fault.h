@@ -15,13 +15,7 @@ static inline u32 bio_bytes(const char *bio)
 #define MERGED 32 /* bios of one request */
 #define SWAP_NAME 1 /* with inode 0: not in a file */
 
-/* One in flight, found by its bio, which is not reused before its end. */
-struct fault {
-	u64 start_ns;
-	u64 bytes;
-	struct flow_key key;
-};
-
+/* Those in flight, each found by its bio, which is not reused before its end. */
 BPF_HASH(faults, u64, struct fault, 16384);
 BPF_ARRAY(faults_under_way, u64, 1);
 

@@ -15,17 +15,6 @@
 #define OP_READ OP_READ_CACHED
 #define OP_WRITE OP_WRITE_BUFFERED
 
-/* The file of an operation; on btrfs, ino includes the subvolume. */
-struct target {
-	u64 file;
-	u64 ino;
-	u32 dev;
-	u16 op;
-	u16 is_opaque; /* a read whose operations below are invisible */
-	u32 name; /* hash of its name in its folder; if it differs, so does the file or its name */
-	u32 is_at_end; /* a read beginning at or after the end; if opaque, the thread's sleeps */
-};
-
 static inline const char *file_of(const char *task, u32 fd)
 {
 	const char *files, *fdt, *array, *file = NULL;

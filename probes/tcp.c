@@ -40,36 +40,9 @@
 #define FAMILY_IPV6 10
 
 /* A socket closes only once, but its memory is reused soon. */
-struct ending {
-	u64 sock;
-	u64 ns;
-};
-
-/* ioh/layers/connections.py decodes this; ports and addresses as inet_diag_sockid. */
-struct connection {
-	u64 cookie;
-	u64 bytes_received;
-	u64 bytes_sent;
-	u64 bytes_retrans;
-	u32 total_retrans;
-	u32 data_segs_in;
-	u32 data_segs_out;
-	u32 srtt_us;
-	u32 family;
-	u16 local_port;
-	u16 remote_port;
-	u8 local[16];
-	u8 remote[16];
-};
-
 BPF_HASH(closed, struct ending, struct connection, MAX_CLOSED);
 
 /* Connections without an entry: opened, with --port, and ended without any bytes. */
-struct lives {
-	u64 opened;
-	u64 ended;
-};
-
 BPF_PERCPU_ARRAY(lives, struct lives, 1);
 
 /* Whether this is a TCP connection (not a listener) of our network namespace. */
@@ -94,16 +67,16 @@ static inline void read_addresses(const char *sk, struct connection *c)
 	READ(family, FIELD(sk, sock_common_skc_family));
 	c->family = family;
 	/* Not skc_num: it is already 0 if the kernel chose the port. */
-	READ(c->local_port, FIELD(sk, inet_sock_inet_sport));
-	READ(c->remote_port, FIELD(sk, sock_common_skc_dport));
+	READ(c->ends.local_port, FIELD(sk, inet_sock_inet_sport));
+	READ(c->ends.remote_port, FIELD(sk, sock_common_skc_dport));
 	if (family == FAMILY_IPV4) {
-		bpf_probe_read_kernel(c->local, 4, FIELD(sk, sock_common_skc_rcv_saddr));
-		bpf_probe_read_kernel(c->remote, 4, FIELD(sk, sock_common_skc_daddr));
+		bpf_probe_read_kernel(c->ends.local, 4, FIELD(sk, sock_common_skc_rcv_saddr));
+		bpf_probe_read_kernel(c->ends.remote, 4, FIELD(sk, sock_common_skc_daddr));
 	}
 #ifdef OFF_sock_common_skc_v6_daddr
 	if (family == FAMILY_IPV6) {
-		READ(c->local, FIELD(sk, sock_common_skc_v6_rcv_saddr));
-		READ(c->remote, FIELD(sk, sock_common_skc_v6_daddr));
+		READ(c->ends.local, FIELD(sk, sock_common_skc_v6_rcv_saddr));
+		READ(c->ends.remote, FIELD(sk, sock_common_skc_v6_daddr));
 	}
 #endif
 }
@@ -162,7 +135,7 @@ int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	read_addresses(sk, &c);
 #ifdef PORT
-	if (c.local_port != PORT && c.remote_port != PORT)
+	if (c.ends.local_port != PORT && c.ends.remote_port != PORT)
 		return 0;
 #endif
 	sum = lives.lookup(&zero);

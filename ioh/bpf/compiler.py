@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.calls import map_shape
 from ioh.bpf.compiled import Compiled, renumber
+from ioh.bpf.layout import declarations
 from ioh.bpf.maps import MapSpec
+from ioh.bpf.totals import OP_TOTALS
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
     from bcc import BPF
+
+    from ioh.bpf.probe import Probe
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -29,15 +33,19 @@ def probes_dir() -> Path:
     raise FileNotFoundError(msg)
 
 
-def probe_source(name: str) -> str:
-    """A probe's C with our headers inlined: bcc rewrites map accesses in the main file only."""
+def probe_source(probe: Probe) -> str:
+    """A probe's C after its structs, with our headers inlined.
+
+    bcc rewrites map accesses in the main file only.
+    """
     folder = probes_dir()
-    return re.sub(
+    code = re.sub(
         r'^#include "([a-z_]+\.h)"$',
         lambda match: (folder / match[1]).read_text(),
-        (folder / f"{name}.c").read_text(),
+        (folder / f"{probe.spec.name}.c").read_text(),
         flags=re.MULTILINE,
     )
+    return declarations((OP_TOTALS, *probe.structs)) + code
 
 
 def compile_probe(

@@ -12,6 +12,7 @@ from ioh.model.sample import Unavailable
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.host import HostFacts
+    from ioh.bpf.layout import Layout
     from ioh.bpf.server_files import NamedFile, Server
     from ioh.model.filters import Filters
 
@@ -113,7 +114,8 @@ class Probe:
     Shape:
         ``events`` are attached in order: the end of an operation before its start, or operations
         that start in between would stay in flight forever.  ``defines``: its own ``-D`` constants
-        on a kernel, see all_defines() for the others; a str is a C string literal.
+        on a kernel, see all_defines() for the others; a str is a C string literal.  ``structs``: of
+        its maps' keys and values, as Python reads them, besides OP_TOTALS.
         ``prefers_typed``: see trusts().  ``cast_types``: kernel structs that it reads by address.
         ``joins``: the layer that passes events to it, see Event.hands_on.  ``prefers_events``: see
         records().  ``takes_turns``: it tells its copies apart (``probes/ioh.h``).  ``modules``:
@@ -123,6 +125,7 @@ class Probe:
     spec: LayerSpec
     events: tuple[Event, ...] = ()
     defines: Callable[[HostFacts, Filters], Defines] = _no_defines
+    structs: tuple[Layout, ...] = ()
     steps: tuple[Step, ...] = ()
     late: Late | None = None
     server_program: ServerProgram | None = None

@@ -196,7 +196,7 @@ def _compiled(
     probe: Probe, defines: Mapping[str, int | str], points: Iterable[AttachPoint]
 ) -> Compiled | Unavailable:
     """The layer's probe, from the cache or compiled now."""
-    source = probe_source(probe.spec.name)
+    source = probe_source(probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
     functions = probe.functions(points)
     key = key_of(source, flags, functions)

@@ -1,15 +1,32 @@
-"""A place in a server's file as ``probes/db.c`` knows it: numbers of roles, owners and sizes."""
+"""A place in a server's file as ``probes/db.c`` knows it."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from ioh.bpf.layout import Layout
 
 if TYPE_CHECKING:
     from ioh.bpf.sites import Site
 
-SITE = struct.Struct("=IIIIIIIIqQ6I")  # struct site of probes/db.c
+# Found by the cookie of the attachment.
+SITE = Layout(
+    "site",
+    op="u32",
+    role="u32",
+    way="u32",  # an op can be observed in several ways; the outermost counts
+    owner="u32",
+    size_kind="u32",
+    size_register="u32",  # its offset in struct pt_regs
+    size_bits="u32",  # to shift out above the value
+    size_is_signed="u32",
+    displacement="s64",
+    scale="u64",
+    only="u32[4]",  # values that the size must be one of; 0 if it is a size
+    key_register="u32",  # distinguishes a thread's operations: its offset + 1, or 0
+    is_wait="u32",  # only a wait of another operation: others count it
+)
 ROLES = ("start", "done", "cancel", "drop", "first", "unseen")
 OWNERS = ("process", "parent")
 SIZES = ("none", "register", "memory", "constant")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import Bytes, sum_columns, sum_counts
+from ioh.bpf.layout import Layout
 from ioh.model import hist
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.sample import OpTotals
@@ -17,14 +17,30 @@ from ioh.model.sample import OpTotals
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-# The struct's members in order, as indices of 64-bit words.
-STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, FAILED_NS, LAST_LOG2 = range(9)
+_SLOWEST = Layout("slowest", epoch="u64", ns="u64", bytes="u64")  # of one tick
+OP_TOTALS = Layout(
+    "op_totals",
+    _SLOWEST,
+    started="u64",
+    count="u64",
+    bytes="u64",
+    errors="u64",
+    latency_ns="u64",
+    queue_ns="u64",
+    queued="u64",
+    failed_ns="u64",  # of operations that failed or are made anew
+    last_log2="u8[8]",  # of the last time and size: usually the same for the next ones
+    slowest="slowest[2]",
+    latency=f"u64[{hist.FINE_BUCKETS}]",
+    size_lat=f"u64[{hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS}]",
+)
+# Members as indices of 64-bit words.
+STARTED, COUNT, BYTES, ERRORS = map(OP_TOTALS.word, ("started", "count", "bytes", "errors"))
+LATENCY_NS, FAILED_NS = map(OP_TOTALS.word, ("latency_ns", "failed_ns"))
+QUEUE_NS, QUEUED = map(OP_TOTALS.word, ("queue_ns", "queued"))
+SLOWEST, LATENCY, SIZE_LAT = map(OP_TOTALS.word, ("slowest", "latency", "size_lat"))
 PROGRESS = ERRORS + 1  # the sums of so many first words show whether anything was added
-SLOWEST = LAST_LOG2 + 1  # two of (epoch, ns, bytes); LAST_LOG2 is the probe's own
-LATENCY = SLOWEST + 6
-SIZE_LAT = LATENCY + hist.FINE_BUCKETS
-WORDS = SIZE_LAT + hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS
-_SLOWEST = struct.Struct("=3Q")
+WORDS = OP_TOTALS.words
 _done = itemgetter(COUNT, BYTES, ERRORS, LATENCY_NS)
 
 

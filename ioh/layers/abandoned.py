@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 import time
 from collections import Counter
@@ -11,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.layers.call_records import ASYNC, ASYNC_KEY
+
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map, Maps
 
 _CLEANING_TICKS = 60
-# struct async of probes/syscall_below.h: start_ns, file, op, tgid, rw_flags, context
-_ASYNC = struct.Struct("=QQ12xH10xIIQ")
-_ASYNC_KEY = struct.Struct("=QQ")  # request or context of libaio, tgid
+_ASYNC = ASYNC.reader("start_ns", "target.file", "target.op", "tgid", "rw_flags", "context")
 _STAYS = 1 << 29
 _LEFT_NS = 60 * 10**9
 
@@ -85,7 +84,7 @@ class AbandonedRequests:
                 continue
             places += bool(flags & _STAYS)
             if start_ns and destroyed:
-                since_ns = destroyed.get(_ASYNC_KEY.pack(context, tgid), 0)
+                since_ns = destroyed.get(ASYNC_KEY.pack(context, tgid), 0)
                 if start_ns < since_ns:  # else it belongs to a later context at the same address
                     self._left[key] = (request, since_ns)
         return places
@@ -94,4 +93,4 @@ class AbandonedRequests:
         _, file, op, *_ = _ASYNC.unpack_from(request)
         if file:  # counted as started
             counts[self._ops[op]] += 1
-            counts["aio_unseen" if _ASYNC_KEY.unpack(key)[1] else "uring_unseen"] += 1
+            counts["aio_unseen" if ASYNC_KEY.unpack(key)[1] else "uring_unseen"] += 1

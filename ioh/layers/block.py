@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING
 from ioh.bpf.probe import AttachPoint, Event, Late, Probe
 from ioh.bpf.totals import PROGRESS, advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Layer
-from ioh.layers.block_probe import block_defines
+from ioh.layers.block_probe import DEV_OP, RECENT, block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each
-from ioh.layers.submitter_table import SubmitterTable
+from ioh.layers.submitter_table import SUBMITTED, SUBMITTER, SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
@@ -113,8 +112,7 @@ SPEC = LayerSpec(
     lost=("no_start", "map_full", "negative", "processes_full", "unseen"),
 )
 
-_DEV_OP = struct.Struct("=II")
-_RECENT = struct.Struct("=64xQQ")  # 8 ends, next, sequential
+_RECENT = RECENT.reader("next", "sequential")
 _STAMP_MISSING_PCT = 50
 # Not dev_t: all devices beyond the probe's room, disks and stacked devices.
 _OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
@@ -138,6 +136,7 @@ class Block(Layer):
             Event("split", "block_split", "splits"),
         ),
         defines=block_defines,
+        structs=(DEV_OP, RECENT, SUBMITTER, SUBMITTED),
         late=Late((AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known"),
         prefers_typed=True,
     )
@@ -249,7 +248,7 @@ class Block(Layer):
     def _decode(self, entries: Iterable[tuple[bytes, Bytes]], ended: int) -> None:
         """Enter totals; they stay even if the reading fails later."""
         for key, value in entries:
-            dev, at = _DEV_OP.unpack(key)
+            dev, at = DEV_OP.unpack(key)
             op = SPEC.ops[at]
             before = self._parts.get(dev, {}).get(op)
             now = decode_op_totals(value, ended, queue=True, started=False, previous=before)
@@ -270,7 +269,7 @@ class Block(Layer):
         count = len(SPEC.ops)
         for dev, first in ((_OTHERS, 0), (_STACKED, count)):
             for op in range(count):
-                yield _DEV_OP.pack(dev, op), others.at(first + op)
+                yield DEV_OP.pack(dev, op), others.at(first + op)
 
     def _note_hidden(self, names: Map) -> None:
         """Name the device numbers of hidden disks, which sysfs does not list."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import PLEASE_REPORT, argument_at, offset_defines
+from ioh.bpf.layout import Layout
 from ioh.bpf.totals import WORDS
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -19,6 +20,15 @@ _FLUSH_SEQ_BIT_BEFORE_6_12 = 4
 _REQ_OPS = tuple(
     f"REQ_OP_{name}"
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
+)
+DEV_OP = Layout("dev_op", dev="u32", op="u32")
+_RECENT_ENDS = 8
+# Where the last requests ended, to distinguish sequential from random.
+RECENT = Layout(
+    "recent",
+    ends=f"u64[{_RECENT_ENDS}]",
+    next="u64",  # one more than the number judged
+    sequential="u64",
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
 STACKED = 1024  # stacked devices that the probe knows when it has no room for all devices
@@ -68,6 +78,7 @@ def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] 
         **offsets,
         "MAX_DEV_OPS": _room(host),
         "STACKED": STACKED,
+        "RECENT": _RECENT_ENDS,
         "DISK_NAME_BYTES": DISK_NAME_BYTES,
         "RQF_FLUSH_SEQ": 1 << flush_seq,
         "PREFLUSH": 1 << flags.get("__REQ_PREFLUSH", 18),

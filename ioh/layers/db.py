@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ioh.bpf.defines import numbered, offset_defines
 from ioh.bpf.probe import Probe, ServerProgram
 from ioh.bpf.server_ledger import SITES
-from ioh.bpf.site_record import OWNERS, ROLES, SIZES
+from ioh.bpf.site_record import OWNERS, ROLES, SITE, SIZES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
 from ioh.layers.db_known import KnownOps
 from ioh.layers.db_open import IDLE, UNKNOWN, OpenOp, Progress, read_open_ops
-from ioh.layers.db_ops import OPS, SESSION_OPS, WAITS
+from ioh.layers.db_ops import (
+    OPEN_KEY,
+    OPEN_OP,
+    OPS,
+    SESSION,
+    SESSION_KEY,
+    SESSION_OPS,
+    WAIT_KEY,
+    WAITS,
+)
 from ioh.layers.db_tables import TABLES, Sessions, Waits
-from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import PART_OP, Parts, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.trap_budget import MOST_CPU, MOST_CPU_NAMED, PAUSE_S, TrapBudget
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -82,6 +91,7 @@ def _defines(host: HostFacts, _: Filters) -> Mapping[str, int | str] | Unavailab
 _PROBE = Probe(
     SPEC,
     defines=_defines,
+    structs=(SITE, PART_OP, OPEN_KEY, OPEN_OP, WAIT_KEY, SESSION_KEY, SESSION),
     server_program=ServerProgram("on_site", lambda: (Db.servers(), Db.files)),
 )
 

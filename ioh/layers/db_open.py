@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.layers.db_ops import OUTERS, WAITS
+from ioh.layers.db_ops import OPEN_KEY, OPEN_OP, OUTERS, WAITS
 from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.rising_totals import RisingTotals
@@ -19,9 +18,8 @@ from ioh.procfs.processes import read_run_times
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
 _SHARED = 1 << 31  # set in a key that is not a thread's
-_OP = struct.Struct(f"=5Q6I{len(WAITS)}Q{len(WAITS)}q")  # struct open_op
+_OP = OPEN_OP.reader("start_ns", "exec_ns", "delay_ns", "server", "tid", "is_wait", "waited.ns")
 _TIMED = WAITS[:-2]  # the waits that are operations; then CPU time, and the wait for a CPU
 # What younger ones wait for is booked when they are over: reading the run times of each is dear.
 _TIMED_NS = 100_000_000
@@ -65,11 +63,9 @@ def read_open_ops(
     found: dict[tuple[int, str], OpenOp] = {}
     dropped: list[OpenOp] = []
     for key, value in open_ops.items_bytes():
-        tid, at = _KEY.unpack(key)
-        start, _, exec_, delay, _, server, _, _, thread, is_wait, _, *waited = _OP.unpack(value)
-        made = OpenOp(
-            thread, ops[at], server, start, exec_, delay, bool(is_wait), tuple(waited[len(WAITS) :])
-        )
+        tid, at = OPEN_KEY.unpack(key)
+        start, exec_, delay, server, thread, is_wait, *waited = _OP.unpack(value)
+        made = OpenOp(thread, ops[at], server, start, exec_, delay, bool(is_wait), tuple(waited))
         if is_gone(tid if tid < _SHARED else server, made.op):
             open_ops.delete(key)
             dropped.append(made)

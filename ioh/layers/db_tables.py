@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.layers.db_ops import OUTERS, SESSION_OPS, WAITS
+from ioh.layers.db_ops import OUTERS, SESSION, SESSION_KEY, SESSION_OPS, WAIT_KEY, WAITS
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.rising_totals import RisingTotals
 from ioh.model.in_progress import Open, in_progress_table, oldest_first
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 # Server, outer op, and the counts and times of its waits that have ended.
 Ended = Iterable[tuple[bytes, Sequence[int]]]
 
-_SESSION_KEY = struct.Struct("=II")
-_WAIT_KEY = struct.Struct("=II")
 _IDLE_TICKS = 60
 
 
@@ -80,8 +77,8 @@ class Sessions:
                 self._last.pop(key, None)
                 self._names.pop(key, None)
                 continue
-            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)  # counts, then times
-            known = seen.get(_SESSION_KEY.unpack(key)[0], ())
+            words = SESSION.unpack(value)  # counts, then times
+            known = seen.get(SESSION_KEY.unpack(key)[0], ())
             rows[self._row_key(key, servers)] = tuple(
                 words[at + of] if op in known else None
                 for at, op in enumerate(SESSION_OPS)
@@ -91,7 +88,7 @@ class Sessions:
 
     def is_client(self, server: int, tid: int) -> bool:
         """Whether a thread has had a statement, at the last reading."""
-        value, _ = self._last.get(_SESSION_KEY.pack(server, tid), (b"", 0))
+        value, _ = self._last.get(SESSION_KEY.pack(server, tid), (b"", 0))
         return any(value[:8])  # the count of SESSION_OPS' first
 
     def in_progress(
@@ -104,7 +101,7 @@ class Sessions:
         def name(row: Open[OpenOp]) -> tuple[str, ...]:
             tid, server = row.who.tid, row.who.server
             wait = waits.get(tid, row.op)
-            session = self._name(_SESSION_KEY.pack(server, tid))
+            session = self._name(SESSION_KEY.pack(server, tid))
             now = "" if wait == row.op else wait
             return str(tid), session, row.op, now, servers.get(server, f"server {server}")
 
@@ -114,10 +111,10 @@ class Sessions:
     def _name(self, key: bytes) -> str:
         if key in self._names:
             return self._names[key][0]
-        return session_name(_SESSION_KEY.unpack(key)[1], self._root) or ""
+        return session_name(SESSION_KEY.unpack(key)[1], self._root) or ""
 
     def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
-        server, tid = _SESSION_KEY.unpack(key)
+        server, tid = SESSION_KEY.unpack(key)
         if key not in self._names:
             self._names[key] = self._name(key), servers.get(server, f"server {server}")
         name, title = self._names[key]
@@ -142,7 +139,7 @@ class Waits:
 
         ``so_far``: the waits of operations in progress, by server and outer op, in ns by WAITS.
         """
-        by_key = {_WAIT_KEY.unpack(key): words for key, words in ended}
+        by_key = {WAIT_KEY.unpack(key): words for key, words in ended}
         rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():
             known = {*seen.get(server, ()), "cpu", "cpu_wait", "rest"}
@@ -170,5 +167,5 @@ class Waits:
     def retire(self, waits: Map, server: int) -> None:
         """Drop a server that has ended."""
         for outer in range(len(OUTERS)):
-            waits.delete(_WAIT_KEY.pack(server, outer))
+            waits.delete(WAIT_KEY.pack(server, outer))
         self._spent_ns.forget(lambda key: key[0] == server)

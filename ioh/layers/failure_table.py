@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ioh.bpf.layout import Layout
 from ioh.model.printable import printable
 from ioh.model.rows import Rows
 from ioh.model.sample import Table
@@ -15,8 +15,8 @@ from ioh.procfs.diskstats import dev_text
 if TYPE_CHECKING:
     from ioh.procfs.mountinfo import MountTable
 
-_KEY = struct.Struct("=IIII")  # tgid, op, dev, errno
-_VALUE = struct.Struct("=Q16s")  # count, comm
+FAILURE = Layout("failure", tgid="u32", op="u32", dev="u32", error="u32")  # an errno
+FAILED = Layout("failed", count="u64", comm="char[16]")
 _MOST = 64
 
 
@@ -30,12 +30,12 @@ class FailureTable:
     def table(self, failed: Iterable[tuple[bytes, bytes]], mounts: MountTable) -> Table:
         """Add the entries drained in this tick; return the table."""
         for key, value in failed:
-            count, comm = _VALUE.unpack(value)
+            count, comm = FAILED.unpack(value)
             self._rows.add(self._row_key(key, comm, mounts), (count,))
         return self._rows.table()
 
     def _row_key(self, key: bytes, comm: bytes, mounts: MountTable) -> tuple[str, ...]:
-        tgid, op, dev, code = _KEY.unpack(key)
+        tgid, op, dev, code = FAILURE.unpack(key)
         mount = mounts.of_dev(dev)
         where = dev_text(dev) if mount is None else printable(mount.mount_point)
         error = errno.errorcode.get(code, str(code))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import sys
 from collections.abc import Callable, Collection
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.layout import Layout
 from ioh.layers.flow_rows import (
     ALL_COLUMNS,
     COLUMNS,
@@ -23,7 +23,7 @@ from ioh.layers.flow_rows import (
     FlowRows,
     RoundRobin,
 )
-from ioh.layers.mount_roots import MountRoots
+from ioh.layers.mount_roots import FILE_PATH, MountRoots
 from ioh.model.printable import printable
 from ioh.model.rows import Rows
 from ioh.model.sample import Table
@@ -36,18 +36,16 @@ from ioh.procfs.processes import are_pids_the_kernels, read_comm
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-_FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, name
-_FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
-_FILE_KEY = struct.Struct("=QII")  # ino, dev, name
+FLOW_KEY = Layout("flow_key", ino="u64", dev="u32", tgid="u32", op="u32", name="u32")
+FLOW = Layout("flow", count="u64", bytes="u64", ns="u64", comm="char[16]")
+# Inode numbers are reused after a file is deleted: name is the name's hash, or 0.
+FILE_KEY = Layout("file_key", ino="u64", dev="u32", name="u32")
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # inode number of all files beyond the probe's room
 _OTHERS, _NO_FILE = b"\xff" * 8, bytes(8)  # the start of a FileId: OTHER_FILES, and 0
-_PATH_HEAD = struct.Struct("=II")  # length, complete
 _IN_NO_FOLDER = 2  # a value of complete
-_PATH_BYTES = 1288  # with NFS, dentries follow the names
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
-_COMM_AT = 24
 # Each tick reads all entries.  Above this number, idle ones are dropped after two ticks.  Above
 # _MOST, so are those that did least, if the probe counts them in another entry from then on.
 _CROWDED = 512
@@ -65,7 +63,7 @@ _COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT, _NO_
 # A read that missed or was direct, a write that was direct or synchronous.
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
-FileId = bytes  # a _FILE_KEY: ino, dev, hash of the name or 0
+FileId = bytes  # a FILE_KEY: ino, dev, hash of the name or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
 
 
@@ -181,7 +179,7 @@ class FlowTables:
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to all its rows; return its file."""
-        ino, _, tgid, op, _ = _FLOW_KEY.unpack(key)
+        ino, _, tgid, op, _ = FLOW_KEY.unpack(key)
         file = file_of(key)
         self._flow_of[tgid] = key
         if key not in self._seen:
@@ -230,8 +228,8 @@ class FlowTables:
             key = self._flow_of[tgid]
             value = self._retired.get(key) or self._map.lookup(key) or b""
             comms = (
-                value[at + _COMM_AT : at + _FLOW.size].split(b"\0")[0]
-                for at in range(0, len(value), _FLOW.size)
+                value[at + FLOW.offset("comm") : at + FLOW.size].split(b"\0")[0]
+                for at in range(0, len(value), FLOW.size)
             )
             name = printable(next((c for c in comms if c), b"?"))
         return str(tgid), sys.intern(name)
@@ -246,7 +244,7 @@ class FlowTables:
         """The path of a file in use, and its device, else what its file system is mounted from."""
         self._in_use.add(file)
         location = self._locate(file)
-        return location.path, printable(self._device(location, _FILE_KEY.unpack(file)[1]))
+        return location.path, printable(self._device(location, FILE_KEY.unpack(file)[1]))
 
     def _device(self, location: Location, dev: int) -> str:
         if location.fstype == "devtmpfs":
@@ -270,7 +268,7 @@ class FlowTables:
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; on most file systems all files have the same."""
-        ino, dev, name = _FILE_KEY.unpack(file)
+        ino, dev, name = FILE_KEY.unpack(file)
         if ino == 0:
             return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
@@ -290,7 +288,7 @@ class FlowTables:
 
     def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: a path below its mount, or the best name available."""
-        ino, dev, name = _FILE_KEY.unpack(file)
+        ino, dev, name = FILE_KEY.unpack(file)
         if ino == 0:
             return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name])
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
@@ -326,9 +324,8 @@ class FlowTables:
 
     def _learn_path(self, file: FileId, value: bytes) -> FileId | None:
         """Note a path; return its file if that had another one (inode numbers are reused)."""
-        length, complete = _PATH_HEAD.unpack_from(value)
-        names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
-        path = names, complete, self._roots.decode(value, _PATH_BYTES)
+        length, complete, names = FILE_PATH.unpack_from(value)
+        path = names[:length], complete, self._roots.decode(value)
         self._unnamed.pop(file, None)
         if self._paths.get(file) == path:
             return None

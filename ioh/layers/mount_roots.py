@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import known_offsets
+from ioh.bpf.layout import Layout
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
@@ -16,7 +17,18 @@ _MEMBERS = ("dentry d_sb", "super_block s_magic s_mounts s_root", "mount mnt_id 
 _WAYS_ON = ("mnt_next_for_sb", "mnt_instance")
 _ROOT = struct.Struct("=Q")
 _ID = struct.Struct("=I")
-_PARTS = struct.Struct("=16Q")  # PATH_PARTS of probes/path.h
+# A file's names up to its mount's root, each with a NUL.
+_PATH_BYTES, _NAME_BYTES, _PATH_PARTS = 1024, 256, 16
+_NAMES = {
+    "length": "u32",
+    "complete": "u32",  # 1: up to the root, 2: a name in no folder
+    "names": f"char[{_PATH_BYTES + _NAME_BYTES}]",
+}
+FILE_PATH = Layout("file_path", **_NAMES)
+# With the dentries of each name, and of what they are below, if on NFS.
+FILE_PATH_ON_NFS = Layout("file_path", **_NAMES, dentries=f"u64[{_PATH_PARTS}]")
+_DENTRIES = FILE_PATH_ON_NFS.reader("dentries")
+PATH_DEFINES = {"PATH_BYTES": _PATH_BYTES, "NAME_BYTES": _NAME_BYTES, "PATH_PARTS": _PATH_PARTS}
 
 
 def mount_root_defines(btf: Btf) -> dict[str, int]:
@@ -39,11 +51,11 @@ class MountRoots:
             self._roots[_ID.unpack(key)[0]] = _ROOT.unpack(value)[0]
 
     @staticmethod
-    def decode(value: bytes, size: int) -> tuple[int, ...]:
-        """The dentries after ``size`` bytes of struct file_path, upwards; () if not NFS."""
-        if len(value) < size + _PARTS.size:
+    def decode(value: bytes) -> tuple[int, ...]:
+        """The dentries in a struct file_path, upwards; () if not NFS."""
+        if len(value) < FILE_PATH_ON_NFS.size:
             return ()
-        dentries = _PARTS.unpack_from(value, size)
+        dentries = _DENTRIES.unpack_from(value)
         return dentries if dentries[0] else ()
 
     def depth(self, mount_id: int, dentries: tuple[int, ...]) -> int | None:

@@ -7,21 +7,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE
-from ioh.layers.flows import FlowTables
-from ioh.layers.mount_roots import mount_root_defines
+from ioh.layers.flows import FLOW_KEY, FlowTables
+from ioh.layers.mount_roots import FILE_PATH_ON_NFS, mount_root_defines
 from ioh.layers.nfs_maps import (
     BY_BYTES,
-    FLOW,
+    FLOW_COLUMNS,
+    NFS_STRUCTS,
     SampledCalls,
     nfs_defines,
     read_procedures,
 )
 from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
-from ioh.layers.nfs_pending import PENDING_CALLS, PendingCalls
+from ioh.layers.nfs_pending import PENDING, PENDING_CALLS, PendingCalls
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import IN_PROGRESS
@@ -52,7 +54,6 @@ def _rpc_metrics(op: str) -> str:
         """
 
 
-# In the order of struct answers in probes/nfs_client.c.
 ANSWERS = numbers(
     """
     granted_unstable_total      |                | WRITEs that the server answered as UNSTABLE.
@@ -119,9 +120,9 @@ SPEC = LayerSpec(
             {_COUNTERS}
             port              |           | The server's port, unless it is 2049.
         process | processes | pid, comm | {BY_BYTES}
-            {FLOW}
+            {FLOW_COLUMNS}
         file | files | path | {BY_BYTES}
-            {FLOW}
+            {FLOW_COLUMNS}
         procedure | procedures | version, procedure | calls_per_s
             calls_total       | calls/s   | Calls, counting each attempt.
             errors_total      | err/s     | Calls that failed; ENOENT is normal for LOOKUP.
@@ -152,6 +153,11 @@ _MEMBERS = (
     "dentry d_parent d_name.name d_name.hash",
     "task_struct flags",
 )
+_ANSWERS = Layout(
+    "answers",
+    granted="u64[3]",  # by stable_how
+    **{spec.name.removesuffix("_total"): "u64" for spec in ANSWERS[3:]},
+)
 _CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 
@@ -180,6 +186,7 @@ class NfsClient(Layer):
             Event("commit_start", "nfs_initiate_commit"),
         ),
         defines=_defines,
+        structs=(*NFS_STRUCTS, FILE_PATH_ON_NFS, FLOW_KEY, PENDING, _ANSWERS),
         takes_turns=True,
         modules=("sunrpc", "nfs"),
     )

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import PLEASE_REPORT, dentry_alias, known_offsets, offset_defines
-from ioh.layers.part_totals import part_defines
+from ioh.bpf.layout import Layout
+from ioh.layers.flows import FILE_KEY, FLOW
+from ioh.layers.mount_roots import PATH_DEFINES
+from ioh.layers.part_totals import PART_OP, part_defines
 from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Unavailable
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 BY_BYTES = "read_bytes_per_s, write_bytes_per_s"
 
-FLOW = """
+FLOW_COLUMNS = """
 reads_total       | r/s  | READs.
 read_bytes_total  | rB/s | Bytes read.
 read_ns_total     |      | Time of all READs.
@@ -37,12 +40,23 @@ commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
     Mean time of a COMMIT.
 """
 
-PROCEDURE_KEY = struct.Struct("=I28s")  # version, name
-PROCEDURE_WORDS = 7
+# Counters of one RPC procedure (NFSv4: one operation of a compound).
+PROCEDURE_KEY = Layout("proc_key", version="u32", name="char[28]")
+PROCEDURE = Layout(
+    "procedure",
+    calls="u64",
+    errors="u64",
+    queue_ns="u64",
+    rtt_ns="u64",
+    execute_ns="u64",
+    retransmits="u64",
+    timeouts="u64",
+)
+# One call; the address is the other end's.
+SAMPLED_KEY = Layout("sampled_key", xid="u32", op="u32", family="u16", port="u16", address="u8[16]")
+NFS_STRUCTS = (FILE_KEY, FLOW, PART_OP, PROCEDURE_KEY, PROCEDURE, SAMPLED_KEY)
 _FLOWS_MOST_BYTES = 16 << 20
-_FLOW_BYTES = 40
 _AF_INET = 2
-_KEY = struct.Struct("=IIH2s16s")  # XID, op, family, port, address
 _NS, _LEVEL = struct.Struct("=Q"), struct.Struct("=I")
 _ENOUGH = 256  # sampled calls per tick
 _FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
@@ -64,9 +78,10 @@ def nfs_defines(
         return Unavailable("this kernel's struct dentry has no d_alias", PLEASE_REPORT)
     return {
         **part_defines(host),
+        **PATH_DEFINES,
         **offsets,
         "OFF_dentry_alias": alias,
-        "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count))),
+        "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (FLOW.size * host.cpu_count))),
         **({**calls, "SAMPLED_CALLS": MOST_CALLS} if calls else {}),
     }
 
@@ -74,7 +89,7 @@ def nfs_defines(
 def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure, in struct procedure's order, by version and name."""
     found: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for key, counters in procedures.sums(PROCEDURE_WORDS):
+    for key, counters in procedures.sums(PROCEDURE.words):
         version, name = PROCEDURE_KEY.unpack(key)
         shown = printable(name.split(b"\0")[0]).removeprefix("OP_")
         found[f"v{version}", shown] = counters
@@ -108,7 +123,7 @@ class SampledCalls:
         maps["sample_level"].update(_FIRST, _LEVEL.pack(min(_LAST_LEVEL, level)))
         calls = []
         for key, value in maps["sampled"].drain():
-            xid, op, family, _, address = _KEY.unpack(key)
+            xid, op, family, _, address = SAMPLED_KEY.unpack(key)
             if op < len(self._kinds):
                 ns = _NS.unpack(value)[0]
                 calls.append((xid, self._kinds[op], address_text(family, address), ns))

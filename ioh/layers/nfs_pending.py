@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ioh.layers.flows import FlowTables
+from ioh.bpf.layout import Layout
+from ioh.layers.flows import FILE_KEY, FlowTables
 from ioh.layers.part_totals import OTHER_PARTS
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.rising_totals import RisingTotals
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
 PENDING_CALLS = in_progress_table("pid, comm, op, file, mount")
 _MOST_CALLS = 16384  # to look at in a tick: some 10 ms
-_PENDING = struct.Struct("=QQIIII16s")  # start_ns, ino, dev, tgid, op, name, comm
-_FILE = struct.Struct("=QII")  # ino, dev, name: flows.FileId
+PENDING = Layout(
+    "pending",
+    start_ns="u64",
+    ino="u64",
+    dev="u32",
+    tgid="u32",
+    op="u32",
+    name="u32",
+    comm="char[16]",
+)
 
 
 class _Caller(NamedTuple):
@@ -55,8 +63,8 @@ class PendingCalls:
             if count == _MOST_CALLS:
                 self._is_complete = False
                 return
-            start_ns, ino, dev, tgid, number, name, comm = _PENDING.unpack(value)
-            who = _Caller(dev, _FILE.pack(ino, dev, name), tgid, comm)
+            start_ns, ino, dev, tgid, number, name, comm = PENDING.unpack(value)
+            who = _Caller(dev, FILE_KEY.pack(ino, dev, name), tgid, comm)
             self._found.append(Open(self._ops[number], who, start_ns))
 
     def book(self, parts: Mapping[int, Ops]) -> dict[int, Ops]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, ntohs
 from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import argument_at, offset_defines
+from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables, file_of
+from ioh.layers.mount_roots import FILE_PATH
 from ioh.layers.nfs_maps import (
     BY_BYTES,
-    FLOW,
+    FLOW_COLUMNS,
+    NFS_STRUCTS,
     SampledCalls,
     nfs_defines,
     read_procedures,
@@ -67,11 +69,11 @@ SPEC = LayerSpec(
     tables=tables(
         f"""
         file | files | path, client | {BY_BYTES}
-            {FLOW}
+            {FLOW_COLUMNS}
         client | clients | client | {BY_BYTES}
-            {FLOW}
+            {FLOW_COLUMNS}
         export | file systems | mount, fstype | {BY_BYTES}
-            {FLOW}
+            {FLOW_COLUMNS}
         procedure | procedures | version, procedure | calls_per_s
             calls_total      | calls/s | Calls, counting each attempt.
             errors_total     | err/s   | Calls that failed; ENOENT is normal for LOOKUP.
@@ -95,10 +97,19 @@ _MEMBERS = (
 )
 _CALL_MEMBERS = ("svc_rqst rq_xid",)
 _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
-_FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
+_FLOW_KEY = Layout(
+    "flow_key",
+    ino="u64",
+    dev="u32",
+    op="u32",
+    family="u16",
+    port="u16",
+    name="u32",
+    address="u8[16]",
+)
 
 
-Client = tuple[int, bytes, bytes]  # family, port, address
+Client = tuple[int, int, bytes]  # family, port in network order, address
 
 
 class ClientTables(FlowTables):
@@ -132,11 +143,11 @@ class ClientTables(FlowTables):
         return file
 
 
-def name_client(family: int, port: bytes, address: bytes) -> str:
+def name_client(family: int, port: int, address: bytes) -> str:
     """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for any other family."""
     if family not in (AF_INET, AF_INET6):
         return "?"
-    return format_endpoint(address, int.from_bytes(port, "big"), family)
+    return format_endpoint(address, ntohs(port), family)
 
 
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
@@ -173,6 +184,7 @@ class NfsServer(Layer):
             Event("call", "svc_process"),
         ),
         defines=_defines,
+        structs=(*NFS_STRUCTS, FILE_PATH, _FLOW_KEY),
         takes_turns=True,
         modules=("sunrpc", "nfsd"),
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ioh.layers.flows import FlowTables
+from ioh.layers.call_records import ASYNC, CALL, FAULT
+from ioh.layers.flows import FILE_KEY, FlowTables
 from ioh.model.in_progress import LEAST_AGE_NS, Open, in_progress_table, oldest_first
 from ioh.model.sample import Table, Value
 from ioh.procfs.processes import is_uninterruptible
@@ -25,11 +25,10 @@ OPEN_CALLS = in_progress_table(
 )
 CALL_GROUP = 16  # slots of the map ``calls``
 _MOST_GROUPS, _MOST_REQUESTS = 1024, 16384  # to look at in a tick: some 10 ms
-# The beginning of struct call: tid, crowd, start_ns, ino, dev, op, name, tgid
-_CALL = struct.Struct("=IIQ8xQIHxxI4xI")
-_ASYNC = struct.Struct("=QQQIHxxI4xI12x")  # start_ns, file, ino, dev, op, name, tgid
-_FAULT = struct.Struct("=Q8xQIIII")  # start_ns, ino, dev, tgid, op, name
-_FILE = struct.Struct("=QII")  # ino, dev, name: flows.FileId
+_TARGET = ("target.ino", "target.dev", "target.op", "target.name")
+_CALL = CALL.reader("tid", "crowd", "start_ns", *_TARGET, "tgid")
+_ASYNC = ASYNC.reader("start_ns", "target.file", *_TARGET, "tgid")
+_FAULT = FAULT.reader("start_ns", "key.ino", "key.dev", "key.tgid", "key.op", "key.name")
 _NO_FILE = b""
 
 
@@ -88,11 +87,11 @@ class OpenCalls:
         self.found, self._open_ns, self._is_complete = [], Counter(), True
         for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, tick, now_ns):
             if op < len(self._ops):  # not a call with requests for several files
-                self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name)), tid)
+                self._add(now_ns, start_ns, op, Caller(tgid, FILE_KEY.pack(ino, dev, name)), tid)
         self._look_at_requests(maps["asyncs"], now_ns, abandoned)
         for _, value in maps["faults"].entries() if "faults" in maps else ():
             start_ns, ino, dev, tgid, op, name = _FAULT.unpack_from(value)
-            self._add(now_ns, start_ns, op, Caller(tgid, _FILE.pack(ino, dev, name)))
+            self._add(now_ns, start_ns, op, Caller(tgid, FILE_KEY.pack(ino, dev, name)))
 
     def _add(self, now_ns: int, start_ns: int, op: int, who: Caller, tid: int = 0) -> None:
         name = self._ops[op]
@@ -135,5 +134,5 @@ class OpenCalls:
                 return
             start_ns, file, ino, dev, op, name, tgid = _ASYNC.unpack_from(value)
             if start_ns and op < len(self._ops) and key not in abandoned:
-                who = Caller(tgid, _FILE.pack(ino, dev, name) if file else _NO_FILE)
+                who = Caller(tgid, FILE_KEY.pack(ino, dev, name) if file else _NO_FILE)
                 self._add(now_ns, start_ns, op, who)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
+from ioh.bpf.layout import Layout
 from ioh.bpf.totals import STARTED, WORDS, decode_ended_ns, decode_op_totals
 from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each, has_grown
 from ioh.model.derive_op import add_ops
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map
 
-PART_OP = struct.Struct("=II")
+PART_OP = Layout("part_op", part="u32", op="u32")
 _MOST_BYTES = 32 << 20  # of kernel memory for the totals of all parts and CPUs
 # All parts that find the table full: no device has major number 4095, no process this pid.
 OTHER_PARTS = 0xFFFFFFFF

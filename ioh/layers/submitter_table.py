@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
+from ioh.bpf.layout import Layout
 from ioh.model.printable import printable
 from ioh.model.rows import IDLE_TICKS, Rows
 from ioh.model.sample import Table
@@ -12,7 +12,8 @@ from ioh.model.sample import Table
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-_SUBMITTER = struct.Struct("=II16s")  # tgid, write, comm
+SUBMITTER = Layout("submitter", tgid="u32", write="u32", comm="char[16]")
+SUBMITTED = Layout("submitted", count="u64", bytes="u64", merged_bytes="u64")
 _MOST = 4096
 # Above this share of the map, drop idle entries after one tick.  Otherwise a host that starts
 # hundreds of processes a second has no room for new ones.
@@ -37,7 +38,7 @@ class SubmitterTable:
         self._tick += 1
         is_crowded = len(self._seen) > submitters.spec.max_entries // _CROWDED_SHARE
         idle_ticks = _CROWDED_IDLE_TICKS if is_crowded else IDLE_TICKS
-        for key, (count, made, merged) in submitters.sums(3):
+        for key, (count, made, merged) in submitters.sums(SUBMITTED.words):
             size = made + merged
             before = self._seen.get(key, (0, 0, 0))
             if (count, size) != before[:2]:  # a merged bio adds only bytes
@@ -48,7 +49,7 @@ class SubmitterTable:
         return self._rows.table()
 
     def _add(self, key: bytes, count: int, size: int) -> None:
-        tgid, write, comm = _SUBMITTER.unpack(key)
+        tgid, write, comm = SUBMITTER.unpack(key)
         name = printable(comm.split(b"\0")[0])
         self._rows.add((str(tgid), name), (0, 0, count, size) if write else (count, size, 0, 0))
 

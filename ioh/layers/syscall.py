@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.layout import Layout
 from ioh.bpf.probe import AttachPoint, Event, Late, Probe, Step
 from ioh.bpf.totals import advance_epoch, decode_ended_ns, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
 from ioh.layers.base import Layer
-from ioh.layers.failure_table import FailureTable
-from ioh.layers.flows import FlowTables
+from ioh.layers.call_records import ASYNC, ASYNC_KEY, CALL, FAULT
+from ioh.layers.failure_table import FAILED, FAILURE, FailureTable
+from ioh.layers.flows import FILE_KEY, FLOW, FLOW_KEY, FlowTables
 from ioh.layers.fuse_daemons import FuseDaemons
+from ioh.layers.mount_roots import FILE_PATH_ON_NFS
 from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.open_calls import OPEN_CALLS, OpenCalls
 from ioh.layers.rising_totals import RisingTotals
@@ -69,7 +72,6 @@ write_waited_ns_total | | Time of those writes.
 """
 _BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s"
 
-# The members of struct charges in probes/syscall_call.h, in their order.
 COUNTED = numbers(
     """
     read_calls_total | | Read calls followed to the layers below; not those on FUSE, CIFS or
@@ -181,6 +183,20 @@ _CPU_WAITS = {
 }
 
 
+_COUNTERS = tuple(each.name for each in COUNTED if each.kind == "counter")
+_CHARGES = Layout(
+    "charges",
+    **{name.removesuffix("_total").replace("_calls_", "_"): "u64" for name in _COUNTERS},
+    # Operations counted as started that never were, or whose end will not be seen.
+    withdrawn=f"u64[{len(SPEC.ops)}]",
+    cpu_wait_ns=f"u64[{len(SPEC.ops)}]",  # the threads of calls could have run, but had no CPU
+    looked_ns="u64",  # when holes were last looked for
+    # Failed asynchronous reads in read_calls: those that used no lower layer, and others.
+    failed_cached="u64",
+    failed_fetched="u64",
+)
+
+
 class Syscall(Layer):
     """Calls of all processes on files and block devices, followed to the layers below."""
 
@@ -202,6 +218,10 @@ class Syscall(Layer):
             Event("enter", "sys_enter"),
         ),
         defines=syscall_defines,
+        structs=(
+            *(FILE_KEY, FILE_PATH_ON_NFS, FLOW_KEY, FLOW, FAILURE, FAILED),
+            *(CALL, ASYNC_KEY, ASYNC, FAULT, _CHARGES),
+        ),
         steps=(
             Step("submit_step", "sys_enter", "on_submit_step"),
             Step("revise_step", "sys_exit", "on_revise_step"),
@@ -257,11 +277,10 @@ class Syscall(Layer):
         """Read totals, the bios and requests of calls, and the tables."""
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
-        counters = [m.name for m in COUNTED if m.kind == "counter"]
         charges = maps["charges"].sum_cpus(maps["charges"].at(0))
-        withdrawn = charges[len(counters) :]  # by op
-        metrics = dict(zip(counters, charges, strict=False))
-        self._take_back_failed(metrics, *charges[-2:])
+        withdrawn = charges[_CHARGES.word("withdrawn") :]  # by op
+        metrics = dict(zip(_COUNTERS, charges, strict=False))
+        self._take_back_failed(metrics, *charges[_CHARGES.word("failed_cached") :])
         metrics["read_cached_bytes_total"] = self._cached.total(metrics)
         # Nothing slow until these are read: an operation that ends now has its maximum next time.
         ops: dict[str, OpTotals] = {}
@@ -290,7 +309,7 @@ class Syscall(Layer):
         return LayerSample(
             source="bpf",
             ops=ops,
-            metrics={**metrics, **self._cpu_waits(withdrawn[len(SPEC.ops) :])},
+            metrics={**metrics, **self._cpu_waits(charges[_CHARGES.word("cpu_wait_ns") :])},
             tables={
                 **self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
                 FAILED_CALLS: self._failures.table(failed, self._flows.mounts),

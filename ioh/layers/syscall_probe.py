@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
-from ioh.layers.mount_roots import mount_root_defines
+from ioh.layers.flows import FLOW
+from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 CALL_SLOTS = 1 << 16  # threads whose ids differ by a multiple of it share a slot
 _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
-_FLOW_BYTES = 40
 _TICKS_TO_STAY = 8  # an idle entry is dropped about four ticks after it was made
 _FIRST_COMERS = 128  # per tick; user space names half as many, the busiest
 DEVICES = 16  # known with --device: volumes, arrays, btrfs, partitions on the disk
@@ -164,7 +164,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str
         return offsets
     spans = _spans(offsets)
     longest = max(spans[f"{name}_SPAN"] for name in _SPANS)
-    per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
+    per_cpu = _FLOWS_MOST_BYTES // (FLOW.size * host.cpu_count)
     flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
     defines: dict[str, int | str] = {
         **offsets,
@@ -183,6 +183,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str
         **_optional(host.btf, (*_OPTIONAL, *([_CPU_WAIT] if are_cpu_waits_timed() else []))),
         **_fault_defines(host.btf),
         **mount_root_defines(host.btf),
+        **PATH_DEFINES,
     }
     if has_uring(host.btf):
         defines |= known_offsets(host.btf, _URING_MEMBERS) | _uring_arguments(host.btf)

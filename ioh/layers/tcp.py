@@ -14,7 +14,15 @@ from ioh.bpf.defines import offset_defines
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import decode_lost
 from ioh.layers.base import Layer
-from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
+from ioh.layers.tcp_ledger import (
+    CONNECTION,
+    ENDING,
+    LIVES,
+    ConnectionEnd,
+    Ledger,
+    Moved,
+    decode_endings,
+)
 from ioh.layers.tcp_tables import (
     ConnectionTable,
     InterfaceTable,
@@ -176,6 +184,7 @@ class Tcp(Layer):
         SPEC,
         (Event("close", "inet_sock_set_state", function="on_inet_sock_set_state"),),
         _defines,
+        structs=(ENDING, CONNECTION, LIVES),
         takes_turns=True,
     )
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import struct
-import sys
 from collections.abc import Iterable
 from operator import itemgetter, sub
 from typing import NamedTuple
 
+from ioh.bpf.layout import Layout
 from ioh.procfs.sock_diag import Counters, Dump, endpoints, format_endpoints
 
-_ENDING = struct.Struct("=QQQQIIIII36s")  # struct connection of probes/tcp.c
+ENDING = Layout("ending", sock="u64", ns="u64")
+# Ports and addresses as inet_diag_sockid.
+_ENDS = Layout("ends", local_port="u16", remote_port="u16", local="u8[16]", remote="u8[16]")
+CONNECTION = Layout(
+    "connection",
+    _ENDS,
+    cookie="u64",
+    bytes_received="u64",
+    bytes_sent="u64",
+    bytes_retrans="u64",
+    total_retrans="u32",
+    data_segs_in="u32",
+    data_segs_out="u32",
+    srtt_us="u32",
+    family="u32",
+    ends="ends",
+)
+LIVES = Layout("lives", opened="u64", ended="u64")
 _FAMILY = 16  # of an inet_diag message
 _ZERO = Counters()
 _U32 = 0xFFFFFFFF
@@ -73,7 +89,7 @@ class Totals(NamedTuple):
 def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[ConnectionEnd]:
     """Decode the probe's map ``closed``, oldest first."""
     ordered = sorted(items, key=_ended_at_ns)
-    ended = _ENDING.iter_unpack(b"".join([value for _, value in ordered]))
+    ended = CONNECTION.iter_unpack(b"".join([value for _, value in ordered]))
     endings = []
     for cookie, received, sent, retrans, segs, segs_in, segs_out, srtt_us, family, pair in ended:
         counters = Counters(received, sent, retrans, segs, segs_in, segs_out)
@@ -82,7 +98,8 @@ def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[ConnectionEnd]:
 
 
 def _ended_at_ns(item: tuple[bytes, bytes]) -> int:
-    return int.from_bytes(item[0][8:16], sys.byteorder)
+    ended_ns: int = ENDING.unpack(item[0])[1]
+    return ended_ns
 
 
 class Ledger:

@@ -32,7 +32,7 @@ def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
     assert isinstance(defines, dict), defines
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
     points = tuple(e.points[chosen[e.name]] for e in probe.events if e.name in chosen)
-    compiled = compile_probe(probe_source(name), flags, probe.functions(points))
+    compiled = compile_probe(probe_source(probe), flags, probe.functions(points))
     assert isinstance(compiled, Compiled), compiled
     return compiled
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWa
 
 WAIT_S = 120.0
 MEMORY_IS_OUT = "too little memory|out of memory|bad_alloc|failed to map|killed by|allocate"
-REAL_SOURCE, REAL_ATTACH = probe_source, program.attach_layer
+BLOCK_SOURCE, REAL_ATTACH = probe_source(find_probe("block")), program.attach_layer
 TOO_LARGE = """
 int on_complete(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -67,13 +67,13 @@ def reason(patch: pytest.MonkeyPatch, source: str) -> str:
 
 
 def test_a_syntax_error_in_a_probe_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = reason(monkeypatch, REAL_SOURCE("block") + "\nint on_error(void) { return amiss; }\n")
+    found = reason(monkeypatch, BLOCK_SOURCE + "\nint on_error(void) { return amiss; }\n")
     assert "error: use of undeclared identifier 'amiss'" in found
 
 
 def test_a_probe_that_needs_too_much_stack_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM then ends the process, so that nobody is left to answer."""
-    source = REAL_SOURCE("block").replace("on_complete(", "was_on_complete(") + TOO_LARGE
+    source = BLOCK_SOURCE.replace("on_complete(", "was_on_complete(") + TOO_LARGE
     found = reason(monkeypatch, source)
     assert found.startswith("the compiler ended with status 1: ")
     assert "in function on_complete" in found
@@ -92,14 +92,12 @@ def test_a_compiler_without_memory_is_reported(
         return REAL_ATTACH(layer, *arguments)
 
     monkeypatch.setattr(program, "attach_layer", attach_in_little)
-    found = reason(monkeypatch, REAL_SOURCE("block") + f"\n/* {time.time_ns()} */\n")
+    found = reason(monkeypatch, BLOCK_SOURCE + f"\n/* {time.time_ns()} */\n")
     assert re.search(MEMORY_IS_OUT, found)
 
 
 def test_a_compiler_that_is_killed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        program, "probe_source", lambda _: REAL_SOURCE("block") + f"/*{time.time_ns()}*/"
-    )
+    monkeypatch.setattr(program, "probe_source", lambda _: BLOCK_SOURCE + f"/*{time.time_ns()}*/")
     with started() as loader:
         loader.request({"verb": "attach", "layer": "block"})
         path = Path(f"/proc/{loader.pid}/task/{loader.pid}/children")

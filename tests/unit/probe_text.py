@@ -1,13 +1,14 @@
-"""Parse a probe's C source as far as tests need it: preprocessor, enums, structs, maps.
+"""A probe's C source as far as tests need it: preprocessed, its maps, its undefined constants.
 
 This needs no compiler, so the tests run where there is none.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import Any
 
 from ioh.bpf.compiler import probe_source
 from ioh.bpf.maps import MapSpec
@@ -17,27 +18,27 @@ from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.fake_kernel import HERE, linux_6_18
 
-_SIZES = {"u8": 1, "char": 1, "u16": 2, "u32": 4, "int": 4, "u64": 8, "s64": 8}
+_TYPES: dict[str, Any] = {
+    "u8": ctypes.c_uint8,
+    "char": ctypes.c_char,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64,
+    "s64": ctypes.c_int64,
+}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Names that the compiler and bcc's own helpers define.
 _FOREIGN = re.compile(r"NULL|BPF_[A-Z_]+")
 
 
-@dataclass(frozen=True)
-class Member:
-    name: str
-    offset: int
-    size: int
-
-
 class ProbeText:
     """One probe's source, preprocessed with the given ``-D`` constants."""
 
-    def __init__(self, probe: str, defines: Mapping[str, int | str]) -> None:
+    def __init__(self, name: str, defines: Mapping[str, int | str]) -> None:
         self.defines = dict(defines)
         self.macros: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # macros with arguments
-        self.code = self._preprocess(probe_source(probe))
+        self.code = self._preprocess(probe_source(find_probe(name)))
 
     def _preprocess(self, source: str) -> str:
         source = re.sub(r"/\*.*?\*/", " ", source, flags=re.DOTALL).replace("\\\n", " ")
@@ -76,50 +77,18 @@ class ProbeText:
                 text = re.sub(rf"\b{name}\b", f"({value})", text)
         return int(eval(text))
 
-    def enums(self) -> list[list[str]]:
-        """The names of each enum, in order."""
-        return [
-            [part.split("=")[0].strip() for part in body.split(",") if part.strip()]
-            for body in re.findall(r"\benum\s*\w*\s*\{([^}]*)\}", self.code)
+    def _type(self, kind: str) -> Any:
+        """A C type as ctypes lays it out."""
+        if kind in _TYPES:
+            return _TYPES[kind]
+        body = re.search(rf"\b{kind} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
+        assert body, f"no {kind}"
+        declared = re.findall(r"(struct \w+|\w+) (\w+)(?:\[(.+)\])?;", body[1])
+        fields = [
+            (member, self._type(inner) * self.number(count) if count else self._type(inner))
+            for inner, member, count in declared
         ]
-
-    def struct(self, name: str) -> list[Member]:
-        """A struct's members with their offsets, as the compiler lays them out."""
-        match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
-        assert match, f"no struct {name}"
-        members: list[Member] = []
-        at = 0
-        for declared in match[1].split(";"):
-            if not declared.strip():
-                continue
-            found = re.fullmatch(r"\s*(struct \w+|\w+) (\w+)((?:\[[^\]]*\])*)\s*", declared)
-            assert found, declared
-            size, align = self._size(found[1])
-            at = -(-at // align) * align
-            for dimension in re.findall(r"\[([^\]]*)\]", found[3]):
-                size *= self.number(dimension)
-            members.append(Member(found[2], at, size))
-            at += size
-        return members
-
-    def _size(self, kind: str) -> tuple[int, int]:
-        """Bytes and alignment of a type."""
-        if not kind.startswith("struct "):
-            return _SIZES[kind], _SIZES[kind]
-        members = self.struct(kind.removeprefix("struct "))
-        aligned = max(self._alignments(kind.removeprefix("struct ")))
-        end = members[-1].offset + members[-1].size
-        return -(-end // aligned) * aligned, aligned
-
-    def _alignments(self, name: str) -> Iterator[int]:
-        match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
-        assert match
-        for declared in re.findall(r"(struct \w+|\w+) \w+(?:\[[^\]]*\])*\s*;", match[1]):
-            yield self._size(declared)[1]
-
-    def size(self, kind: str) -> int:
-        """``sizeof`` of a type."""
-        return self._size(kind)[0]
+        return type(kind, (ctypes.Structure,), {"_fields_": fields})
 
     def maps(self) -> list[MapSpec]:
         """Every map that the probe declares, as the loader would report it."""
@@ -135,8 +104,8 @@ class ProbeText:
             else:
                 kind, name, key = kinds[macro], args[0], "u32"
                 value = "u32" if macro == "BPF_PROG_ARRAY" else args[1]
-            entries = self.number(args[-1])
-            found.append(MapSpec(name, kind, self.size(key), self.size(value), entries))
+            key_size, value_size = (ctypes.sizeof(self._type(each)) for each in (key, value))
+            found.append(MapSpec(name, kind, key_size, value_size, self.number(args[-1])))
         return found
 
     def has_function(self, name: str) -> bool:
@@ -160,8 +129,13 @@ class ProbeText:
             for args in self._uses_of(macro):
                 used.discard(args[place])
                 used |= self._names_of_kind(macro, args[place])
-        constants = {name for names in self.enums() for name in names}
-        known = constants | self.defines.keys() | self.macros.keys() | self.functions.keys()
+        enums = " ".join(re.findall(r"\benum \{([^}]*)\}", self.code))
+        known = (
+            set(_IDENTIFIER.findall(enums))
+            | self.defines.keys()
+            | self.macros.keys()
+            | self.functions.keys()
+        )
         return {name for name in used - known if not _FOREIGN.fullmatch(name)}
 
     def _names_of_kind(self, macro: str, kind: str) -> set[str]:

@@ -12,27 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bpf import site_record, totals
 from ioh.bpf.compiler import probe_source, probes_dir
-from ioh.layers import (
-    abandoned,
-    all_layers,
-    block,
-    db_open,
-    db_ops,
-    db_tables,
-    find_probe,
-    flows,
-    mount_roots,
-    nfs_client,
-    nfs_maps,
-    nfs_server,
-    part_totals,
-    submitter_table,
-    syscall,
-    tcp_ledger,
-)
+from ioh.layers import all_layers, find_probe, nfs_client
 from ioh.layers.base import Layer
+from ioh.layers.nfs_maps import PROCEDURE
 from ioh.model.metric import LayerSpec, MetricSpec
 from tests.unit.fake_kernel import linux_6_18
 from tests.unit.probe_text import text_of
@@ -85,7 +68,7 @@ def test_events_are_handed_on_for_as_long_as_both_layers_run(name: str) -> None:
         assert layer.is_wanted.__func__ is Layer.is_wanted.__func__  # type: ignore[attr-defined]
         assert probe.copies(linux_6_18().host(preempted=True)) == 1
     for array in arrays:
-        assert f"{array}.call(ctx, 0)" in probe_source(name)
+        assert f"{array}.call(ctx, 0)" in probe_source(probe)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -174,67 +157,13 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
         rooms = [spec.max_entries for spec in text.maps() if spec.name == "late_offsets"]
         assert rooms == ([len(probe.late.offsets)] if probe.late.offsets else [])
         assert LAYERS[name].wants_late is not Layer.wants_late
-    programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(name)))
+    programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(probe)))
     assert programs == probe.functions(points)
 
 
-@pytest.mark.parametrize("name", PROBED)
-def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
-    members = text_of(name).struct("op_totals")
-    assert [getattr(totals, m.name.upper()) for m in members] == [m.offset // 8 for m in members]
-    assert text_of(name).size("struct op_totals") == totals.WORDS * 8
-    assert [m.name for m in text_of(name).struct("slowest")] == ["epoch", "ns", "bytes"]
-
-
-@pytest.mark.parametrize(
-    ("name", "struct", "size"),
-    [
-        ("syscall", "flow_key", flows._FLOW_KEY.size),
-        ("syscall", "flow", flows._FLOW.size),
-        ("syscall", "file_key", flows._FILE_KEY.size),
-        ("syscall", "file_path", flows._PATH_BYTES + mount_roots._PARTS.size),
-        ("syscall", "async", abandoned._ASYNC.size),
-        ("block", "submitter", submitter_table._SUBMITTER.size),
-        ("block", "dev_op", block._DEV_OP.size),
-        ("block", "recent", block._RECENT.size),
-        ("tcp", "connection", tcp_ledger._ENDING.size),
-        ("db", "site", site_record.SITE.size),
-        ("db", "session_key", db_tables._SESSION_KEY.size),
-        ("db", "session", 16 * len(db_ops.SESSION_OPS)),
-        ("db", "wait_key", db_tables._WAIT_KEY.size),
-        ("db", "wait", 16 * len(db_ops.WAITS)),
-        ("db", "open_op", db_open._OP.size),
-        ("nfs_client", "flow_key", flows._FLOW_KEY.size),
-        ("nfs_server", "flow_key", nfs_server._FLOW_KEY.size),
-        *(
-            (layer, struct, size)
-            for layer in ("nfs_client", "nfs_server")
-            for struct, size in (
-                ("part_op", part_totals.PART_OP.size),
-                ("proc_key", nfs_maps.PROCEDURE_KEY.size),
-                ("procedure", nfs_maps.PROCEDURE_WORDS * 8),
-                ("flow", flows._FLOW.size),
-            )
-        ),
-    ],
-)
-def test_decoded_structs_are_as_long_as_the_probes(name: str, struct: str, size: int) -> None:
-    """The kernel tests check that each member is where it is decoded."""
-    assert text_of(name).size(f"struct {struct}") == size
-
-
-def test_counters_are_in_the_order_of_the_probes_structs() -> None:
+def test_the_counters_of_procedures_are_those_of_their_table() -> None:
     table = next(t for t in nfs_client.SPEC.tables if t.name == "procedure")
-    procedures = [c.name.removesuffix("_total") for c in table.raw_columns]
-    for name in ("nfs_client", "nfs_server"):
-        assert [member.name for member in text_of(name).struct("procedure")] == procedures
-    answers = [spec.name.removesuffix("_total") for spec in nfs_client.ANSWERS]
-    granted, *others = (member.name for member in text_of("nfs_client").struct("answers"))
-    assert [f"{granted}_{how}" for how in ("unstable", "data_sync", "file_sync")] == answers[:3]
-    assert others == answers[3:]
-    became = [m.name for m in syscall.COUNTED if m.kind == "counter"]
-    members = [m.name for m in text_of("syscall").struct("charges")][: len(became)]
-    assert members == [c.removesuffix("_total").replace("_calls_", "_") for c in became]
+    assert [c.name.removesuffix("_total") for c in table.raw_columns] == list(PROCEDURE.members)
 
 
 def test_a_layer_is_found_whatever_its_module_is_called(tmp_path: Path) -> None:

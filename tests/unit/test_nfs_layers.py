@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import htons
 
 import pytest
 
@@ -38,7 +39,7 @@ V6 = ipaddress.ip_address("2001:db8::7").packed
     [(2, V4, "10.99.1.2:713"), (10, V6, "[2001:db8::7]:713"), (1, V6, "?")],
 )
 def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
-    assert name_client(family, (713).to_bytes(2, "big"), address) == shown
+    assert name_client(family, htons(713), address) == shown
 
 
 def test_file_systems_that_do_not_fit_in_the_map_count_as_others(
@@ -83,7 +84,7 @@ def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     dev, names = make_dev(8, 1), struct.pack("=II", 5, 1) + b"file\0"
     held["paths"].entries[struct.pack("=QQ", 77, dev)] = names.ljust(8 + 1280, b"\0")
     for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
-        key = _FLOW_KEY.pack(77, dev, op, 2, port.to_bytes(2, "big"), 0, V4)
+        key = _FLOW_KEY.pack(77, dev, op, 2, htons(port), 0, V4)
         held["flows"].entries[key] = struct.pack("=QQQ16s", 1, 10, 100, b"") * CPUS
     found = ClientTables(tmp_path).read(maps["flows"], maps["paths"])
     n = CPUS

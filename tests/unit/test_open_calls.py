@@ -166,22 +166,6 @@ def test_the_time_of_calls_is_unknown_while_they_are_too_many_to_look_at(
     assert layer.read(kernel.maps).ops["read_direct"].weighted_ns_total is None
 
 
-def test_user_space_reads_these_structs() -> None:
-    """Its formats have their members up to the last one that it needs."""
-    app, nfs = text_of("syscall"), text_of("nfs_client")
-    expected = {
-        "target": "file ino dev op is_opaque name is_at_end",
-        "call": "tid crowd start_ns target tgid",
-        "async": "start_ns target tgid rw_flags context",
-        "fault": "start_ns bytes key",
-    }
-    for struct_name, members in expected.items():
-        names = [member.name for member in app.struct(struct_name)]
-        assert " ".join(names).startswith(members)
-    pending = [member.name for member in nfs.struct("pending")]
-    assert pending == ["start_ns", "ino", "dev", "tgid", "op", "name", "comm"]
-
-
 def test_a_total_stands_still_rather_than_fall() -> None:
     spent = RisingTotals()
     assert spent.at_least("read", 10 + 500) == 510
