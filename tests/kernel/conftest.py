@@ -27,7 +27,7 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVolume]:
     with (
         closing(Volume(tmp_path_factory.mktemp("watched"))) as made,
-        recording("--device", made.device, "--layers", "syscall,block") as ioh,
+        recording("--device", made.loop.number, "--layers", "syscall,block") as ioh,
     ):
         yield WatchedVolume(made, ioh)
 

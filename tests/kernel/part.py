@@ -26,6 +26,9 @@ class Part(Ioh):
     def intervals(self) -> list[dict[str, Any]]:
         return self._whole.intervals[self._first : self._end]
 
+    def settle(self) -> None:
+        self._whole.settle()
+
     def close(self) -> None:
         self._whole.settle()
         self._end = len(self._whole.intervals)

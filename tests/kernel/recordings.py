@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TypeVar
 
+from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import Span, When
 from ioh.recorder.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
-from tests.kernel.rig import ioh_command, ioh_environment
+from tests.kernel.rig import START_S, ioh_command, ioh_environment
 from tests.kernel.talker import wait_until
 
 _T = TypeVar("_T")
@@ -67,6 +68,15 @@ class Marked:
     def __init__(self, path: Path, pid: int) -> None:
         self._path, self._running = path, recording_of(pid)
         self._numbers = itertools.count()
+        wait_until(self._is_attached, START_S, pause_s=0.2)
+
+    def _is_attached(self) -> bool:
+        """Whether all layers come from their probes: on a busy machine these are late."""
+        self._mark()  # takes a sample
+        with Session(str(self._path)) as session:
+            *_, last = session.ticks(0)
+        layers = last.sample.layers.values()
+        return all(isinstance(x, LayerSample) and x.source == "bpf" for x in layers)
 
     def _mark(self) -> str:
         text = f"mark {next(self._numbers)}"
@@ -85,6 +95,6 @@ class Marked:
 
 @contextlib.contextmanager
 def marked(path: Path, *options: str) -> Iterator[Marked]:
-    """Record into a file, with 60 s between ticks: none falls into a load."""
-    with recording_into(path, "-c", "60", *options) as process:
+    """Record into a file, with an hour between ticks: none falls into a load."""
+    with recording_into(path, "-c", "3600", *options) as process:
         yield Marked(path, process.pid)

@@ -14,7 +14,7 @@ import pytest
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.named_reader import NamedReader
-from tests.kernel.part import WatchedVolume
+from tests.kernel.part import WatchedVolume, part_of
 from tests.kernel.rig import (
     MIB,
     Ioh,
@@ -43,14 +43,16 @@ def only_rows(ioh: Ioh) -> dict[tuple[str, ...], int]:
     }
 
 
-def test_filter_by_process(volume: Volume) -> None:
-    path = volume.file("data", 1000)
-    with readers(path, "one", "two") as (one, two):
-        with recording("--pid", str(one.pid), "--layers", "syscall") as ioh:
-            one.read(23)
-            two.read(19)
-        assert ioh.counts("syscall") == {"read_buffered": 23}
-        assert only_rows(ioh) == {(str(one.pid), "one"): 23}
+def test_filter_by_process(own: Ioh, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(1000))
+    comm = Path("/proc/self/comm").read_text().strip()
+    with NamedReader(path, "other") as other, part_of(own) as ioh, opened(path, os.O_RDONLY) as fd:
+        other.read(19)
+        for _ in range(23):
+            os.pread(fd, 1000, 0)
+    assert ioh.counts("syscall") == {"read_buffered": 23}
+    assert only_rows(ioh) == {(str(os.getpid()), comm): 23}
 
 
 def test_filter_by_name(volume: Volume) -> None:
@@ -63,10 +65,6 @@ def test_filter_by_name(volume: Volume) -> None:
             for other in others:
                 other.read(19)
         assert only_rows(ioh) == {(str(wanted.pid), "ioh-test-reader"): 23}
-        with recording("--comm", "ioh-test", "--layers", "syscall") as short:
-            wanted.read(11)
-            others[-1].read(13)
-        assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
 
 
 def test_filter_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
@@ -78,17 +76,20 @@ def test_filter_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None
         assert only_rows(ioh) == {(str(wanted.pid), "Größe-日本\\xe8"): 23}
 
 
-def test_filter_by_name_takes_the_name_of_the_process(volume: Volume) -> None:
+def test_filter_by_name_takes_the_whole_name_of_the_process(volume: Volume) -> None:
     """As ps -o comm, /proc and the tables: mysqld, java and qemu give their threads other names."""
-    with NamedReader(volume.file("data", 1000), "ioh-process", "ioh-thread") as reader:
-        row = (str(reader.pid), "ioh-process")
-        with recording("--comm", "ioh-process", "--layers", "syscall") as ioh:
-            reader.read(23)
-        with recording("--comm", "ioh-thread", "--layers", "syscall") as thread:
-            reader.read(19)
-    assert only_rows(ioh) == {row: 23}
+    path = volume.file("data", 1000)
+    with (
+        NamedReader(path, "ioh-test", "ioh-thread") as wanted,
+        NamedReader(path, "ioh-process", "ioh-test") as thread,
+        NamedReader(path, "ioh-test-reader") as longer,
+        recording("--comm", "ioh-test", "--layers", "syscall") as ioh,
+    ):
+        wanted.read(23)
+        thread.read(19)
+        longer.read(11)
+    assert only_rows(ioh) == {(str(wanted.pid), "ioh-test"): 23}
     assert ioh.counts("syscall") == {"read_buffered": 23}
-    assert only_rows(thread) == {}
 
 
 def test_filter_by_process_in_a_container_falls_back_to_proc() -> None:
@@ -137,13 +138,13 @@ def test_filter_by_control_group(volume: Volume, cgroup: Path) -> None:
     assert only_rows(ioh) == {(str(inside.pid), "inside"): 23}
 
 
-def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
+def test_another_device_is_left_out(watched: WatchedVolume, tmp_path: Path) -> None:
     """In both layers, I/O on the device's files is counted and I/O on files elsewhere is not."""
     beside = tmp_path / "beside"
     beside.write_bytes(bytes(8192))
-    inside = volume.file("data", 8192)
+    inside = watched.volume.file("data", 8192)
     with (
-        recording("--device", volume.loop.number, "--layers", "syscall,block") as ioh,
+        watched.part() as ioh,
         opened(inside, os.O_RDONLY) as one,
         opened(beside, os.O_RDWR) as other,
     ):

@@ -71,6 +71,6 @@ def test_requests_that_are_not_cut_are_not_reported(stage: Stage) -> None:
     with recording("--device", disk.name, cycle_s=1.0) as ioh:
         stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=512k", DIRECT, AIO,
                   "--iodepth=4", "--rate=60m")  # fmt: skip
-        ioh.wait_for_lines(len(ioh.intervals) + 12)
+        ioh.wait_for_lines(len(ioh.intervals) + 8)  # more than any rule needs
     assert ioh.total("block", "read") > 200
     assert said(ioh) == []

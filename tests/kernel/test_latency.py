@@ -1,11 +1,10 @@
-"""Latencies against fio's: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %; and the path."""
+"""Latencies against fio's: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %."""
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,10 +12,11 @@ import pytest
 from ioh.model.snapshot import OpStats
 from tests.kernel.direct import write_directly
 from tests.kernel.part import WatchedVolume
-from tests.kernel.recordings import marked
-from tests.kernel.rig import MIB, Ioh, Volume, fio, opened, real_time_fio, recording
+from tests.kernel.recordings import Marked, marked
+from tests.kernel.rig import MIB, Ioh, Volume, fio, opened, real_time_fio
 
-RUN_S = 2.2
+RUN_S = 1.3
+One = tuple[Volume, Marked]
 
 # Between the probe at the end of a call and fio's reading of the clock, the scheduler may let
 # others run, which is not the call's time: so fio has the best nice value.  The tasks that wake it
@@ -32,14 +32,24 @@ LOAD: dict[str, object] = {
 }
 
 
-@contextlib.contextmanager
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[One]:
+    """A volume, and the one recording of all loads on it."""
+    folder = tmp_path_factory.mktemp("latency")
+    with closing(Volume(folder)) as made:
+        options = ("--device", made.device, "--layers", "syscall,block")
+        with marked(folder / "a.ioh", *options) as ioh:
+            yield made, ioh
+
+
 def rounds_of(
-    volume: Volume, op: str, run_fio: Callable[..., list[Mapping[str, Any]]], /, **load: object
-) -> Iterator[Callable[[], tuple[OpStats, Mapping[str, Any]]]]:
+    one: One, op: str, run_fio: Callable[..., list[Mapping[str, Any]]], /, **load: object
+) -> Callable[[], tuple[OpStats, Mapping[str, Any]]]:
     """A function that runs a job once and returns ioh's and fio's numbers of its operations.
 
     Each run is one interval, since percentiles of several intervals cannot be combined.
     """
+    volume, ioh = one
     path = volume.file("data", 64 * MIB)
     volume.drop_caches()  # only once: for a while afterwards every program reads its files again
     if load.get("invalidate") == 0:
@@ -51,9 +61,7 @@ def rounds_of(
         assert layers["syscall"].source == layers["block"].source == "bpf"
         return layers["syscall"].ops[op], job[op]
 
-    folder = volume.mount.parent
-    with marked(folder / "a.ioh", "--device", volume.device, "--layers", "syscall,block") as ioh:
-        yield run_once
+    return run_once
 
 
 def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
@@ -80,9 +88,7 @@ def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
     ],
     ids=lambda load: "-".join(str(value) for value in load.values()),
 )
-def test_synchronous_calls_take_as_long_as_fio_says(
-    volume: Volume, load: dict[str, object]
-) -> None:
+def test_synchronous_calls_take_as_long_as_fio_says(one: One, load: dict[str, object]) -> None:
     """fio's clat of psync is the system call plus fio's own two readings of the clock.
 
     After a call that sleeps, fio reaches its second reading through cold caches: 3 to 10 µs after
@@ -104,8 +110,8 @@ def test_synchronous_calls_take_as_long_as_fio_says(
         of_p99: float = abs(mine.p99_us - p99_us) / (0.07 * p99_us)
         return of_mean, of_p99
 
-    with rounds_of(volume, op, run_fio, ioengine="psync", **load) as run_once:
-        assert_most_within(deviations)
+    run_once = rounds_of(one, op, run_fio, ioengine="psync", **load)
+    assert_most_within(deviations)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_synchronous_calls_take_as_long_as_fio_says(
     ],
 )
 def test_asynchronous_requests_take_as_long_as_fio_says(
-    volume: Volume, engine: str, clock: str, load: dict[str, object]
+    one: One, engine: str, clock: str, load: dict[str, object]
 ) -> None:
     """From submission to reaping for libaio, to completion for io_uring.
 
@@ -138,8 +144,8 @@ def test_asynchronous_requests_take_as_long_as_fio_says(
         share: float = abs(mine.latency_us - mean_us) / (0.05 * mean_us)
         return (share,)
 
-    with rounds_of(volume, op, fio, ioengine=engine, **load) as run_once:
-        assert_most_within(deviations)
+    run_once = rounds_of(one, op, fio, ioengine=engine, **load)
+    assert_most_within(deviations)
 
 
 def block_time_us(ioh: Ioh, op: str, what: str) -> float:
@@ -173,69 +179,3 @@ def test_writes_have_a_service_time_where_flushes_are_requested(watched: Watched
     writes = [n for n in ioh.ops("block", "write") if n["count"]]
     assert sum(n["count"] for n in writes) >= 2 * 23 - ioh.unseen
     assert all(n["service_us"] is not None for n in writes)
-
-
-COUNT = 512
-# A call can end in another interval than its request: the fewer intervals, the fewer such.
-PATH_CYCLE_S = 0.25
-
-
-def spent_us(ioh: Ioh, direction: str) -> dict[str, float]:
-    """Microseconds by step, over the whole recording."""
-    spent: dict[str, float] = {"mean": 0.0}
-    for interval in ioh.intervals:
-        path: Mapping[str, Any] = interval["path"].get(direction, {"segments": []})
-        calls = (
-            path["ops_per_s"] * interval["layers"]["syscall"]["interval_s"]
-            if path["segments"]
-            else 0.0
-        )
-        spent["mean"] += calls * path.get("mean_us", 0.0)
-        for segment in path["segments"]:
-            spent[segment["name"]] = spent.get(segment["name"], 0.0) + calls * segment["us"]
-    return spent
-
-
-def block_us(ioh: Ioh, op: str) -> dict[str, float]:
-    """Microseconds that requests waited and were in the device, by the block layer's numbers."""
-    found = {"block_queue": 0.0, "device": 0.0}
-    for interval in ioh.intervals:
-        stats = interval["layers"]["block"]["ops"][op]
-        if stats["count"]:
-            found["block_queue"] += stats["count"] * stats["queue_us"]
-            found["device"] += stats["count"] * stats["service_us"]
-    return found
-
-
-@pytest.mark.parametrize("direction", ["read", "write"])
-def test_direct_calls_are_split_by_layer(volume: Volume, direction: str) -> None:
-    volume.file("j.0.0", COUNT * 4096)
-    with recording("--device", volume.device, "--comm", "fio", cycle_s=PATH_CYCLE_S) as ioh:
-        (job,) = fio(
-            volume.mount, rw=f"rand{direction}", direct=1, bs="4k", size=COUNT * 4096,
-            filename="j.0.0", overwrite=1,
-        )  # fmt: skip
-    spent = spent_us(ioh, direction)
-    assert spent["mean"] == pytest.approx(job[direction]["clat_ns"]["mean"] * COUNT / 1e3, rel=0.1)
-    # While a thread waits for a CPU, it no longer waits for its request.
-    below, cpu_wait = block_us(ioh, direction), spent.get("cpu_wait", 0.0)
-    for step, us in below.items():
-        assert 0.98 * (us - cpu_wait) <= spent[step] <= 1.02 * us, step
-    in_layers = sum(spent[step] for step in below)
-    assert sum(below.values()) <= 1.02 * (in_layers + cpu_wait)
-    assert spent["syscall"] == pytest.approx(spent["mean"] - in_layers - cpu_wait, rel=0.05)
-
-
-def test_reads_from_the_cache_never_reach_the_disk(volume: Volume) -> None:
-    path = volume.file("j.0.0", COUNT * 4096)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-        # Mapped, so that it stays in memory: the kernel has been seen to drop single pages that are
-        # not, soon after they were read, with most of the memory free.
-        assert len(mapped[:]) == COUNT * 4096
-        with recording("--device", volume.device, "--comm", "fio", cycle_s=PATH_CYCLE_S) as ioh:
-            fio(volume.mount, rw="randread", bs="4k", size=COUNT * 4096, filename="j.0.0",
-                invalidate=0)  # fmt: skip
-    spent = spent_us(ioh, "read")
-    assert set(spent) == {"mean", "syscall"}
-    notes = {note for i in ioh.intervals for note in i["path"].get("read", {"notes": []})["notes"]}
-    assert notes == {"no call reached a lower layer"}

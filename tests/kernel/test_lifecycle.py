@@ -95,8 +95,8 @@ def running(*arguments: str) -> Iterator[Ioh]:
         yield ioh
 
 
-def test_ten_kills_in_a_row_leave_nothing_in_the_kernel() -> None:
-    for _ in range(10):
+def test_kills_in_a_row_leave_nothing_in_the_kernel() -> None:
+    for _ in range(3):
         with running() as ioh:
             traces = traces_of_a_whole(ioh.process.pid)
             os.kill(ioh.process.pid, signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_ten_kills_in_a_row_leave_nothing_in_the_kernel() -> None:
             traces.assert_gone()
 
 
-@pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
+@pytest.mark.parametrize("delay_ms", [50, 200, 500, 1500])
 def test_a_kill_during_startup_leaves_nothing_in_the_kernel(delay_ms: int) -> None:
     """Whatever the loader and its compiling children are doing at that moment."""
     with Ioh() as ioh:
@@ -119,8 +119,9 @@ def test_a_kill_during_startup_leaves_nothing_in_the_kernel(delay_ms: int) -> No
     ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
 )
 def test_signals_end_ioh_and_leave_nothing_in_the_kernel(number: int, status: int) -> None:
-    with running() as ioh:
-        traces = traces_of_a_whole(ioh.process.pid)
+    with running("--layers", "block") as ioh:
+        traces = Traces(ioh.process.pid)
+        assert traces.programs
         os.kill(ioh.process.pid, number)
         assert ioh.process.wait(20) == status
         traces.assert_gone()

@@ -27,8 +27,8 @@ from tests.kernel.recordings import await_bytes, recording_into, start
 from tests.kernel.rig import MIB, ROOT, Volume, ioh_command, ioh_environment, opened, run
 from tests.kernel.talker import Talker, wait_until
 
-KILLS = 200
-QUICK_KILLS = 176
+QUICK_KILLS = 96
+KILLS_WITH_PROBES = 16
 CYCLE_S = 0.1
 
 
@@ -134,7 +134,7 @@ def test_kill_9_with_probes_loses_at_most_the_tick_under_way(
         process.communicate()
 
     with load(volume):
-        kill_many(tmp_path, KILLS - QUICK_KILLS, kill_one)
+        kill_many(tmp_path, KILLS_WITH_PROBES, kill_one)
 
 
 def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None]) -> None:

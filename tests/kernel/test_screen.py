@@ -19,7 +19,7 @@ from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.first_picture import STARTING
 from ioh.tui.rows import megabytes
 from tests.kernel.rig import Volume, ioh_command, ioh_ended
-from tests.kernel.test_lifecycle import held, traces_of_a_whole
+from tests.kernel.test_lifecycle import Traces, held
 from tests.support.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
@@ -35,11 +35,11 @@ ENDINGS: dict[str, Callable[[PtyScreen], None]] = {
 
 @pytest.mark.parametrize("ending", list(ENDINGS))
 def test_nothing_is_left_behind_however_the_screen_ends(tmp_path: Path, ending: str) -> None:
-    with PtyScreen(IOH, tmp_path) as shown:
+    with PtyScreen([*IOH, "--layers", "block"], tmp_path) as shown:
         # The screen appears before the probes are attached, perhaps before it can report compiling.
         shown.wait_for(STARTING)
-        shown.wait_until(lambda: attached(shown) >= PROGRAMS)
-        traces = traces_of_a_whole(shown.pid)
+        shown.wait_until(lambda: attached(shown) >= 2)
+        traces = Traces(shown.pid)
         ENDINGS[ending](shown)
         assert shown.wait() == (-signal.SIGKILL if ending == "SIGKILL" else 0)
         traces.assert_gone()

@@ -258,16 +258,18 @@ def test_a_process_that_lives_between_two_ticks_has_a_row(volume: Volume) -> Non
     assert rows[str(process.pid), "short-lived"]["read_bytes"] == 29_000
 
 
-def test_hostile_names_are_escaped_in_json(volume: Volume) -> None:
+def test_hostile_names_are_escaped_in_json(watched: WatchedVolume) -> None:
+    volume = watched.volume
     path = hostile_file(volume)
-    with recording("--device", volume.device) as ioh:
+    with watched.part() as ioh:
         with NamedReader(path, HOSTILE_COMM) as alive:
             alive.read(23)
-            ioh.settle()
+            watched.ioh.settle()
         with NamedReader(path, HOSTILE_COMM) as gone:
             gone.read(19)
-    assert ioh.raw.isascii()
-    assert not any((byte < 32 and byte != 10) or byte == 127 for byte in ioh.raw)
+    raw = watched.ioh.raw
+    assert raw.isascii()
+    assert not any((byte < 32 and byte != 10) or byte == 127 for byte in raw)
     rows = ioh.table("syscall", "process", "pid", "comm")
     assert rows.keys() == {(str(p.pid), "\\x1b[31m[/b]") for p in (alive, gone)}
     files = ioh.table("syscall", "file", "path")
@@ -337,7 +339,7 @@ def test_reads_of_the_device_node_are_named(watched: WatchedVolume, flags: int) 
     assert shown == device
 
 
-def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) -> None:
+def test_files_of_btrfs_subvolumes_are_told_apart(own: Ioh, loop: Loop, tmp_path: Path) -> None:
     """A snapshot's files have the inode numbers and the device number of their originals."""
     run("mkfs.btrfs", "-q", loop.path)
     with mounted(loop.path, tmp_path / "mnt") as mount:
@@ -346,7 +348,7 @@ def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) ->
         run("btrfs", "subvolume", "snapshot", "-r", mount / "live", mount / "snap")
         paths = [mount / "live" / "data", mount / "snap" / "data"]
         assert len({path.stat().st_ino for path in paths}) == 1
-        with recording("--device", loop.path, "--layers", "syscall") as ioh:
+        with part_of(own) as ioh:
             for path, times in zip(paths, (23, 19), strict=True):
                 with opened(path, os.O_RDONLY) as fd:
                     for _ in range(times):

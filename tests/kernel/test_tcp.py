@@ -25,7 +25,7 @@ def test_bytes_equal_what_programs_moved(namespace: Namespace, host: str) -> Non
 
     def run() -> tuple[list[Reading], dict[str, int], Reading]:
         agent = Agent(namespace)
-        load = Load(namespace, host=host, port=2049, short=4001, bulk_bytes=30_000_001)
+        load = Load(namespace, host=host, port=2049, short=2003, bulk_bytes=30_000_001)
         with agent:
             load.tell()
             readings = []
