@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from operator import sub
 from pathlib import Path
 
 import pytest
 
-from ioh.bpf.server_files import read_servers
-from ioh.bpf.sites import find_sites
+from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, recording
 from tests.kernel.talker import Talker, wait_until
-from tests.kernel.test_lifecycle import children
 from tests.servers.postgres import Cluster, give_to, inside
 
 LAYER = ("--layers", "db")
+REPORT_S = 1.5
 COUNTERS = {
     "commit": "select sum(xact_commit) from pg_stat_database",
     "data_read": "select sum(blks_read) from pg_stat_database",
@@ -32,16 +28,10 @@ COUNTERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with closing(Cluster()) as made:
-        yield made
-
-
 def counters(cluster: Cluster) -> dict[str, int]:
     # Sessions and the log writer take a second to report.  Readings change the counters themselves,
     # so there is no moment at which two are equal.
-    time.sleep(2)
+    time.sleep(REPORT_S)
     asked = dict(COUNTERS)
     if cluster.version >= 18:
         io = "from pg_stat_io where object {} 'wal'"
@@ -77,6 +67,14 @@ def running_statements(ioh: Ioh) -> int | None:
     return running
 
 
+def restart(cluster: Cluster, outside: Ioh, **settings: str) -> None:
+    """Restart the server, which empties its buffers, with these settings for as long as it runs."""
+    cluster.stop()
+    wait_until(lambda: not is_seen(outside))
+    cluster.start(**settings)
+    wait_until_seen(outside)
+
+
 @contextlib.contextmanager
 def watched(count: int = 1) -> Iterator[Ioh]:
     with recording(*LAYER) as ioh:
@@ -93,8 +91,8 @@ def done_by(told: str) -> int:
 
 
 @pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
-def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> None:
-    with counted(cluster) as server, watched() as ioh:
+def test_statements_commits_and_log_syncs(cluster: Cluster, outside: Ioh, protocol: str) -> None:
+    with counted(cluster) as server, part_of(outside) as ioh:
         assert done_by(cluster.pgbench("-c", "4", "-t", "250", "-M", protocol)) == 1000
     assert ioh.total("db", "commit") == server["commit"]
     assert ioh.total("db", "log_sync") == server["log_sync"] > 100
@@ -111,59 +109,56 @@ def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> No
 
 @pytest.mark.parametrize("protocol", ["simple", "extended"])
 def test_queries_inside_a_function_are_part_of_one_statement(
-    cluster: Cluster, protocol: str
+    cluster: Cluster, outside: Ioh, protocol: str
 ) -> None:
     body = "for i in 1..20 loop perform count(*) from pgbench_branches where bid = i; end loop;"
     cluster.sql(f"create or replace function f() returns int language plpgsql as "
                 f"$$ begin {body} return 1; end $$", "bench")  # fmt: skip
-    with watched() as ioh:
+    with part_of(outside) as ioh:
         cluster.run_script("select f();", "-t", "50", "-M", protocol)
     assert ioh.total("db", "statement") in {50, 51, 52}
     assert ioh.errors("db", "statement") == 0
     assert running_statements(ioh) == 0
 
 
-def test_a_pipeline_up_to_its_sync_is_one_statement(cluster: Cluster) -> None:
+def test_a_pipeline_up_to_its_sync_is_one_statement(cluster: Cluster, outside: Ioh) -> None:
     script = "\\startpipeline\nselect 1;\nselect 2;\nselect 3;\n\\endpipeline"
-    with watched() as ioh:
+    with part_of(outside) as ioh:
         cluster.run_script(script, "-t", "40", "-M", "extended")
     assert ioh.total("db", "statement") in {40, 41, 42}
 
 
-def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
-    cluster.stop()  # to empty its buffers
-    cluster.start()
+def test_reads_of_data_and_their_bytes(cluster: Cluster, outside: Ioh) -> None:
+    restart(cluster, outside)
     counters(cluster)  # reads the catalogue into the buffers; what follows does not fill them
-    with counted(cluster) as server, watched() as ioh:
+    with counted(cluster) as server, part_of(outside) as ioh:
         cluster.pgbench("-S", "-t", "800")
     assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192 > 500 * 8192
     if cluster.version < 17:  # one read for each block
         assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
 
 
-def test_reads_of_several_sessions_by_each_io_method(cluster: Cluster) -> None:
+def test_reads_of_several_sessions_by_each_io_method(cluster: Cluster, outside: Ioh) -> None:
     """Since 18, blks_read exceeds what was read if sessions ask for the same blocks at once."""
     query = "set max_parallel_workers_per_gather = 0; select max(bid) from pgbench_accounts"
     scan = cluster.psql("-d", "bench", "-o", "/dev/null", "-c", query)
     methods = ("worker", "sync", "io_uring") if cluster.version >= 18 else ()
     for settings in [{"io_method": method} for method in methods] or [{}]:
-        cluster.stop()
-        cluster.start(**settings)
+        restart(cluster, outside, **settings)
         try:
             counters(cluster)
-            with counted(cluster) as server, watched() as ioh:
+            with counted(cluster) as server, part_of(outside) as ioh:
                 scans = [subprocess.Popen(scan) for _ in range(4)]
                 assert {each.wait(60) for each in scans} == {0}
         finally:
-            cluster.stop()
-            cluster.start()
+            restart(cluster, outside)
         reads = server.get("reads", server["data_read"])
         assert ioh.total("db", "data_read") == reads > 0
         assert ioh.total("db", "data_read", "bytes") == server.get("read_bytes", 8192 * reads)
         assert ioh.total("db", "data_read", "bytes") > 3000 * 8192
 
 
-def test_reads_of_a_file_that_is_copied(cluster: Cluster) -> None:
+def test_reads_of_a_file_that_is_copied(cluster: Cluster, outside: Ioh) -> None:
     """They bypass the buffers; no statistics view has them."""
     place = cluster.home / "place"
     place.mkdir()
@@ -171,21 +166,20 @@ def test_reads_of_a_file_that_is_copied(cluster: Cluster) -> None:
     cluster.sql(f"create tablespace place location '{inside(place)}'")
     cluster.sql("create table copied as select generate_series(1, 100000)")
     size = int(cluster.sql("select pg_relation_size('copied')"))
-    with watched() as ioh:
+    with part_of(outside) as ioh:
         cluster.sql("alter table copied set tablespace place")
     cluster.sql("drop table copied")
     cluster.sql("drop tablespace place")
     assert size <= ioh.total("db", "data_read", "bytes") < size + 100 * 8192
 
 
-def test_time_of_reads_agrees_with_explain(cluster: Cluster) -> None:
+def test_time_of_reads_agrees_with_explain(cluster: Cluster, outside: Ioh) -> None:
     """EXPLAIN's interval encloses ours: it has our two traps and waits for a CPU in addition."""
-    cluster.stop()
-    cluster.start()
+    restart(cluster, outside)
     query = "select sum(abalance) from pgbench_accounts"
     with measured(cluster) as (session, pid):
         ask(session, f"set max_parallel_workers_per_gather = 0; explain {query};\n")
-        with watched() as ioh:
+        with part_of(outside) as ioh:
             _, before_ns = scheduled(pid)
             told = ask(session, f"explain (analyze, buffers, format json) {query};\n")
             _, after_ns = scheduled(pid)
@@ -199,22 +193,22 @@ def test_time_of_reads_agrees_with_explain(cluster: Cluster) -> None:
     assert 0 <= around_ns <= 5e3 * read["waits"] + after_ns - before_ns
 
 
-def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster) -> None:
+def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster, outside: Ioh) -> None:
     sql = "update pgbench_accounts set abalance = 1 where aid < 50000"
-    with counted(cluster) as server, watched() as ioh:
+    with counted(cluster) as server, part_of(outside) as ioh:
         cluster.sql(sql, "bench")
     assert ioh.total("db", "log_full") == server["log_full"] > 100
 
 
-def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster) -> None:
+def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster, outside: Ioh) -> None:
     cluster.pgbench("-t", "300")
     sql = "select buffers_checkpoint from pg_stat_bgwriter"
     if cluster.version >= 17:
         sql = "select buffers_written from pg_stat_checkpointer"
     before = int(cluster.sql(sql))
-    with watched() as ioh:
+    with part_of(outside) as ioh:
         cluster.sql("checkpoint")
-    time.sleep(2)
+    time.sleep(REPORT_S)
     written = int(cluster.sql(sql)) - before
     assert ioh.total("db", "checkpoint") == 1
     # SLRUs (the commit log) count as buffers of the checkpoint, too, but are not data files.
@@ -222,8 +216,8 @@ def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster) -> None:
     assert ioh.total("db", "data_write", "bytes") == ioh.total("db", "data_write") * 8192
 
 
-def test_latency_of_statements_agrees_with_pgbench(cluster: Cluster) -> None:
-    with watched() as ioh:
+def test_latency_of_statements_agrees_with_pgbench(cluster: Cluster, outside: Ioh) -> None:
+    with part_of(outside) as ioh:
         told = cluster.run_script("select pg_sleep(0.03);", "-t", "50")
     latency_ms = re.search(r"latency average = ([\d.]+) ms", told)
     assert latency_ms is not None, told
@@ -243,14 +237,14 @@ def test_latency_of_statements_agrees_with_pgbench(cluster: Cluster) -> None:
     ],
 )
 def test_cpu_time_agrees_with_the_scheduler(
-    cluster: Cluster, query: str, least: float, most: float
+    cluster: Cluster, outside: Ioh, query: str, least: float, most: float
 ) -> None:
     """Even for statements so short that the scheduler has not read its clock meanwhile.
 
     The scheduler's statistics of the session say how long it was on a CPU, and how long it waited
     for one that others used.
     """
-    with measured(cluster) as (session, pid), watched() as ioh:
+    with measured(cluster) as (session, pid), part_of(outside) as ioh:
         before = scheduled(pid)
         ask(session, 200 * f"{query};\n")
         after = scheduled(pid)
@@ -288,9 +282,11 @@ def ask(session: Talker, text: str) -> list[str]:
     return list(iter(session.line, "done"))
 
 
-def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
+def test_a_statement_that_fails_and_one_that_waits_for_a_lock(
+    cluster: Cluster, outside: Ioh
+) -> None:
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-    with watched() as ioh:
+    with part_of(outside) as ioh:
         subprocess.run(cluster.psql("-c", "select 1/0"), check=False, capture_output=True)
         holder = cluster.session("begin; lock table pgbench_branches in access exclusive mode")
         asking = cluster.psql("-d", "bench", "-c", "select count(*) from pgbench_branches")
@@ -309,88 +305,3 @@ def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) 
     assert ends_s - waits_s < waited_us / 1e6 < ended_s - began_s
     waits = ioh.table("db", "wait", "within", "wait")
     assert waits["statement", "lock_wait"]["wait_ns"] == pytest.approx(waited_us * 1e3, rel=0.01)
-
-
-def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
-    with closing(Cluster()) as other, watched(2) as ioh:
-        cluster.pgbench("-t", "100")
-        other.pgbench("-t", "30")
-    commits = {f"postgres {c.port}": 0 for c in (cluster, other)}
-    for interval in ioh.intervals_of("db"):
-        for name, ops in interval["layers"]["db"]["parts"]["server"].items():
-            commits[name] += ops["commit"]["count"] or 0
-    assert 100 <= commits[f"postgres {cluster.port}"] <= 105
-    assert 30 <= commits[f"postgres {other.port}"] <= 35
-    assert len(commits) == 2
-
-
-def test_a_server_that_starts_late_and_crashes_is_counted(cluster: Cluster) -> None:
-    cluster.stop()
-    with recording(*LAYER) as ioh:
-        cluster.start()
-        wait_until_seen(ioh)
-        told = done_by(cluster.pgbench("-t", "40"))
-        with subprocess.Popen(cluster.psql("-c", "select pg_sleep(60)")):
-            wait_until(lambda: running_statements(ioh) == 1)
-            pid = cluster.sql("select pid from pg_stat_activity where query ~ '^select pg_sleep'")
-            subprocess.run(["kill", "-KILL", pid], check=True)
-        wait_until(lambda: running_statements(ioh) == 0)
-        wait_until(cluster.is_ready)
-        told += done_by(cluster.pgbench("-t", "50"))
-        cluster.kill()
-        cluster.start()
-        # Its program file still has the probes: nothing is missed, however soon work resumes.
-        told += done_by(cluster.pgbench("-t", "60"))
-        wait_until_seen(ioh)
-        told += done_by(cluster.pgbench("-t", "70"))
-    assert told == 220
-    assert 220 <= ioh.total("db", "commit") <= 220 + 60
-    updates = ioh.total("db", "statement")
-    assert updates >= 220 * 7
-
-
-def test_two_iohs_count_the_same_on_one_server(cluster: Cluster) -> None:
-    """Each raises the semaphores; when one ends, they stay raised for the other."""
-    load, shared = ("-c", "2", "-t", "100"), ("commit", "log_sync")
-    with counted(cluster) as server, watched() as outer:
-        with counted(cluster) as of_short, watched() as short:
-            assert done_by(cluster.pgbench(*load)) == 200
-        assert done_by(cluster.pgbench(*load)) == 200
-    assert {op: short.total("db", op) for op in shared} == {op: of_short[op] for op in shared}
-    assert {op: outer.total("db", op) for op in shared} == {op: server[op] for op in shared}
-    assert set(semaphores(cluster.pid)) == {0}
-
-
-def test_semaphores_are_released_when_ioh_is_killed(cluster: Cluster) -> None:
-    assert set(semaphores(cluster.pid)) == {0}
-    with Ioh(*LAYER) as ioh:
-        wait_until_seen(ioh)
-        assert min(semaphores(cluster.pid)) >= 1  # one for each probe point
-        family = (ioh.process.pid, *children(ioh.process.pid))
-        subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
-        wait_until(lambda: set(semaphores(cluster.pid)) == {0}, 5)
-
-
-def semaphores(pid: int) -> list[int]:
-    """Values of the semaphores that ioh uses, read from the server's memory."""
-    (server,) = [s for s in read_servers() if s.title == "PostgreSQL"]
-    exe = Path(f"/proc/{pid}/exe")
-    with exe.open("rb") as file:
-        offsets = {
-            site.semaphore for site in find_sites(file, server, os.uname().machine).sites
-        } - {0}
-    name = str(exe.readlink())
-    values = []
-    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-            if not line.endswith(name) or " rw" not in line:
-                continue
-            where, _, from_offset, *_ = line.split()
-            first, last = (int(word, 16) for word in where.split("-"))
-            begin = int(from_offset, 16)
-            for offset in offsets:
-                if begin <= offset < begin + last - first:
-                    memory.seek(first + offset - begin)
-                    values.append(struct.unpack("=H", memory.read(2))[0])
-    assert len(values) >= 10
-    return values

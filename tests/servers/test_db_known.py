@@ -7,19 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import pytest
-
 from tests.kernel.rig import Ioh, recording
 from tests.kernel.talker import wait_until
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Cluster, program
 from tests.servers.test_db import LAYER, counted, wait_until_seen, watched
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with closing(Cluster()) as made:
-        yield made
 
 
 @contextlib.contextmanager

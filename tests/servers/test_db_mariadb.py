@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, recording, run
 from tests.servers.mariadb import IS_MYSQL, MariaDB
 from tests.servers.test_db import wait_until_seen
@@ -26,6 +27,15 @@ def server() -> Iterator[MariaDB]:
     run(*made.sysbench("oltp_read_write", "prepare"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def outside(server: MariaDB) -> Iterator[Ioh]:
+    """The ioh that counts from outside, in all tests."""
+    with recording(*ONLY) as ioh:
+        wait_until_seen(ioh)
+        yield ioh
+    assert ioh.lost("db") == {}
 
 
 @pytest.fixture
@@ -70,21 +80,18 @@ def errors(ioh: Ioh) -> int:
     ],
 )  # fmt: skip
 def test_statements_and_commits_are_those_requested(
-    table: MariaDB, text: str, statements: int, commits: int
+    outside: Ioh, table: MariaDB, text: str, statements: int, commits: int
 ) -> None:
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+    with part_of(outside) as ioh:
         table.sql(text)
     statements += asked_by_clients(1)
     assert (ioh.total("db", "statement"), ioh.total("db", "commit")) == (statements, commits)
     assert errors(ioh) == 0
     assert not commits or ioh.latency_us("db", "commit") < 400_000
-    assert ioh.lost("db") == {}
 
 
-def test_counts_agree_with_the_servers_counters(table: MariaDB) -> None:
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+def test_counts_agree_with_the_servers_counters(outside: Ioh, table: MariaDB) -> None:
+    with part_of(outside) as ioh:
         before = table.status()
         table.sql("insert t (v) values (3), (1), (2);" + 97 * "insert t (v) select max(v) from t;")
         table.sql(53 * "select * from t order by v limit 3;" + 13 * "select distinct v from t;")
@@ -96,10 +103,9 @@ def test_counts_agree_with_the_servers_counters(table: MariaDB) -> None:
 
 
 @pytest.mark.parametrize("prepared", ["auto", "disable"])
-def test_counts_agree_with_sysbench(server: MariaDB, prepared: str) -> None:
+def test_counts_agree_with_sysbench(outside: Ioh, server: MariaDB, prepared: str) -> None:
     options = ("--threads=4", "--events=211", "--time=0", f"--db-ps-mode={prepared}")
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+    with part_of(outside) as ioh:
         before = server.status()
         told = run(*server.sysbench("oltp_read_write", "run", *options))
         after = server.status()
@@ -111,7 +117,6 @@ def test_counts_agree_with_sysbench(server: MariaDB, prepared: str) -> None:
     assert statements >= counted["total"] + 2
     sessions = ioh.table("db", "session", "pid")
     assert sum(row["statements"] for row in sessions.values()) == statements
-    assert ioh.lost("db") == {}
 
 
 @pytest.mark.parametrize(
@@ -123,10 +128,11 @@ def test_counts_agree_with_sysbench(server: MariaDB, prepared: str) -> None:
     ],
     ids=["row", "metadata"],
 )
-def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int, waits: int) -> None:
+def test_waits_for_locks(
+    outside: Ioh, table: MariaDB, holder: str, waiter: str, rows: int, waits: int
+) -> None:
     table.sql("insert t values (1, 1)")
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+    with part_of(outside) as ioh:
         before = table.status()
         with subprocess.Popen(table.client("bench", "-e", holder), stdout=subprocess.DEVNULL):
             time.sleep(0.5)
@@ -144,9 +150,8 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int, wa
     assert within["statement", "lock_wait"]["waits"] == waits
 
 
-def test_operations_without_an_exported_function_are_unknown(table: MariaDB) -> None:
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+def test_operations_without_an_exported_function_are_unknown(outside: Ioh, table: MariaDB) -> None:
+    with part_of(outside) as ioh:
         table.sql("insert t values (1,1)")
     ops = ioh.intervals[-1]["layers"]["db"]["ops"]
     assert ops["statement"]["count"] is not None
@@ -154,13 +159,13 @@ def test_operations_without_an_exported_function_are_unknown(table: MariaDB) -> 
         assert ops.get(op, {}).get("count") is None, op
 
 
-def test_a_server_is_counted_after_a_kill_and_a_restart(table: MariaDB) -> None:
-    with recording(*ONLY) as ioh:
-        wait_until_seen(ioh)
+def test_a_server_is_counted_after_a_kill_and_a_restart(outside: Ioh, table: MariaDB) -> None:
+    with part_of(outside) as ioh:
         table.process.kill()
         table.process.wait(10)
         (table.home / "s").unlink(missing_ok=True)
         table.start()
         table.sql("insert t values (1,1); select 1")
+        wait_until_seen(outside)
     assert ioh.total("db", "statement") == 2 + asked_by_clients(1)
     assert ioh.total("db", "commit") > 1  # the server reads its own tables at its start

@@ -6,8 +6,8 @@ import json
 import pwd
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,12 +31,6 @@ COUNTERS = """select (select xact_commit || ' ' || blks_read from pg_stat_databa
 LOG_WRITES = "wal_write || ' ' || wal_sync"
 LOG_WRITES_18 = """(select sum(writes) || ' ' || sum(fsyncs) from pg_stat_io
   where object = 'wal' and context = 'normal')"""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with closing(Cluster()) as made:
-        yield made
 
 
 def seen(ioh: Ioh) -> list[dict[str, Any]]:

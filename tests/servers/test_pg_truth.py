@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,6 @@ from tests.servers.postgres import Cluster
 from tests.servers.test_pg import ONLY, await_sample, recorder, rows, seen, wait_for
 
 OWN_PID = "select pid from pg_stat_activity where application_name = 'ioh'"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with closing(Cluster()) as made:
-        yield made
 
 
 def commits(cluster: Cluster) -> int:
