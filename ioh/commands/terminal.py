@@ -69,7 +69,7 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
     def show(draw: Lines) -> None:
         nonlocal shown
         shown = draw
-        _write(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
+        _write(b"\x1b[H" + "\x1b[K\r\n".join(draw(screen_size())).encode() + b"\x1b[K")
 
     def stop(*_: object) -> None:
         """Handle Ctrl-Z before the screen does."""
@@ -94,7 +94,8 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
         raise
 
 
-def _size() -> tuple[int, int]:
+def screen_size() -> tuple[int, int]:
+    """Return columns and lines: the terminal's, or what the environment says of one without."""
     with contextlib.suppress(OSError):
         columns, lines = os.get_terminal_size(1)
         if columns and lines:

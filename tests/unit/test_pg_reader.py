@@ -125,16 +125,21 @@ def test_a_tick_without_a_new_look_is_unknown_not_idle(layer: Postgres, server: 
     assert found.interval_s == 1.0
 
 
-def test_a_silent_server_is_reported() -> None:
-    now_s = [100.0]
-    quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
-    quiet._state = Reading(100.0, {}, {}, {}, {}, ())
-    now_s[0] = 102.9
-    assert quiet.latest() is quiet._state
-    now_s[0] = 103.1
-    assert quiet.latest() is SILENT
-    quiet._refusal = Unavailable("lock timeout")
-    assert quiet.latest() is quiet._refusal
+def test_a_silent_server_is_reported(server: FakeServer) -> None:
+    """And why, if it refused a view before."""
+    now_s, refusal = [100.0], PgError("lock timeout", "Ask", is_lost=False)
+    with Reader(LOGIN, lambda: None, server.open, clock=lambda: now_s[0]) as quiet:
+        quiet.start()
+        until(lambda: isinstance(quiet.latest(), Reading))
+        server.gate.clear()
+        until(lambda: server.is_held)
+        now_s[0] = 102.9
+        assert isinstance(quiet.latest(), Reading)
+        now_s[0] = 103.1
+        assert quiet.latest() is SILENT
+        server.fails = {"pg_stat_database": refusal}
+        server.gate.set()
+        until(lambda: quiet.latest() == Unavailable(refusal.cause, refusal.hint))
 
 
 def test_a_server_that_never_answered_is_reported() -> None:

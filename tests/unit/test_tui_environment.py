@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ioh.commands.terminal import _size as screen_size
+from ioh.commands.terminal import screen_size
 from ioh.tui.driver import correct_environment
 
 
