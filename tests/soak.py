@@ -1,10 +1,12 @@
 """Can ioh run for weeks?  Run by hand: minutes on this machine, then a simulated day.
 
-Live: ``ioh record`` with every layer beside an fio load, into files of 64 kB without end, and with
-it ``ioh text`` and ``ioh serve``.
+Live: ``ioh record`` with every layer, into files of 64 kB without end, and with it the screen,
+``ioh text`` and ``ioh serve`` with ten intervals a second, beside fio and processes and files that
+come and go by the minute.
 Simulated: 24 hours of a made-up minute go through the history and the rules of a live screen, and
 into a recording.  Both require that memory and descriptors stay flat after the warm-up, that no
-tick is lost, and that the recording continues from file to file.
+tick is lost, and that the recording continues from file to file.  On a busy machine ioh's memory
+follows the load of others, which have rows, too: a NO may only say that this load has grown.
 
 Usage: ./ioh.sh --soak [minutes, 30]; needs root and fio.
 """
@@ -12,16 +14,23 @@ Usage: ./ioh.sh --soak [minutes, 30]; needs root and fio.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
+from statistics import median
 
 from ioh.findings.engine import Engine
 from ioh.history.memory_recording import MemoryRecording
@@ -34,13 +43,14 @@ from ioh.session.output import FileOutput
 from tests.bench.recording import endless
 from tests.support.demo_samples import samples
 
-GROWTH_BYTES = 2_000_000
-CYCLE_S = 1.0
+GROWTH_BYTES = 2_000_000  # in half an hour: 170 bytes an interval at ten a second
+CYCLE_S, QUICK_S = 1.0, 0.1
 LOOK_S = 5.0
 PART_BYTES, KEEP = 64_000, 2  # five minutes are enough to reach the third file
 DAY_TICKS = 86_400
 HISTORY_BYTES = 1 << 20  # full after an hour: from then on the oldest half is dropped
-WARM = 0.25  # of the readings: caches fill, each kind of work has been done once
+WARM = 1 / 3  # of the readings: caches and tables fill, each kind of work has been done once
+SCREEN = struct.pack("HHHH", 40, 120, 0, 0)  # lines, columns
 
 
 @dataclass
@@ -62,16 +72,27 @@ class Flatness:
         """Print what was read; whether it was flat after the warm-up."""
         warm = int(len(self.rss_bytes) * WARM)
         rss, descriptors = self.rss_bytes[warm:], self.descriptors[warm:]
-        growth = max(rss) - rss[0]
+        growth = grown(rss)
         # Some are open only while ioh reads a file; a leaked one is never closed.
         half = len(descriptors) // 2
         leaked = min(descriptors[half:]) - min(descriptors[:half])
         is_flat = growth <= GROWTH_BYTES and leaked <= 0
         print(
-            f"{self.name}: {rss[0] / 1e6:.1f} MB when warm, grew by {growth / 1e6:.2f} MB at most;"
+            f"{self.name}: {rss[0] / 1e6:.1f} MB when warm, then {growth / 1e6:+.2f} MB;"
             f" descriptors {min(descriptors)} to {max(descriptors)}: {'flat' if is_flat else 'NO'}"
         )
         return is_flat
+
+
+def grown(values: Sequence[int]) -> float:
+    """How much the values grow from the first to the last, if they go on as they mostly do.
+
+    A leak grows steadily.  A step does not: a module is loaded, a load changes, free memory between
+    used pieces is lost.  So this is the median growth within an eighth of the time, times 8.
+    """
+    apart = max(1, len(values) // 8)
+    steps = [newer - older for older, newer in zip(values, values[apart:], strict=False)]
+    return median(steps) * (len(values) - 1) / apart
 
 
 def children(pid: int) -> list[int]:
@@ -119,26 +140,51 @@ def live(seconds: float) -> bool:
             ["fio", "--name=soak", f"--directory={name}", "--time_based", *load,
              f"--runtime={seconds + 120:.0f}"], stdout=subprocess.DEVNULL,
         )  # fmt: skip
+        guests = subprocess.Popen(["sh", "-c", GUESTS, "sh", f"{name}/guest"])
         command = [sys.executable, "-I", "-m", "ioh", "record", "-o", str(folder / "run.ioh")]
         command += ["-c", str(CYCLE_S), "--max-size", str(PART_BYTES), "--keep", str(KEEP)]
         try:
             return _watched(command, folder, seconds)
         finally:
-            fio.terminate()
-            fio.wait()
+            for each in (fio, guests):
+                each.terminate()
+                each.wait()
 
 
-OTHERS = ("text",), ("serve", "--listen", "127.0.0.1:0")
+# Two hundred files and twice as many processes, then a minute's pause.
+GUESTS = """
+while :; do
+    for n in $(seq 200); do
+        dd if=/dev/zero of="$1-$n" bs=8k count=4 conv=fsync 2> /dev/null
+        cat "$1-$n" > /dev/null
+        sleep 0.2
+    done
+    rm -f "$1"-*
+    sleep 60
+done
+"""
+OTHERS = ("live",), ("text",), ("serve", "--listen", "127.0.0.1:0")
 
 
 @contextlib.contextmanager
 def running(*words: str) -> Iterator[Flatness]:
-    """Another ioh, whose output nobody keeps."""
-    command = [sys.executable, "-I", "-m", "ioh", *words]
-    null = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=null, stderr=null) as process:
+    """Another ioh, on a terminal of its own at which nobody looks."""
+    command = [sys.executable, "-I", "-m", "ioh", *words, "-c", str(QUICK_S)]
+    leader, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, SCREEN)
+    threading.Thread(target=_read_all, args=(leader,), daemon=True).start()
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        os.close(terminal)
         yield Flatness(words[0], process.pid)
         process.terminate()
+
+
+def _read_all(leader: int) -> None:
+    with contextlib.suppress(OSError):  # its program has ended
+        while os.read(leader, 1 << 16):
+            pass
 
 
 def _watched(command: list[str], folder: Path, seconds: float) -> bool:
@@ -159,7 +205,7 @@ def _watched(command: list[str], folder: Path, seconds: float) -> bool:
         _, errors = process.communicate(timeout=60)
     said = re.search(rb"recorded (\d+) samples", errors)
     ticks = int(said[1]) if said else 0
-    print(f"{ticks} samples in {lasted_s:.0f} s")
+    print(f"{ticks} samples in {lasted_s:.0f} s, load average {os.getloadavg()[2]:.1f}")
     verdicts = [each.verdict() for each in seen]
     verdicts.append(says("no tick lost", is_so=ticks >= int(lasted_s / CYCLE_S)))
     verdicts.append(are_parts_whole(folder))
