@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.model.player import MAX_FOUND, IsWanted, Overview
+from ioh.model.player import MAX_FOUND, FindingBegin, IsWanted, Overview
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import MakeJudge
 
@@ -54,18 +54,23 @@ class KnownFindings:
     """When findings began, in order, and the newest findings themselves; used by one thread."""
 
     def __init__(self) -> None:
-        self._begins: dict[_Begin, None] = {}
+        self._begins: dict[_Begin, FindingBegin] = {}
         self._found: dict[_Begin, Finding] = {}
 
-    def add(self, finding: Finding) -> bool:
-        """Keep a finding's present state; return whether it is new."""
+    def add(self, finding: Finding, at_unix_s: float) -> bool:
+        """Keep a finding's state in the interval that ends then.
+
+        Returns whether the finding, or its severity, is new.
+        """
         begin = finding.rule, finding.subject, finding.since_unix_s
-        is_new = begin not in self._begins
-        self._begins[begin], self._found[begin] = None, finding
+        known = self._begins.get(begin)
+        told_unix_s = at_unix_s if known is None else known.told_unix_s
+        told = FindingBegin(finding.since_unix_s, finding.severity, told_unix_s)
+        self._begins[begin], self._found[begin] = told, finding
         for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FOUND)):
             if len(kept) > most:
                 del kept[next(iter(kept))]
-        return is_new
+        return known is None or known.severity != finding.severity
 
     def dated(self, finding: Finding, at_unix_s: float) -> Finding:
         """The finding with the time at which it began, if known."""
@@ -76,7 +81,7 @@ class KnownFindings:
 
     def overview(self, until_unix_s: float, *, is_under_way: bool = False) -> Overview:
         """All findings known; ``until_unix_s`` is how far was searched."""
-        begins = tuple(since for *_, since in self._begins)
+        begins = tuple(self._begins.values())
         return Overview(begins, until_unix_s, is_under_way, tuple(self._found.values()))
 
 

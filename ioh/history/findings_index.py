@@ -72,10 +72,10 @@ class FindingsIndex:
             self._data += piece
         *lines, self._data = self._data.split(b"\n")
         for line in lines:
-            self._until_unix_s, dicts = json.loads(line)
-            for each in dicts:
+            self._until_unix_s, told = json.loads(line)
+            for at_unix_s, each in told:
                 evidence = tuple(Evidence(**fact) for fact in each["evidence"])
-                self._known.add(Finding(**{**each, "evidence": evidence}))
+                self._known.add(Finding(**{**each, "evidence": evidence}), at_unix_s)
         return self._known.overview(self._until_unix_s, is_under_way=self._fd >= 0)
 
     def dated(self, judged: Snapshot) -> Snapshot:
@@ -119,23 +119,24 @@ class FindingsIndex:
         if judge is None:
             return
         known = KnownFindings()
-        found: list[Finding] = []
+        told: list[tuple[float, Finding]] = []
         until_unix_s, reported_unix_s, reported_s = -1.0, -1.0, time.monotonic()
 
         def report() -> bool:
             nonlocal reported_unix_s, reported_s
             if until_unix_s != reported_unix_s:
-                dicts = [asdict(finding) for finding in found]
+                dicts = [(at_unix_s, asdict(finding)) for at_unix_s, finding in told]
                 send(json.dumps([until_unix_s, dicts]).encode() + b"\n")
-                found.clear()
+                told.clear()
             reported_unix_s, reported_s = until_unix_s, time.monotonic()
             return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
             played = alone(source.samples(), Intervals(self._choose))
             for each in rounds(played, lambda: judge):
-                found += [finding for finding in each.snapshot.findings if known.add(finding)]
                 until_unix_s = each.snapshot.time_unix_s
+                new = (x for x in each.snapshot.findings if known.add(x, until_unix_s))
+                told += [(until_unix_s, finding) for finding in new]
                 if time.monotonic() - reported_s >= REPORT_S:
                     report()
         report()

@@ -62,7 +62,7 @@ class MemoryHistory(BaseHistory):
         with self._lock:
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
-                self._known.add(finding)
+                self._known.add(finding, judged.time_unix_s)
 
     def _keep(self, sample: Sample) -> int:
         if not self._kept.write(sample):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ioh.model.closing import Closing
-from ioh.model.finding import Finding
+from ioh.model.finding import Finding, Severity
 from ioh.model.pairs import HostState, Round
 from ioh.model.snapshot import Snapshot
 
@@ -52,16 +52,27 @@ class Extent:
         return max(self.first, min(tick, self.last))
 
 
+class FindingBegin(NamedTuple):
+    """When a finding began, and the end of the first interval that reports it.
+
+    A rule reports a problem once it has lasted some seconds.
+    """
+
+    since_unix_s: float
+    severity: Severity
+    told_unix_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The findings of all kept intervals, shown or not.
 
     Shape:
-        ``begins``: when each finding began, up to ``until_unix_s``.  ``found``: the newest ones, at
+        ``begins``: of each finding, up to ``until_unix_s``.  ``found``: the newest ones, at
         most MAX_FOUND.  ``is_under_way``: the search is still running.
     """
 
-    begins: tuple[float, ...] = ()
+    begins: tuple[FindingBegin, ...] = ()
     until_unix_s: float = 0.0
     is_under_way: bool = False
     found: tuple[Finding, ...] = ()

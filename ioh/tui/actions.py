@@ -42,19 +42,30 @@ MAX_TYPED = 80
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
     """Return a state whose chosen op exists: layers come and go.
 
-    Until the user chooses, it is the first line; a line with latencies if there is one, because
-    most panels show latencies.
+    Until the user chooses, it is the first busy line with latencies, because most panels show
+    latencies; it does not move down when that line pauses.
     """
     rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
     if not rows:
         return state
     if not state.has_chosen and not state.layer:
-        timed = (row for row in rows if not is_flow(snapshot.specs[row.layer]))
-        return replace(state, chosen=next(timed, rows[0]).key)
+        return replace(state, chosen=_first_choice(rows, snapshot, state.chosen))
     if any(row.key == state.chosen for row in rows):
         return state
     same = [row for row in rows if row.layer == state.chosen[0]]
     return replace(state, chosen=(same or rows)[0].key)
+
+
+def _first_choice(
+    rows: Sequence[LayerRow], snapshot: Snapshot, before: tuple[str, str]
+) -> tuple[str, str]:
+    """The op to show until the user chooses one; applications' calls if nothing is busy."""
+    timed = [row for row in rows if not is_flow(snapshot.specs[row.layer])] or rows
+    calls = (row for row in timed if row.layer == "syscall")
+    usual = next(calls, timed[0])
+    busy = next((row for row in timed if row.stats.count), usual)
+    keys = [row.key for row in timed]
+    return min((before, busy.key), key=keys.index) if before in keys else busy.key
 
 
 def act(state: ViewState, action: str, argument: Argument, context: Context) -> ViewState:

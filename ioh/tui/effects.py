@@ -21,6 +21,7 @@ from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.line import Argument, ScreenFrame
+from ioh.tui.render.verdict import worst_command
 from ioh.tui.render.zoom import LayersView, breakdown, shown_layer
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
@@ -87,15 +88,27 @@ def compare_with(view: View, time_unix_s: Argument) -> str:
 
 
 def copy(panel: LayersView | None, send: Callable[[str], None], *, is_ascii: bool) -> str:
-    """Send the breakdown shown to the clipboard, with all columns and rows."""
+    """Send the verdict's command to the clipboard; of a layer or a row, the breakdown shown.
+
+    The breakdown has all columns and rows.
+    """
     if panel is None:
         return ""
+    is_overview = not panel.state.layer and panel.state.focus == "layers"
+    command = worst_command(panel.snapshot.findings) if is_overview else ""
+    if command:
+        send(command)
+        return f"{_sent()}: {command}"
     layer = shown_layer(panel)
     if layer is None or not layer.spec.tables:
         return "no table to copy here"
     text = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text()
     send(drawn_in_ascii(text) if is_ascii else text)
-    # There is no answer, and tmux may not pass it on.
+    return _sent()
+
+
+def _sent() -> str:
+    """There is no answer, and tmux may not pass it on."""
     said = "sent to the terminal's clipboard (OSC 52)"
     if os.environ.get("TERM", "").startswith(("tmux", "screen")):
         said += "; in tmux: set -s set-clipboard on"

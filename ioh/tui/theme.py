@@ -12,6 +12,10 @@ from ioh.tui.options import ThemeName
 # white.  For the same reason reads are blue and writes orange.
 _HEAT_DARK = ("", "#5f7f9f", "#6f95a8", "#8aa88f", "#b0b070", "#d7bf4a", "#ffd75f", "bold #ffffaf")
 _HEAT_LIGHT = ("", "#7f8f9f", "#5f7f97", "#4f6f77", "#6f6f3f", "#7f5f10", "#7f3f00", "bold #5f0000")
+# OpenSSH passes on no COLORTERM, so most screens have 256 colours.  Rounded to these, the colours
+# above turn grey or pink.
+_HEAT_256 = ("", *(f"color({n})" for n in (24, 31, 107, 143, 179, 221)), "bold color(229)")
+_HEAT_256_LIGHT = ("", *(f"color({n})" for n in (109, 67, 66, 58, 94, 88)), "bold color(52)")
 _HEAT_16 = ("", "blue", "blue", "cyan", "green", "yellow", "bold yellow", "bold white")
 _HEAT_16_LIGHT = ("", "cyan", "cyan", "blue", "blue", "magenta", "red", "bold red")
 
@@ -85,6 +89,20 @@ _RICH_LIGHT = {
     "step1": "#7894a8 reverse",
     "slowest": "#a87408 reverse",
 }
+_256 = {
+    "trend_r": "color(24)",
+    "trend_w": "color(94)",
+    "step0": "color(66) reverse",
+    "step1": "color(109) reverse",
+    "slowest": "color(179) reverse",
+}
+_256_LIGHT = {
+    "trend_r": "color(110)",
+    "trend_w": "color(180)",
+    "step0": "color(67) reverse",
+    "step1": "color(109) reverse",
+    "slowest": "color(136) reverse",
+}
 _MONO = {
     **dict.fromkeys(_DARK, ""),
     **dict.fromkeys(("dim", "rule", "trend_r", "trend_w", "trend_o"), "dim"),
@@ -116,6 +134,9 @@ def styles_for(theme: ThemeName, color_system: str | None) -> Mapping[str, Style
         else:
             named |= _RICH_LIGHT if is_light else _RICH
             heat = _HEAT_LIGHT if is_light else _HEAT_DARK
+            if color_system == "256":
+                named |= _256_LIGHT if is_light else _256
+                heat = _HEAT_256_LIGHT if is_light else _HEAT_256
     found = {name: Style.parse(text) for name, text in named.items()}
     found.update({f"heat{level}": Style.parse(text) for level, text in enumerate(heat)})
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ioh.model.finding import Finding
-from ioh.model.player import Extent, Overview, Player
+from ioh.model.player import Extent, FindingBegin, Overview, Player
 from ioh.model.snapshot import Snapshot
 from ioh.tui.render.findings import key_of
 from ioh.tui.render.line import Argument
@@ -97,7 +97,8 @@ class TimeNavigation:
         extent, now_s = self._history.extent, shown.time_unix_s
         self._findings.take(shown)
         times = [m.until_unix_s or m.time_unix_s for m in self._history.moments()]
-        times += self._findings.within(extent)
+        # The interval that ends then.
+        times += [begin.told_unix_s - _SAME_S / 2 for begin in self._findings.within(extent)]
         ahead = (time_s for time_s in times if (time_s - now_s) * direction > _SAME_S)
         for time_s in sorted(ahead, reverse=direction < 0):
             # A moment is in the interval after the last one that ends before it.
@@ -131,12 +132,14 @@ class FindingTimes:
         self._search = overview
         self._critical: set[str] = set()
         self._overview = Overview()
-        self._seen: dict[str, Finding] = {}  # in the order seen
+        self._seen: dict[str, tuple[Finding, float]] = {}  # and the first interval that has it
 
     def take(self, shown: Snapshot) -> None:
         """Note the findings of an interval on the screen."""
         for finding in shown.findings:
-            self._seen[key_of(finding)] = finding
+            key = key_of(finding)
+            _, first_s = self._seen.get(key, (finding, shown.time_unix_s))
+            self._seen[key] = finding, min(first_s, shown.time_unix_s)
         while len(self._seen) > MAX_SEEN:
             self._seen.pop(next(iter(self._seen)))
 
@@ -149,17 +152,18 @@ class FindingTimes:
             and (before.is_under_way or now.is_under_way)
         )
 
-    def within(self, extent: Extent) -> list[float]:
-        """When each finding that can be visited began."""
+    def within(self, extent: Extent) -> list[FindingBegin]:
+        """The begin of each finding that can be visited."""
         known = self._overview
         # Where the player has searched, it knows more than the screen, which saw some intervals.
-        seen = (finding.since_unix_s for finding in self._seen.values())
-        begins = (*known.begins, *(since for since in seen if since > known.until_unix_s))
-        return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
+        seen = (FindingBegin(f.since_unix_s, f.severity, at) for f, at in self._seen.values())
+        begins = (*known.begins, *(each for each in seen if each.since_unix_s > known.until_unix_s))
+        first, last = extent.start_unix_s, extent.end_unix_s
+        return [begin for begin in begins if first <= begin.since_unix_s <= last]
 
     def found(self) -> tuple[Finding, ...]:
         """All known findings; those seen come last, because they have more evidence."""
-        return (*self._overview.found, *self._seen.values())
+        return (*self._overview.found, *(finding for finding, _ in self._seen.values()))
 
     def looked_until_unix_s(self) -> float | None:
         """How far the player has searched; None if it is done or does not search."""

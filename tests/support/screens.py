@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from ioh.model.finding import Evidence, Finding, NotEvaluated
-from ioh.model.player import Extent, RecordingState, TimelineEvent
+from ioh.model.player import Extent, FindingBegin, RecordingState, TimelineEvent
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
@@ -174,8 +174,11 @@ def screen_data(
     timeline = None
     if snapshot is not None:
         extent = Extent(1, SECONDS, START_S, START_S + SECONDS)
-        since = [finding.since_unix_s for finding in snapshot.findings]
-        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, utc=True)
+        begins = [
+            FindingBegin(finding.since_unix_s, finding.severity, snapshot.time_unix_s)
+            for finding in snapshot.findings
+        ]
+        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, begins, utc=True)
     return ScreenData(
         snapshot=snapshot,
         header=view,

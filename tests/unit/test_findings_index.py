@@ -15,7 +15,7 @@ import pytest
 from ioh.findings.engine import Engine
 from ioh.findings.spans import MAX_SPANS, finding_spans
 from ioh.history.findings_index import FindingsIndex
-from ioh.model.player import Extent, Overview
+from ioh.model.player import Extent, FindingBegin, Overview
 from ioh.model.sample import Sample
 from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
@@ -50,7 +50,7 @@ index.close()
 try:
     os.waitpid(-1, 0)
 except ChildProcessError:
-    print(found.until_unix_s, found.is_under_way, *found.begins)
+    print(found.until_unix_s, found.is_under_way, *(each.since_unix_s for each in found.begins))
 """
 
 
@@ -167,16 +167,20 @@ def test_the_time_line_adds_findings_seen_beyond_the_index() -> None:
     times = FindingTimes(player.overview)
     early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
     times.take(replace(minute()[45], findings=(early, late)))
-    assert times.within(player.extent) == [START_S + 11.5, START_S + 40]
+    told_s = minute()[45].time_unix_s
+    assert times.within(player.extent) == [
+        FindingBegin(START_S + at, FINDINGS[0].severity, told_s) for at in (11.5, 40)
+    ]
     assert times.looked_until_unix_s() is None
-    player.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
+    begins = tuple(FindingBegin(START_S + at, "info", START_S + at + 4) for at in (10, -99))
+    player.scanned = Overview(begins, START_S + 30, is_under_way=True)
     assert times.look()
     assert not times.look()
     # The begin seen in a look at the last seconds is replaced by what the index knows.
-    assert times.within(player.extent) == [START_S + 10, START_S + 40]
+    assert [each.since_unix_s - START_S for each in times.within(player.extent)] == [10, 40]
     assert times.looked_until_unix_s() == START_S + 30
     player.scanned = replace(player.scanned, until_unix_s=START_S + 60, is_under_way=False)
     assert times.look()
     assert times.looked_until_unix_s() is None
-    assert times.within(player.extent) == [START_S + 10]
+    assert times.within(player.extent) == [begins[0]]
     assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []

@@ -6,10 +6,11 @@ import re
 import threading
 from dataclasses import replace
 
-from ioh.model.player import News
+from ioh.model.player import FindingBegin, News, Overview
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock
 from ioh.tui.options import ScreenOptions
+from tests.support.demo_samples import START_S
 from tests.support.screen_player import FakePlayer, Stage, on_screen
 from tests.support.screens import FINDINGS, MOMENTS, SECONDS, minute
 
@@ -99,15 +100,19 @@ async def test_brackets_go_to_marks_and_gaps_and_show_their_text(on: Stage) -> N
 
 
 def with_findings() -> FakePlayer:
-    """The time line has a finding one second before the gap's end."""
-    return FakePlayer([replace(s, findings=FINDINGS) for s in minute()], moments=MOMENTS)
+    """A finding is reported four seconds after its begin."""
+    player = FakePlayer(minute(), moments=MOMENTS)
+    player.scanned = Overview((FindingBegin(START_S + 33, "warning", START_S + 38),), START_S + 60)
+    return player
 
 
 @on_screen(with_findings, told=50)
-async def test_brackets_go_to_findings_too(on: Stage) -> None:
-    for tick in (35, 34):
+async def test_brackets_go_where_a_finding_is_reported_first(on: Stage) -> None:
+    for tick in (38, 35):
         await on.press("left_square_bracket")
         await on.until(lambda: on.app.view.travel.tick == tick)  # noqa: B023
+    await on.press("right_square_bracket")
+    await on.until(lambda: on.app.view.travel.tick == 38)
 
 
 @on_screen(live, size=(80, 24), told=60)

@@ -69,7 +69,7 @@ def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, 
 
 def test_trends_of_a_few_values() -> None:
     assert binned([1.0, 2.0, 3.0], 60, 9) == [*[None] * 57, 1.0, 2.0, 3.0]
-    assert binned([1.0, None, 3.0, 5.0], 30, 3) == [*[None] * 28, 1.0, 4.0]
+    assert binned([1.0, None, 3.0, 5.0], 30, 3) == [*[None] * 28, 1.0, 5.0]
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
 
 

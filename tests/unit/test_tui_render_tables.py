@@ -20,10 +20,10 @@ from ioh.tui.render.breakdown import (
     render_top,
     shown_columns,
 )
-from ioh.tui.render.findings import render_strip
 from ioh.tui.render.help import render_help
 from ioh.tui.render.op_table import render_facts
 from ioh.tui.render.trends import length_text
+from ioh.tui.render.verdict import render_verdict, worst_command
 from ioh.tui.rows import metric_title
 from ioh.tui.state import TableState
 from tests.support.screens import FINDINGS, layer_of, minute
@@ -110,23 +110,39 @@ def test_headings_say_direction_and_unit() -> None:
     assert all("MB/s" in title for title in titles)
 
 
-def strip(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> list[str]:
-    frame = render_strip(findings, width, height)
-    assert [(hit.y, hit.action) for hit in frame.hits] == [
-        (y, "findings") for y in range(len(frame.lines))
-    ]
+def verdict(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> list[str]:
+    frame = render_verdict(findings, width, height)
+    assert {hit.y for hit in frame.hits} == set(range(len(frame.lines)))
+    assert all(line.width == width for line in frame.lines)
     return frame.text().splitlines()
 
 
-def test_the_worst_finding_is_shown_in_full_if_there_is_room() -> None:
-    first, second = strip(80, 2)
-    assert first.endswith("become 8.0 READs of 128 KB each")
-    assert second.split() == ["on", "10.0.0.5:/export.", "+2", "(f)"]
-    (only,) = strip(80, 1, FINDINGS[:1])
+def test_the_gravest_finding_and_its_command_come_first() -> None:
+    first, second = verdict(80, 2, FINDINGS[::-1])
+    assert first.startswith(" !! A critical thing: Application")
+    assert first.endswith("~ +2 (f)")
+    assert second.rstrip().endswith("c copy")
+    worst = next(each for each in FINDINGS if each.severity == "critical")
+    assert second.strip().startswith(worst.command)
+    assert worst_command(FINDINGS) == worst.command
+    frame = render_verdict(FINDINGS, 80, 2)
+    assert [(hit.y, hit.action) for hit in frame.hits] == [(0, "findings"), (1, "key")]
+
+
+def test_a_long_cause_has_two_lines_if_there_is_room_and_others_follow_a_short_one() -> None:
+    first, second, third = verdict(80, 3, FINDINGS[:1])
+    assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export.")
+    assert third.strip().startswith(FINDINGS[0].command)
+    advised = replace(FINDINGS[0], command="")
+    assert verdict(80, 2, (advised,))[1].strip() == advised.advice
+    brief = replace(FINDINGS[0], severity="critical", since_unix_s=0.0, cause="it is short")
+    brief = replace(brief, advice="", command="")
+    lines = verdict(80, 2, (brief, *FINDINGS[1:]))
+    assert lines[0].startswith(" !! ")
+    assert lines[1].startswith(" !")
+    (only,) = verdict(80, 1, FINDINGS[:1])
     assert (only[-1], len(only)) == ("~", 80)
-    first, second = strip(110, 2, FINDINGS[:1])
-    assert first.startswith(" ! A warning thing: Application")
-    assert " ".join((first + second).split()).endswith("Mount it with rsize=1048576.")
+    assert verdict(80, 2, ()) == []
 
 
 @pytest.mark.parametrize("width", [20, 120])
@@ -157,7 +173,7 @@ def test_help_uses_the_same_names_as_the_screen() -> None:
     assert "µs" not in text.split("\n Layer ", 1)[1].replace("read_ahead", "")
     for word in ("312µs", ".1ms", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
         assert word in text, word
-    for sign in "▼!╳█":
+    for sign in ("▼", "i !", "╳", "█"):
         assert f"  {sign} " in text
 
 

@@ -105,8 +105,7 @@ def _render_trends(
 ) -> list[Line]:
     """A heading and the trends that fit, higher if there is room, with the peak.
 
-    The peak is that of single intervals, while a column may be a mean.  A number that was always 0
-    has no trend.
+    A number that was always 0 has no trend.
     """
     columns = max(1, min(TREND_INTERVALS, width - _LABEL - _PEAK))
     room = max(1, height - 1)

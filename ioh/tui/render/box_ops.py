@@ -28,6 +28,7 @@ from ioh.tui.render.histogram import (
     Axis,
     histogram_of,
     shaded,
+    size_bytes,
     size_label,
     used_sizes,
 )
@@ -108,14 +109,18 @@ def _histogram(
 def _busiest_sizes(
     hists: dict[str, SizeLatencyHist], room: int
 ) -> tuple[list[tuple[str, int]], int]:
-    """The sizes that fit, always with each op's busiest, and the number of those left out."""
-    found = []
+    """The sizes that fit, and the number of those left out.
+
+    First each op's size with most bytes and the one with most calls, then the others by bytes.
+    """
+    ranked = []
     for at, (op, hist) in enumerate(hists.items()):
-        totals = [(sum(hist.row(size)), size) for size in used_sizes(hist)]
-        best = max(totals, default=(0, 0))
-        found += [((size != best[1], -total), at, size, op) for total, size in totals]
-    kept = sorted(sorted(found)[: max(0, room)], key=lambda entry: entry[1:3])
-    return [(op, size) for _, _, size, op in kept], len(found) - len(kept)
+        calls = {size: sum(hist.row(size)) for size in used_sizes(hist)}
+        moved = {size: count * size_bytes(size) for size, count in calls.items()}
+        first = {max(each, key=lambda size: each[size]) for each in (moved, calls) if each}
+        ranked += [((size not in first, -moved[size]), at, size, op) for size in calls]
+    kept = sorted(sorted(ranked)[: max(0, room)], key=lambda entry: entry[1:3])
+    return [(op, size) for _, _, size, op in kept], len(ranked) - len(kept)
 
 
 def is_losing(layer: LayerSnapshot) -> bool:

@@ -1,15 +1,14 @@
-"""Findings: the strip of the overview, and the screen with all the evidence."""
+"""The screen of all findings, with their evidence."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 
 from ioh.model.finding import Finding, worst_first
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
-from ioh.tui.render.line import Hit, Line, ScreenFrame, Span, wrapped
+from ioh.tui.render.line import Line, Span, wrapped
 from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
@@ -18,33 +17,10 @@ _MISSING = "not evaluated"
 _DAY_S = 43_200
 
 
-def render_strip(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
-    """At most ``height`` lines: the worst finding in full, then others; a click opens all."""
-    lines: list[Line] = []
-    left = sorted(findings, key=worst_first)
-    while left and len(lines) < height:
-        finding = left.pop(0)
-        begin = f"{SIGNS[finding.severity].strip()} {_title(finding)}:"
-        advice = "" if left else safe_name(finding.advice)
-        text = f"{begin} {safe_name(finding.cause)} {advice}".rstrip()
-        parts = textwrap.wrap(text, max(20, width - 2))
-        room = height - len(lines)
-        coloured = len(begin)
-        for part in filter(None, [*parts[: room - 1], " ".join(parts[room - 1 :])]):
-            line = Line(" ").add(part[:coloured], SEVERITY_STYLES[finding.severity])
-            lines.append(line.add(part[coloured:]))
-            coloured = max(0, coloured - len(part) - 1)
-    if left and lines:
-        more = f" +{len(left)} (f)"
-        lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
-    hits = [Hit(y, 0, width, "findings") for y in range(len(lines))]
-    return ScreenFrame([line.fitted(width) for line in lines], hits)
-
-
 def reasons(findings: Iterable[Finding], layer: str) -> list[Span]:
     """`` ! Slow disk ``: a layer's findings, the worst first."""
     spans = [
-        (f" {SIGNS[each.severity].strip()} {_title(each)} ", SEVERITY_STYLES[each.severity])
+        (f" {SIGNS[each.severity].strip()} {finding_title(each)} ", SEVERITY_STYLES[each.severity])
         for each in sorted(findings, key=worst_first)
         if each.layer == layer
     ]
@@ -56,7 +32,7 @@ def key_of(finding: Finding) -> str:
     return f"{finding.since_unix_s}/{finding.rule}/{finding.subject}/{finding.host}"
 
 
-def _title(finding: Finding) -> str:
+def finding_title(finding: Finding) -> str:
     """The title, with the host if there are several."""
     host = f"{safe_name(finding.host)}: " if finding.host else ""
     return host + safe_name(finding.title)
@@ -92,7 +68,7 @@ def render_findings(  # noqa: PLR0913
     for at, (finding, key) in enumerate(zip(shown, keys, strict=False)):
         is_old = abs(snapshot.time_unix_s - finding.since_unix_s) > _DAY_S
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
-        title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
+        title = f" {since} {SIGNS[finding.severity]} {finding_title(finding)}"
         line = _line(finding, title, is_now=key in now, is_open=at == chosen)
         page.add(line, width, key, "visit", f"{finding.since_unix_s}@{finding.host}")
         lines += _unfolded(finding, width) if at == chosen else []

@@ -54,7 +54,7 @@ CHECKS = {
 _SIGNS_HELP = (
     ("█", "on the time line: the interval shown"),
     ("▼", "a mark"),
-    ("!", "a finding begins"),
+    ("i !", "a finding begins: i informs, ! warns, in red it is critical"),
     ("╳", "a gap: nothing was measured"),
     ("·", "not searched for findings yet"),
 )

@@ -36,6 +36,11 @@ def size_label(size: int) -> str:
     return ">" + format_scaled(SIZE_EDGES_BYTES[-1], 1024)
 
 
+def size_bytes(size: int) -> int:
+    """The largest size of a row, or a lower bound for the last one."""
+    return SIZE_EDGES_BYTES[min(size, len(SIZE_EDGES_BYTES) - 1)]
+
+
 def column_label(bucket: int) -> str:
     """The longest time of a column, such as ``64µs``."""
     if bucket < len(LATENCY_EDGES_US):

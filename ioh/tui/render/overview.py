@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import Unavailable
-from ioh.model.snapshot import LayerSnapshot
+from ioh.model.sample import SOON, Unavailable
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow
 from ioh.tui.render.box import TABLE_FROM, Box, border_of, content_of
@@ -31,7 +31,10 @@ _MIN_WATERFALL = 12  # lines needed for the bars
 
 def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
     """Exactly ``height`` lines: boxes if they fit, else lines."""
-    bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
+    starting = _starting(view.snapshot)
+    bars = []
+    if "syscall" not in starting:  # without the calls, the device has all of the time
+        bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
     view = folded(view)
     shown = list(view.snapshot.measured.values())
     inactive = _inactive(view, width)
@@ -55,17 +58,29 @@ def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
 
 def _inactive(view: LayersView, width: int) -> list[Line]:
     """One line for all layers that are not shown, with the reasons if they fit."""
+    snapshot, line = view.snapshot, Line()
+    starting = _starting(snapshot)
+    if starting:
+        line.left(" starting", _INACTIVE, "accent")
+        titles = (safe_name(snapshot.title(name)) for name in starting)
+        line.add(", ".join(titles), "accent")
     missing: dict[str, list[str]] = {}
-    for name, layer in view.snapshot.layers.items():
-        if isinstance(layer, Unavailable):
-            title = safe_name(view.snapshot.title(name))
+    for name, layer in snapshot.layers.items():
+        if isinstance(layer, Unavailable) and name not in starting:
+            title = safe_name(snapshot.title(name))
             missing.setdefault(safe_name(layer.reason), []).append(title)
-    if not missing:
-        return []
-    text = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
-    if display_width(text) > width - _INACTIVE:
-        text = ", ".join(name for names in missing.values() for name in names)
-    return [Line().left(" inactive", _INACTIVE, "dim").add(text, "dim").fitted(width)]
+    if missing:
+        text = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
+        if display_width(text) > width - line.width - _INACTIVE:
+            text = ", ".join(name for names in missing.values() for name in names)
+        line.left(" inactive", _INACTIVE, "dim").add(text, "dim")
+    return [line.fitted(width)] if line.width else []
+
+
+def _starting(snapshot: Snapshot) -> list[str]:
+    """Names of the layers that will have numbers soon: their probes are being compiled."""
+    layers = snapshot.layers.items()
+    return [name for name, x in layers if isinstance(x, Unavailable) and x.hint == SOON]
 
 
 def _boxes(view: LayersView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:

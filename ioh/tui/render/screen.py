@@ -14,7 +14,7 @@ from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
-from ioh.tui.render.findings import render_findings, render_strip
+from ioh.tui.render.findings import render_findings
 from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
@@ -26,13 +26,15 @@ from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, re
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
+from ioh.tui.render.verdict import render_verdict
 from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, breakdown, panel, shown_layer
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines needed to always show the time line
-_TWO_LINES = 20  # lines needed for two lines of findings: most are longer than 80 columns
+_TWO_LINES = 18  # lines needed for a finding and its command
 _MIN_PANEL = 5
+_NOTHING = " no finding in this interval"
 _LEGEND = "  .  none    -  not measured, or too few to tell"
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
@@ -133,7 +135,7 @@ def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
         return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
         times, now = data.timeline.findings if data.timeline else (), data.snapshot.time_unix_s
-        begun_unix_s = max((at for at in times if now - REPORT_S < at <= now), default=None)
+        begun_unix_s = max((at for at, *_ in times if now - REPORT_S < at <= now), default=None)
         return render_findings(
             state, data.snapshot, data.found, width, utc=data.header.utc, begun_unix_s=begun_unix_s
         )
@@ -176,25 +178,26 @@ def _footer(
 def _main(
     state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int
 ) -> ScreenFrame:
-    high = 2 if height >= (ROOMY if state.layer else _TWO_LINES) else 1
-    strip = render_strip(snapshot.findings, width, high)
-    strip.lines += [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
-    strip = clipped(strip, high)  # always the same height: findings do not move the rest
+    high = 1 + (height >= _TWO_LINES) + (height >= ROOMY) - bool(state.layer)
+    high = max(1, high)
+    top = render_verdict(snapshot.findings, width, high)
+    remarks = [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
+    top.lines += remarks if snapshot.findings else remarks or [Line(_NOTHING, "dim")]
+    has_legend = len(top.lines) < high
+    top.lines += [Line(_LEGEND, "dim")] * has_legend
+    top = clipped(top, high)  # always the same height: findings do not move the rest
     if data.hosts and not state.layer and state.narrow is None:
         name = data.hosts[data.host_at].name
         own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
-        path = render_path(own, width, height // 4)
-        path.below(strip)
-        strip = path
-    room = max(0, height - len(strip.lines))
+        top.below(render_path(own, width, height // 4))
+    room = max(0, height - len(top.lines))
     view = LayersView(state, snapshot, data.points, data.tick)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
-    empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)
-    if empty is not None:
-        empty.lines[-1] = Line(_LEGEND, "dim")
-    frame.below(strip)
-    return frame
+    if frame.lines and not frame.lines[-1].width and not has_legend:
+        frame.lines[-1] = Line(_LEGEND, "dim")
+    top.below(frame)
+    return top
 
 
 def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:

@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from ioh.model.player import Extent, TimelineEvent
+from ioh.model.finding import Severity
+from ioh.model.player import Extent, FindingBegin, TimelineEvent
 from ioh.sinks.cells import clock, cut_to, display_width
-from ioh.tui.render.line import Hit, Line, ScreenFrame
+from ioh.tui.render.line import Hit, Line, ScreenFrame, Span
+
+_SIGNS: dict[Severity, Span] = {
+    "info": ("i", "dim"),
+    "warning": ("!", "warn"),
+    "critical": ("!", "crit"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,7 @@ class TimelineView:
     """The data of the time line.
 
     Shape:
-        ``at_unix_s`` is the end of the interval shown; ``findings`` when each one began; ``text``
+        ``at_unix_s`` is the end of the interval shown; ``findings`` the begin of each one; ``text``
         of a mark in the interval shown; the search for findings is at ``looked_until_unix_s``,
         None if it is done.
     """
@@ -25,7 +32,7 @@ class TimelineView:
     extent: Extent
     at_unix_s: float
     moments: Sequence[TimelineEvent]
-    findings: Sequence[float]
+    findings: Sequence[FindingBegin]
     utc: bool = False
     text: str = ""
     looked_until_unix_s: float | None = None
@@ -60,8 +67,10 @@ def _cells(view: TimelineView, track: int) -> list[tuple[str, str]]:
 
     looked = track if view.looked_until_unix_s is None else place(view.looked_until_unix_s)
     found = [("─" if at < looked else "·", "rule") for at in range(track)]
-    for time_unix_s in view.findings:
-        found[place(time_unix_s)] = ("!", "warn")
+    for severity, sign in _SIGNS.items():  # the gravest last
+        for finding in view.findings:
+            if finding.severity == severity:
+                found[place(finding.since_unix_s)] = sign
     for moment in view.moments:
         if moment.until_unix_s is None:
             found[place(moment.time_unix_s)] = ("▼", "mark")

@@ -60,7 +60,7 @@ def newest(values: Sequence[T | None], count: int) -> list[T | None]:
 
 
 def binned(values: Values, width: int, tick: int) -> list[float | None]:
-    """The newest ``values``, up to number ``tick``, in ``width`` columns: means of known values.
+    """The newest ``values``, up to number ``tick``, in ``width`` columns: the largest of each.
 
     An interval's column depends only on its number: bars move by one column and do not change.
     """
@@ -68,11 +68,8 @@ def binned(values: Values, width: int, tick: int) -> list[float | None]:
     if each == 1:
         return newest(values, width)
     begin = len(values) - 1 - tick % each - (width - 1) * each
-    means: list[float | None] = []
-    for at in range(begin, len(values), each):
-        known = [v for v in values[max(0, at) : max(0, at + each)] if v is not None]
-        means.append(sum(known) / len(known) if known else None)
-    return means
+    ranges = (values[max(0, at) : max(0, at + each)] for at in range(begin, len(values), each))
+    return [max((v for v in part if v is not None), default=None) for part in ranges]
 
 
 def render_trend(values: Values, width: int, tick: int) -> str:

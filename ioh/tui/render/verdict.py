@@ -1,0 +1,67 @@
+"""The verdict: the gravest finding and the command that mends it, in the first lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from ioh.model.finding import Finding, worst_first
+from ioh.sinks.cells import cut_to, display_width, safe_name
+from ioh.sinks.findings import SIGNS
+from ioh.tui.render.findings import SEVERITY_STYLES, finding_title
+from ioh.tui.render.line import Line, ScreenFrame
+
+_COPY = "c copy"
+_INDENT = 3
+
+
+def render_verdict(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
+    """At most ``height`` lines: the gravest finding, its command, then others if there is room.
+
+    A click on a finding opens all, one on the command copies it.
+    """
+    frame = ScreenFrame()
+    if not findings or height < 1:
+        return frame
+    worst, *others = sorted(findings, key=worst_first)
+    tail = _command(worst, width) if height > 1 else None
+    for line in _told(worst, others, width, height - (tail is not None)):
+        frame.add(line, (0, width, "findings", ""))
+    if tail is not None:
+        frame.add(tail, (0, width, "key", "c") if worst.command else (0, width, "findings", ""))
+    for other in others[: height - len(frame.lines)]:
+        frame.add(_told(other, (), width, 1)[0], (0, width, "findings", ""))
+    return frame
+
+
+def worst_command(findings: Sequence[Finding]) -> str:
+    """The command of the gravest finding, printable; "" if there is none."""
+    worst = min(findings, key=worst_first, default=None)
+    return safe_name(worst.command) if worst is not None else ""
+
+
+def _told(finding: Finding, others: Sequence[Finding], width: int, height: int) -> list[Line]:
+    """The title and the cause, cut at the last line; at its end, how many others there are."""
+    head = f"{SIGNS[finding.severity].strip()} {finding_title(finding)}:"
+    more = f" +{len(others)} (f)" if others else ""
+    parts = textwrap.wrap(f"{head} {safe_name(finding.cause)}", max(20, width - 2))
+    parts = [*parts[: height - 1], " ".join(parts[height - 1 :])]
+    lines, coloured = [], len(head)
+    for part in filter(None, parts):
+        line = Line(" ").add(part[:coloured], SEVERITY_STYLES[finding.severity])
+        lines.append(line.add(part[coloured:]).fitted(width))
+        coloured = max(0, coloured - len(part) - 1)
+    if more:
+        lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
+    return lines
+
+
+def _command(finding: Finding, width: int) -> Line | None:
+    """The command, whole if it fits, and the key that copies it; the advice if there is none."""
+    line = Line(" " * _INDENT)
+    if not finding.command:
+        advice = safe_name(finding.advice)
+        return line.add(advice, "dim").fitted(width) if advice else None
+    room = width - _INDENT - display_width(_COPY) - 3
+    line.add(cut_to(safe_name(finding.command), room), "key")
+    return line.to(width - display_width(_COPY) - 1).add(_COPY, "dim").fitted(width)
