@@ -12,6 +12,7 @@ vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py tests/vm/test_nfs_bench
 vm_client_tests="tests/vm/test_nfs_client.py"
 vm_remote_disk_tests="tests/vm/test_nvme_ways.py -k network"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
+vm_silent_tests="tests/vm/test_silent_disks.py"
 # Layer db, which needs Linux 5.15.
 vm_function_tests="tests/kernel/test_functions.py"
 # One transfer size instead of three: what CI runs on its second kernel.
@@ -74,7 +75,7 @@ tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's argu
     *:short) set -- "$vm_layer_tests" "$vm_function_tests" "$vm_short_tests" ;;
     *:all)
         set -- "$vm_layer_tests" "$vm_function_tests" "$vm_module_tests" "$vm_nfs_tests"
-        set -- "$@" "$vm_client_tests" "$vm_remote_disk_tests" "$vm_findings_tests"
+        set -- "$@" "$vm_client_tests" "$vm_remote_disk_tests" "$vm_silent_tests" "$vm_findings_tests"
         ;;
     *)
         say "VM_TESTS: all, short or kernel, not $tests"
