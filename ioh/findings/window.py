@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import accumulate
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from ioh.model.late import LateMapping
+from ioh.model.lazy import LazyMapping
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
@@ -169,7 +169,7 @@ def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
     """Keep only the busiest rows of tables of files; with 0, without deriving the table."""
     layers = dict(snapshot.layers)
     for name, layer in snapshot.measured.items():
-        if isinstance(layer.tables, LateMapping) and "file" in layer.tables:
+        if isinstance(layer.tables, LazyMapping) and "file" in layer.tables:
             files = layer.tables["file"][:count] if count else ()
             layers[name] = replace(layer, tables=layer.tables.but("file", files))
     return replace(snapshot, layers=layers)

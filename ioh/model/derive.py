@@ -9,7 +9,7 @@ from functools import partial
 from ioh.model.calls import split_calls
 from ioh.model.derive_op import derive_group, derive_op, subtract_ops
 from ioh.model.derive_table import derive_metrics, derive_table
-from ioh.model.late import LateMapping
+from ioh.model.lazy import LazyMapping
 from ioh.model.metric import LayerSpec
 from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import (
@@ -105,8 +105,8 @@ def _derive_layer(
         interval_s=interval_s,
         ops=ops,
         metrics=metrics,
-        tables=LateMapping(tables),
-        parts=LateMapping(parts),
+        tables=LazyMapping(tables),
+        parts=LazyMapping(parts),
         lost=lost,
         lost_pct=quotient(sum(lost.values()), counted + sum(lost.values()), 100.0),
         gauge_hists=newer.gauge_hists,

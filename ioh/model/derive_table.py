@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ioh.model.late import by_identity
+from ioh.model.lazy import by_identity
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.rates import delta, quotient
 from ioh.model.sample import Row, Table, Value, others_key

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from ioh.model.late import by_identity
+from ioh.model.lazy import by_identity
 from ioh.model.metric import LayerSpec
 from ioh.model.rates import sum_known
 from ioh.model.snapshot import LayerSnapshot, OpStats

@@ -13,7 +13,7 @@ from ioh.model.derive import derive
 from ioh.model.derive_op import add_ops, derive_op
 from ioh.model.derive_table import derive_table
 from ioh.model.hist import FINE_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.late import LateMapping
+from ioh.model.lazy import LazyMapping
 from ioh.model.metric import tables
 from ioh.model.rates import delta, rate_per_s
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Sample, Table, Unavailable
@@ -288,19 +288,19 @@ def test_a_late_mapping_computes_a_value_when_it_is_first_used() -> None:
         made.append(of)
         return of * 10
 
-    late = LateMapping({n: partial(value, n) for n in (1, 2)})
-    assert 1 in late
-    assert 3 not in late
-    assert (len(late), list(late), made) == (2, [1, 2], [])
-    assert late[2] == late[2] == 20
+    lazy = LazyMapping({n: partial(value, n) for n in (1, 2)})
+    assert 1 in lazy
+    assert 3 not in lazy
+    assert (len(lazy), list(lazy), made) == (2, [1, 2], [])
+    assert lazy[2] == lazy[2] == 20
     assert made == [2]
-    assert late == {1: 10, 2: 20}
-    assert late == {1: 10, 2: 20}
-    assert (late.get(3), late.get(3, 30), late.get(1), made) == (None, 30, 10, [2, 1])
-    assert repr(late) == "{1: 10, 2: 20}"
+    assert lazy == {1: 10, 2: 20}
+    assert lazy == {1: 10, 2: 20}
+    assert (lazy.get(3), lazy.get(3, 30), lazy.get(1), made) == (None, 30, 10, [2, 1])
+    assert repr(lazy) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
-        late[3]
-    other = LateMapping({"a": lambda: 1.0, "b": lambda: 1 / 0}).but("a", 2.0)  # b is still late
+        lazy[3]
+    other = LazyMapping({"a": lambda: 1.0, "b": lambda: 1 / 0}).but("a", 2.0)  # b is still lazy
     assert (other["a"], list(other)) == (2.0, ["a", "b"])
 
 

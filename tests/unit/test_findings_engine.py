@@ -19,7 +19,7 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
 from ioh.findings.window import DETAIL_S, Recall, RecentIntervals, Window, busiest_file
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
-from ioh.model.late import LateMapping
+from ioh.model.lazy import LazyMapping
 from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot, TableRow
 from ioh.pipeline import snapshots
 from ioh.sinks.json import JsonSink
@@ -350,7 +350,7 @@ def test_only_the_newest_interval_with_calls_has_rows_of_files() -> None:
     files = [len(s.rows("syscall", "file")) for s in window]
     assert {*files[:-1]} == {0} != {files[-1]}
     path = busiest_file(window.recent(3.0))
-    idle = replace(calls, ops={}, tables=LateMapping({"file": tuple[TableRow, ...]}))
+    idle = replace(calls, ops={}, tables=LazyMapping({"file": tuple[TableRow, ...]}))
     for _ in range(2):
         newest = window.newest
         at_s = newest.time_unix_s + 1

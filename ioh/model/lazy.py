@@ -13,7 +13,7 @@ _D = TypeVar("_D")
 _MAX_KNOWN = 1024
 
 
-class LateMapping(Mapping[_K, _V]):
+class LazyMapping(Mapping[_K, _V]):
     """A mapping that makes each value on first access.
 
     The inputs must never change; they are released once the value is made.  Several threads may
@@ -35,9 +35,9 @@ class LateMapping(Mapping[_K, _V]):
         """As in Mapping, without raising an exception for a missing key."""
         return self[key] if key in self._makers else default
 
-    def but(self, key: _K, value: _V) -> LateMapping[_K, _V]:
+    def but(self, key: _K, value: _V) -> LazyMapping[_K, _V]:
         """The same with another value."""
-        made: LateMapping[_K, _V] = LateMapping({**self._makers, key: None})
+        made: LazyMapping[_K, _V] = LazyMapping({**self._makers, key: None})
         made._values = {**self._values, key: value}
         return made
 
