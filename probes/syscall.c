@@ -388,13 +388,13 @@ int on_split(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* Offset of args.count in struct nfs_pgio_header: set before the next two programs attach. */
-BPF_ARRAY(late_offsets, u32, 1);
+BPF_ARRAY(demand_offsets, u32, 1);
 
 /* For a call on an NFS file, a READ or WRITE of the NFS client counts as a request to a disk. */
 static inline int charge_nfs(const char *hdr, u32 direction)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
-	u32 zero = 0, size = 0, *at = late_offsets.lookup(&zero);
+	u32 zero = 0, size = 0, *at = demand_offsets.lookup(&zero);
 	struct lower *low;
 
 	if (!c || !at)

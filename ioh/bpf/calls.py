@@ -69,13 +69,13 @@ OF_USER_SPACE = ProgramKind(2, ATTACH_UPROBE_MULTI)
 class KernelObjects(NamedTuple):
     """The kernel objects of an attached probe.
 
-    ``live`` objects are gone once it is detached.  ``late`` objects are used to attach the layer's
-    late part: its map of offsets, then a program for each point.  ``handed_on``: a tracepoint, and
-    the id of the program array that passes its events on.
+    ``live`` objects are gone once it is detached.  ``on_demand``: those of its on-demand part, a
+    map of offsets, then a program for each point.  ``handed_on``: a tracepoint, and the id of the
+    program array that passes its events on.
     """
 
     live: tuple[Object, ...] = ()
-    late: tuple[Object, ...] = ()
+    on_demand: tuple[Object, ...] = ()
     handed_on: tuple[tuple[str, int], ...] = ()
 
 

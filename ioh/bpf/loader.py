@@ -6,8 +6,8 @@ untrusted data.  It can make four requests:
 attach LAYER
     Attach a layer, with the filters from when the loader was forked.  One copy of a layer at a
     time: a second request waits until the kernel has freed the earlier one's maps.
-attach_late LAYER
-    Attach the late part of a layer that was attached here (e.g. once a kernel module is loaded).
+attach_on_demand LAYER
+    Attach the on-demand part of a layer attached here (e.g. once a kernel module is loaded).
     One at a time.
 attach_server LAYER PID
     Attach the layer's program to the probe points of the program that a process runs, if it is a
@@ -222,21 +222,21 @@ class _Monitor:
 
     def _admit(self, asked: ProbeRequest) -> str:
         """Queue a request; return "", or why it is refused."""
-        if asked.verb not in {"attach", "attach_late", "attach_server"}:
+        if asked.verb not in {"attach", "attach_on_demand", "attach_server"}:
             return "unknown verb"
         if asked.pid < 0:
             return "there is no such process"
         if asked in self.waiting or asked in (child.asked for child in self.children.values()):
             return "already requested"
-        if asked.verb != "attach" and not self._late_of(asked.layer):
+        if asked.verb != "attach" and not self._demand_of(asked.layer):
             return "the layer is not attached, or has no such part"
         if len(self.waiting) >= _MAX_WAITING:
             return "too many requests"
         self.waiting[asked] = time.monotonic() + _GONE_TIMEOUT_S
         return ""
 
-    def _late_of(self, layer: str) -> tuple[Object, ...]:
-        return self.made.get(ProbeRequest("attach", layer), KernelObjects()).late
+    def _demand_of(self, layer: str) -> tuple[Object, ...]:
+        return self.made.get(ProbeRequest("attach", layer), KernelObjects()).on_demand
 
     def _send_stats(self) -> None:
         try:
@@ -302,14 +302,14 @@ class _Monitor:
 
     def _attach(self, asked: ProbeRequest) -> Outcome:
         # Imports only in the child: the loader itself stays small.
-        if asked.verb == "attach_late":
-            from ioh.bpf.program import attach_late_part
+        if asked.verb == "attach_on_demand":
+            from ioh.bpf.program import attach_on_demand_part
 
-            return attach_late_part(self.find_probe(asked.layer), self._late_of(asked.layer))
+            return attach_on_demand_part(self.find_probe(asked.layer), self._demand_of(asked.layer))
         if asked.verb == "attach_server":
             from ioh.bpf.server_probes import attach_server
 
-            objects, request = self._late_of(asked.layer), self.servers.request(asked.pid)
+            objects, request = self._demand_of(asked.layer), self.servers.request(asked.pid)
             return attach_server(self.find_probe(asked.layer), objects, request)
         from ioh.bpf.program import attach_layer
 
@@ -338,7 +338,7 @@ class _Monitor:
                 self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
             else:
                 self.made[child.asked] = made
-                if child.asked.verb == "attach" and made.late:
+                if child.asked.verb == "attach" and made.on_demand:
                     self.servers = ServerLedger(trap=TrapCost(*answer.pop("trap_ns", ())))
         else:
             answer = child.asked.refusal(message["reason"], message["hint"])

@@ -75,13 +75,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """Programs of a probe that are loaded with it, but attached only while the layer wants_late().
+class OnDemand:
+    """Programs of a probe that are loaded with it, but attached only while its layer needs them.
 
     Shape:
         ``without``: the note to show if they cannot be attached.  ``module``: the kernel module
         that has ``points``, "" for the kernel itself.  Its types are not known when the probe is
-        compiled, so the array map ``late_offsets`` gets the ``offsets`` (struct, member), in order.
+        compiled, so the array map ``demand_offsets`` gets the ``offsets`` (struct, member).
     """
 
     points: tuple[AttachPoint, ...]
@@ -127,7 +127,7 @@ class Probe:
     defines: Callable[[HostFacts, Filters], Defines] = _no_defines
     structs: tuple[Layout, ...] = ()
     steps: tuple[Step, ...] = ()
-    late: Late | None = None
+    on_demand: OnDemand | None = None
     server_program: ServerProgram | None = None
     prefers_typed: bool = False
     cast_types: Mapping[str, str] = field(default_factory=dict)
@@ -138,9 +138,9 @@ class Probe:
     welcome_modules: tuple[str, ...] = ()
 
     @property
-    def late_points(self) -> tuple[AttachPoint, ...]:
-        """Where its late programs are attached."""
-        return self.late.points if self.late is not None else ()
+    def demand_points(self) -> tuple[AttachPoint, ...]:
+        """Where its on-demand programs are attached."""
+        return self.on_demand.points if self.on_demand is not None else ()
 
     def trusts(self, host: HostFacts) -> bool:
         """Whether to load it BTF-typed, with ``-DTRUSTED``; this costs less per run."""
@@ -174,6 +174,6 @@ class Probe:
 
     def functions(self, points: Iterable[AttachPoint]) -> set[str]:
         """Its C functions to compile, if its events are attached at these points."""
-        named = {point.function for point in (*points, *self.late_points)}
+        named = {point.function for point in (*points, *self.demand_points)}
         named |= {step.function for step in self.steps}
         return named if self.server_program is None else named | {self.server_program.function}

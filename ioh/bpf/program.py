@@ -35,11 +35,11 @@ from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
-    from ioh.bpf.probe import AttachPoint, Event, Late, Probe
+    from ioh.bpf.probe import AttachPoint, Event, OnDemand, Probe
     from ioh.model.filters import Filters
 
-# The maps with parameters of a late part, or of the program for servers' functions.
-_LATE_MAPS = ("late_offsets", "sites")
+# The maps with parameters of an on-demand part, or of the program for servers' functions.
+_DEMAND_MAPS = ("demand_offsets", "sites")
 _TAKERS_SMALL_HOST = 16384
 _TAKERS_PER_CPU = 256  # an LRU map gives each CPU up to 128 entries at a time
 
@@ -144,7 +144,7 @@ def attach_program(
 
     Returns descriptors of maps, programs and links, and an answer.  Its ``points`` are the chosen
     tracepoints by event, ``missing`` the optional events that this kernel lacks.  The programs
-    start with those not yet attached (of a late part, or for servers' functions), and end with
+    start with those not yet attached (on demand, or for servers' functions), and end with
     ``copies`` programs for each of ``points``, in that order.  Unavailable, with the last line of
     the compiler or verifier, if one of them refuses.
     """
@@ -172,11 +172,11 @@ def attach_program(
         return Unavailable(*(lack_behind(error) or refused))
     missing = {e.name: e.gives for e in probe.events if e.name not in chosen}
     program_fds = [*programs, *(program for program, _ in handlers)]
-    late = programs[: len(probe.late_points) + bool(probe.server_program)]
+    on_demand = programs[: len(probe.demand_points) + bool(probe.server_program)]
     answer = {
         "maps": [asdict(spec) for spec in compiled.maps],
         "programs": len(program_fds),
-        "has_late": bool(late),
+        "has_on_demand": bool(on_demand),
         "copies": probe.copies(host),
         "points": {name: point.event for name, point in points.items()},
         "missing": missing,
@@ -184,11 +184,12 @@ def attach_program(
     maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
     if probe.server_program:
         at = next(at for at, spec in enumerate(compiled.maps) if spec.name == "sites")
-        answer["trap_ns"] = measure_trap(late[-1], map_fds[at], compiled.maps[at].max_entries)
-    late_maps = tuple(maps[name] for name in maps if name in _LATE_MAPS)
+        answer["trap_ns"] = measure_trap(on_demand[-1], map_fds[at], compiled.maps[at].max_entries)
+    demand_maps = tuple(maps[name] for name in maps if name in _DEMAND_MAPS)
     handing = [e for e in probe.events if e.hands_on and e.name in points]
     arrays = tuple((points[e.name].event, maps[e.hands_on][1]) for e in handing)
-    made = KernelObjects(tuple(maps.values()), (*late_maps, *object_ids("program", late)), arrays)
+    later = (*demand_maps, *object_ids("program", on_demand))
+    made = KernelObjects(tuple(maps.values()), later, arrays)
     return answer, [*map_fds, *program_fds, *links], made
 
 
@@ -234,7 +235,7 @@ def _load_all(
     # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
     programs = [
         load_program(point.function, renumber(compiled.functions[point.function], places))
-        for point in probe.late_points
+        for point in probe.demand_points
     ]
     if probe.server_program is not None:
         name = probe.server_program.function
@@ -271,29 +272,29 @@ def _is_called(program: int, array: int | None) -> bool:
     return True
 
 
-def attach_late_part(probe: Probe, objects: Sequence[Object]) -> Outcome:
-    """Attach the late part of a running probe; return an answer in any case.
+def attach_on_demand_part(probe: Probe, objects: Sequence[Object]) -> Outcome:
+    """Attach the on-demand part of a running probe; return an answer in any case.
 
-    ``objects``: the probe's map ``late_offsets``, if it has one, then a program for each point.
+    ``objects``: the probe's map ``demand_offsets``, if it has one, then a program for each point.
     """
-    if probe.late is None:
+    if probe.on_demand is None:
         return {"reason": "the layer has no such part"}, [], KernelObjects()
     try:
-        links = _attach_late(probe.late, [open_object(made) for made in objects])
+        links = _attach_points(probe.on_demand, [open_object(made) for made in objects])
     except OSError as error:
         lack = lack_behind(error)
         return {"reason": lack.cause if lack else error.strerror or str(error)}, [], KernelObjects()
     return {"reason": ""}, links, KernelObjects(object_ids("link", links))
 
 
-def _attach_late(late: Late, programs: list[int]) -> list[int]:
+def _attach_points(part: OnDemand, programs: list[int]) -> list[int]:
     """Write the offsets of the module's structs into the map, then attach the programs."""
-    if late.offsets:
-        offsets_map, btf = programs.pop(0), Btf((late.module,))
-        for index, (owner, member) in enumerate(late.offsets):
+    if part.offsets:
+        offsets_map, btf = programs.pop(0), Btf((part.module,))
+        for index, (owner, member) in enumerate(part.offsets):
             offset = btf.offset(owner, member)
             if offset is None:
                 raise OSError(0, f"this kernel's struct {owner} has no {member}")
             set_element(offsets_map, index, offset)
-    points = zip(programs, late.points, strict=True)
+    points = zip(programs, part.points, strict=True)
     return [attach_plain(program, point.event) for program, point in points]

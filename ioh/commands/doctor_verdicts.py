@@ -90,8 +90,8 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:
             verdicts.append(_ok(name, f"attached in {took_s:.2f} s: {events}"))
             for event, gives in attached.missing.items():
                 verdicts.append(_note(name, f"this kernel does not provide {gives} ({event})"))
-            if attached.late.refusal:
-                verdicts.append(_note(name, attached.late.refusal))
+            if attached.on_demand.refusal:
+                verdicts.append(_note(name, attached.on_demand.refusal))
     return verdicts
 
 

@@ -49,8 +49,8 @@ class Layer(ABC):
         del root
         return True
 
-    def wants_late(self) -> bool:
-        """Whether its late programs should run now; called once a tick."""
+    def attaches_on_demand(self) -> bool:
+        """Whether its on-demand programs are needed now; called once a tick."""
         return False
 
     def server_pids(self) -> frozenset[int]:

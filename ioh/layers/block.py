@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.probe import AttachPoint, Event, Late, Probe
+from ioh.bpf.probe import AttachPoint, Event, OnDemand, Probe
 from ioh.bpf.totals import PROGRESS, advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Layer
 from ioh.layers.block_probe import DEV_OP, RECENT, block_defines
@@ -137,7 +137,9 @@ class Block(Layer):
         ),
         defines=block_defines,
         structs=(DEV_OP, RECENT, SUBMITTER, SUBMITTED),
-        late=Late((AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known"),
+        on_demand=OnDemand(
+            (AttachPoint("block_rq_issue", "on_issue"),), without="queue time is not known"
+        ),
         prefers_typed=True,
     )
 
@@ -292,7 +294,7 @@ class Block(Layer):
     def _name_of(self, dev: int) -> str:
         return OTHERS if dev in _BOTH_OTHERS else self._devices.name_of(dev)
 
-    def wants_late(self) -> bool:
+    def attaches_on_demand(self) -> bool:
         """Whether a queue was seen that does not stamp its requests at issue."""
         return self._keeps_issue_times
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.layout import Layout
-from ioh.bpf.probe import AttachPoint, Event, Late, Probe, Step
+from ioh.bpf.probe import AttachPoint, Event, OnDemand, Probe, Step
 from ioh.bpf.totals import advance_epoch, decode_ended_ns, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
 from ioh.layers.base import Layer
@@ -227,7 +227,7 @@ class Syscall(Layer):
             Step("revise_step", "sys_exit", "on_revise_step"),
             Step("reap_step", "sys_exit", "on_reap_step"),
         ),
-        late=Late(
+        on_demand=OnDemand(
             (
                 AttachPoint("nfs_initiate_read", "on_nfs_read"),
                 AttachPoint("nfs_initiate_write", "on_nfs_write"),
@@ -269,7 +269,7 @@ class Syscall(Layer):
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
-    def wants_late(self) -> bool:
+    def attaches_on_demand(self) -> bool:
         """Whether NFS is mounted: its tracepoints keep the module from being unloaded."""
         return is_any_mounted(self.root)
 

@@ -20,14 +20,14 @@ SOON = "shown as soon as it is attached"
 
 
 class ModuleProbe:
-    """The late part of an attached probe, which runs only while its layer wants it.
+    """The on-demand part of an attached probe, which runs only while its layer wants it.
 
     ``refusal``: why it is not available, ``""`` if it is, or is not wanted.
     """
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
-        self._late = layer.probe.late if layer.probe is not None else None
+        self._part = layer.probe.on_demand if layer.probe is not None else None
         self._links: list[int] = []
         self._is_asked = False
         self.refusal = ""
@@ -37,7 +37,7 @@ class ModuleProbe:
 
         Detaches it, and so releases its module, when it is no longer wanted.
         """
-        if self._late is None or not self._layer.wants_late():
+        if self._part is None or not self._layer.attaches_on_demand():
             self.close()
             return False
         is_due = not self._is_asked
@@ -59,8 +59,8 @@ class ModuleProbe:
 
     def refuse(self, reason: str) -> None:
         """Note why it is not available, or "" if it is."""
-        if self._late is not None:
-            self.refusal = f"{self._late.without}: {reason}" if reason else ""
+        if self._part is not None:
+            self.refusal = f"{self._part.without}: {reason}" if reason else ""
 
     def close(self) -> None:
         """Detach it."""
@@ -74,7 +74,7 @@ class AttachedLayer:
     With BPF, it holds the probe's descriptors; closing them detaches the probe.  ``why_proc``: why
     the source is /proc, ``""`` with BPF.  ``is_wanted``: the host has something for it to measure.
     ``is_awaited``: its probe is being compiled; until then /proc's numbers are not shown, so that
-    nobody takes them for the probe's.  ``has_late``: the attached probe has a late part.
+    nobody takes them for the probe's.  ``has_on_demand``: the attached probe has an on-demand part.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -93,9 +93,9 @@ class AttachedLayer:
         self.is_wanted = True
         self._was_wanted = False
         self.is_awaited = False
-        self.late = ModuleProbe(layer)
+        self.on_demand = ModuleProbe(layer)
         self.servers = ServerProbes(layer)
-        self.has_late = False
+        self.has_on_demand = False
         self._is_warm = False
 
     def is_shown(self) -> bool:
@@ -123,7 +123,7 @@ class AttachedLayer:
         self.maps = {spec.name: Map(spec, fd) for spec, fd in zip(specs, fds, strict=False)}
         first_link = len(specs) + int(answer["programs"])
         self.program_fds = fds[len(specs) : first_link]
-        self.has_late = bool(answer["has_late"])
+        self.has_on_demand = bool(answer["has_on_demand"])
         self.link_fds = fds[first_link:]
         self.copies, self._skipped = int(answer["copies"]), 0
         self._is_warm = False
@@ -190,8 +190,8 @@ class AttachedLayer:
             notes += (
                 f"this kernel does not provide {', '.join(dict.fromkeys(self.missing.values()))}.",
             )
-        if self.late.refusal:
-            notes += (self.late.refusal,)
+        if self.on_demand.refusal:
+            notes += (self.on_demand.refusal,)
         notes += self.servers.notes
         return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
 
@@ -213,9 +213,9 @@ class AttachedLayer:
     def close(self) -> None:
         """Detach the probe and close the layer."""
         self.layer.close()
-        self.late.close()
+        self.on_demand.close()
         self.servers.close()
         for bpf_map in self.maps.values():
             bpf_map.close()
         close_all((*self.link_fds, *self.program_fds))
-        self.maps, self.program_fds, self.link_fds, self.has_late = {}, [], [], False
+        self.maps, self.program_fds, self.link_fds, self.has_on_demand = {}, [], [], False

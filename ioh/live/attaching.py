@@ -132,8 +132,8 @@ class Attaching:
             layer.is_awaited = False
             if layer.why_proc == COMPILING:
                 layer.why_proc = self._why_proc
-            if layer.late.is_pending:
-                layer.late.refuse(self._why_proc)
+            if layer.on_demand.is_pending:
+                layer.on_demand.refuse(self._why_proc)
 
     def take_answers(self) -> None:
         """Take the loader's answers; give up on layers that are overdue."""
@@ -152,8 +152,8 @@ class Attaching:
         """Pass an answer to its layer, unless the layer is no longer wanted."""
         self._owes_stats &= answer.get("verb") != "stats"
         attached = self.attached.get(answer.get("layer", ""))
-        if attached is not None and answer["verb"] == "attach_late":
-            attached.late.take(fds, answer["reason"])
+        if attached is not None and answer["verb"] == "attach_on_demand":
+            attached.on_demand.take(fds, answer["reason"])
         elif attached is not None and answer["verb"] == "attach_server":
             attached.servers.take(answer, fds)
         elif attached is not None and attached.is_wanted and not attached.maps:
@@ -174,9 +174,9 @@ class Attaching:
                 self._request("attach", name)
         self.take_answers()
         for name, attached in self.attached.items():
-            if attached.has_late and attached.late.is_due():
-                self._request("attach_late", name)
-                attached.late.refuse(self._why_proc)
+            if attached.has_on_demand and attached.on_demand.is_due():
+                self._request("attach_on_demand", name)
+                attached.on_demand.refuse(self._why_proc)
             for pid in attached.servers.due() if attached.maps else ():
                 self._request("attach_server", name, pid=pid)
 

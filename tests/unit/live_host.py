@@ -104,15 +104,15 @@ class Host:
         """The loader's answer for a layer with one map, one program and one link."""
         spec = {"name": "m", "kind": 2, "key_size": 4, "value_size": 8, "max_entries": 1}
         told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
-        told |= {"programs": 1, "copies": 1, "has_late": False}
+        told |= {"programs": 1, "copies": 1, "has_on_demand": False}
         self.answer({"verb": "attach", "layer": name, "maps": [spec], **told}, fds=3)
 
-    def attach_with_late_part(self, name: str) -> None:
+    def attach_with_part(self, name: str) -> None:
         """The same with a map, a program that waits for a module, another program and its link."""
         spec = {"kind": 2, "key_size": 4, "value_size": 4, "max_entries": 1}
         told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
-        told |= {"programs": 2, "copies": 1, "has_late": True}
-        maps = [{"name": "late_offsets", **spec}]
+        told |= {"programs": 2, "copies": 1, "has_on_demand": True}
+        maps = [{"name": "demand_offsets", **spec}]
         self.answer({"verb": "attach", "layer": name, "maps": maps, **told}, fds=4)
 
 

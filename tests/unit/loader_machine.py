@@ -35,15 +35,17 @@ class Machine:
     def file(self, made: Object) -> Path:
         return self.folder / f"{made[0]}-{made[1]}"
 
-    def made(self, *objects: Object, late: tuple[Object, ...] = ()) -> Outcome:
+    def made(self, *objects: Object, on_demand: tuple[Object, ...] = ()) -> Outcome:
         for made in objects:
             self.file(made).touch()
-        return {"maps": []}, [0], KernelObjects(objects, late)
+        return {"maps": []}, [0], KernelObjects(objects, on_demand)
 
-    def start(self, attach: Attach, attach_late: Callable[..., Outcome] | None = None) -> Loader:
+    def start(
+        self, attach: Attach, attach_on_demand: Callable[..., Outcome] | None = None
+    ) -> Loader:
         """Start a loader whose children call ``attach``, with names in place of layers."""
         self.patch.setattr("ioh.bpf.program.attach_layer", lambda *args: attach(*args[:2]))
-        self.patch.setattr("ioh.bpf.program.attach_late_part", attach_late)
+        self.patch.setattr("ioh.bpf.program.attach_on_demand_part", attach_on_demand)
         made = start_loader(lambda name: name, Filters(pid=7))  # type: ignore[arg-type, return-value]
         self.loaders.append(made)
         return made

@@ -153,10 +153,10 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
     for step in probe.steps:
         assert text.has_function(step.function), step.function
         assert f"{step.array}.call(ctx, 0)" in text.code
-    if probe.late is not None:
-        rooms = [spec.max_entries for spec in text.maps() if spec.name == "late_offsets"]
-        assert rooms == ([len(probe.late.offsets)] if probe.late.offsets else [])
-        assert LAYERS[name].wants_late is not Layer.wants_late
+    if probe.on_demand is not None:
+        rooms = [spec.max_entries for spec in text.maps() if spec.name == "demand_offsets"]
+        assert rooms == ([len(probe.on_demand.offsets)] if probe.on_demand.offsets else [])
+        assert LAYERS[name].attaches_on_demand is not Layer.attaches_on_demand
     programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(probe)))
     assert programs == probe.functions(points)
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ioh.bpf.probe import AttachPoint, Late, Probe
+from ioh.bpf.probe import AttachPoint, OnDemand, Probe
 from ioh.commands.doctor_verdicts import judge_layers
 from ioh.layers.base import Layer
 from ioh.live import attaching
@@ -111,23 +111,23 @@ def test_a_layer_is_attached_when_wanted_and_detached_when_not(root: Host) -> No
             assert running.attached["a"].layer is not first  # the new one remembers nothing
 
 
-@pytest.mark.parametrize("late", ["", "_late"])
-def test_a_probe_that_comes_too_late_is_detached(root: Host, late: str) -> None:
+@pytest.mark.parametrize("part", ["", "on demand"])
+def test_a_probe_that_comes_too_late_is_detached(root: Host, part: str) -> None:
     """A whole probe, or a part of one."""
-    tide: Tide | Visitor = Visitor(root) if late else Tide(root)
+    tide: Tide | Visitor = Visitor(root) if part else Tide(root)
     with source("a") as running:
         tide.is_here = True
         running.read()
         tide.is_here = False
         running.read()
         before = open_descriptors()
-        if late:
-            root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+        if part:
+            root.answer({"verb": "attach_on_demand", "layer": "a", "reason": ""}, fds=2)
         else:
             root.attach("a")
         running.read()
         assert open_descriptors() == before
-        assert bool(running.attached["a"].maps) == bool(late)
+        assert bool(running.attached["a"].maps) == bool(part)
 
 
 class Visitor:
@@ -137,11 +137,11 @@ class Visitor:
         self.is_here = False
         layer = make_layer("a", 10)
         points = (AttachPoint("guest_came", "on_guest"),)
-        late = Late(points, without="guests are not counted", module="guest")
-        layer.probe = Probe(layer.spec, late=late)
-        host.patch.setattr(layer, "wants_late", lambda _: self.is_here)
+        part = OnDemand(points, without="guests are not counted", module="guest")
+        layer.probe = Probe(layer.spec, on_demand=part)
+        host.patch.setattr(layer, "attaches_on_demand", lambda _: self.is_here)
         host.know(layer)
-        host.attach_with_late_part("a")
+        host.attach_with_part("a")
 
 
 def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
@@ -155,8 +155,8 @@ def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
             visitor.is_here = True
             for _ in range(3):
                 running.read()
-            assert root.requests() == [{"verb": "attach_late", "layer": "a"}]  # requested once
-            root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+            assert root.requests() == [{"verb": "attach_on_demand", "layer": "a"}]  # requested once
+            root.answer({"verb": "attach_on_demand", "layer": "a", "reason": ""}, fds=2)
             assert sample_of(running).source == "bpf"
             assert open_descriptors() == before + 2
             visitor.is_here = False
@@ -170,10 +170,10 @@ def test_a_refused_late_part_is_reported_until_its_module_goes(root: Host) -> No
     with source("a") as running:
         visitor.is_here = True
         running.read()
-        root.answer({"verb": "attach_late", "layer": "a", "reason": "no BTF"})
+        root.answer({"verb": "attach_on_demand", "layer": "a", "reason": "no BTF"})
         for _ in range(2):
             assert sample_of(running).notes == ("guests are not counted: no BTF",)
-        assert [r["verb"] for r in root.requests()] == ["attach", "attach_late"]
+        assert [r["verb"] for r in root.requests()] == ["attach", "attach_on_demand"]
         details = [verdict.detail for verdict in judge_layers(list(running.attached.values()))]
         assert "guests are not counted: no BTF" in details
         visitor.is_here = False

@@ -138,29 +138,29 @@ def test_requests_are_bounded(machine: Machine) -> None:
 OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))
 
 
-def test_a_late_part_is_attached_to_the_objects_that_it_made(machine: Machine) -> None:
+def test_an_on_demand_part_is_attached_to_the_objects_that_it_made(machine: Machine) -> None:
     """And again once its link is gone."""
 
-    def attach_late(name: str, objects: tuple[Object, ...]) -> Outcome:
+    def attach_on_demand(name: str, objects: tuple[Object, ...]) -> Outcome:
         assert (name, objects) == ("syscall", OBJECTS)
         machine.file(("link", 9)).touch()
         return {"reason": ""}, [0], KernelObjects((("link", 9),))
 
     machine.patch.setattr(loader_module, "_GONE_TIMEOUT_S", 0.02)
-    loader = machine.start(lambda *_: machine.made(("map", 7), late=OBJECTS), attach_late)
-    ask(loader, "attach_late", "syscall")
+    loader = machine.start(lambda *_: machine.made(("map", 7), on_demand=OBJECTS), attach_on_demand)
+    ask(loader, "attach_on_demand", "syscall")
     refused = {"error": "the layer is not attached, or has no such part"}
     assert hear(loader) == refused
     ask(loader, "attach", "syscall")
     assert hear(loader) == attached("syscall")
-    late = {"verb": "attach_late", "layer": "syscall", "reason": ""}
+    answer = {"verb": "attach_on_demand", "layer": "syscall", "reason": ""}
     for _ in range(2):
-        ask(loader, "attach_late", "syscall")
-        assert hear(loader) == late | {"fds": 1}
-        ask(loader, "attach_late", "syscall")
+        ask(loader, "attach_on_demand", "syscall")
+        assert hear(loader) == answer | {"fds": 1}
+        ask(loader, "attach_on_demand", "syscall")
         assert hear(loader)["reason"] == "it is already attached"
         machine.file(("link", 9)).unlink()
-    ask(loader, "attach_late", "tcp")
+    ask(loader, "attach_on_demand", "tcp")
     assert hear(loader) == refused
 
 
