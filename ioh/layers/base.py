@@ -57,7 +57,7 @@ class Layer(ABC):
         """Processes that run its probe's servers; 0: see ServerRequest.  Called once a tick."""
         return frozenset()
 
-    def learn_server(self, answer: Mapping[str, Any]) -> None:
+    def observe_server(self, answer: Mapping[str, Any]) -> None:
         """Take the loader's answer about one of them; see attach_server()."""
         del answer
 
@@ -69,7 +69,7 @@ class Layer(ABC):
         """Do not count what own_session() of another layer does."""
         del session
 
-    def too_dear(self, maps: Maps) -> dict[str, str]:
+    def overload(self, maps: Maps) -> dict[str, str]:
         """Ops to stop counting for a while, because their traps cost too much, and why."""
         del maps
         return {}

@@ -172,7 +172,7 @@ class Db(Layer):
         """The servers that are running."""
         return self._running(self.root)
 
-    def learn_server(self, answer: Mapping[str, Any]) -> None:
+    def observe_server(self, answer: Mapping[str, Any]) -> None:
         """Note that a server has its probes, and for which ops."""
         self._known.learn(answer)
         if answer["files"]:  # empty: it had already ended
@@ -195,20 +195,20 @@ class Db(Layer):
         """CPU time of all traps so far."""
         return sum(count * self._trap_ns[op] for op, count in self._traps(maps).items())
 
-    def too_dear(self, maps: Maps) -> dict[str, str]:
-        """The dearest ops, while counting all of them costs more than a share of a CPU."""
-        now_s, dear = time.monotonic(), dict[str, float]()
+    def overload(self, maps: Maps) -> dict[str, str]:
+        """The costliest ops, while counting all of them costs more than a share of a CPU."""
+        now_s, shares = time.monotonic(), dict[str, float]()
         spent_ns = {
             op: count * (self._trap_ns[op] + self._counted_ns)
             for op, count in self._traps(maps).items()
         }
         for ops, budget in self._budgets:
-            dear |= budget.too_dear({op: spent_ns[op] for op in ops & spent_ns.keys()}, now_s)
-        for op in dear:
+            shares |= budget.overload({op: spent_ns[op] for op in ops & spent_ns.keys()}, now_s)
+        for op in shares:
             self._known.drop(op)
-        self._forgotten |= dear.keys()
+        self._forgotten |= shares.keys()
         why = f"is not counted for {PAUSE_S / 60:.0f} minutes: that takes"
-        return {op: f"{op} {why} {100 * share:.0f}% of a CPU" for op, share in dear.items()}
+        return {op: f"{op} {why} {100 * share:.0f}% of a CPU" for op, share in shares.items()}
 
     def read(self, maps: Maps) -> LayerSample:
         """Totals, sessions and waits by server; operations without a probe are unknown."""

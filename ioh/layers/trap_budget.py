@@ -20,8 +20,8 @@ class TrapBudget:
         self._last_s: float | None = None
         self._excess_s = 0.0
 
-    def too_dear(self, spent_ns: Mapping[str, int], now_s: float) -> dict[str, float]:
-        """The ops to drop, dearest first, with their shares of a CPU, until the rest is bearable.
+    def overload(self, spent_ns: Mapping[str, int], now_s: float) -> dict[str, float]:
+        """The ops to drop, costliest first, with their shares of a CPU, until the rest is bearable.
 
         ``spent_ns``: running totals by op of the CPU time of its traps.
         """
@@ -36,9 +36,9 @@ class TrapBudget:
         self._excess_s = max(0.0, self._excess_s + (total - self._most_cpu) * passed_s)
         if self._excess_s <= MOST_EXCESS_S:
             return {}
-        self._excess_s, dear = 0.0, {}
+        self._excess_s, costly = 0.0, {}
         for op in sorted(shares, key=shares.__getitem__, reverse=True):
             if total > self._most_cpu:
-                dear[op] = shares[op]
+                costly[op] = shares[op]
                 total -= shares[op]
-        return dear
+        return costly

@@ -163,18 +163,18 @@ class AttachedLayer:
         try:
             if self.maps:
                 sample = self.layer.read(self.maps)
-                self.drop_too_dear()
+                self.drop_overload()
                 return self._with_misses(sample)
             return self._with_reason(self.layer.read_proc())
         except Exception as error:  # noqa: BLE001 (last guard of a tick: keep the other layers)
             self.broken = f"reading failed: {type(error).__name__}: {error}"
             return Unavailable(self.broken, "please report this")
 
-    def drop_too_dear(self) -> bool:
+    def drop_overload(self) -> bool:
         """Stop counting ops whose traps cost too much; False if there is nothing to check."""
         if not (self.maps and self.servers.attached):
             return False
-        for op, why in self.layer.too_dear(self.maps).items():
+        for op, why in self.layer.overload(self.maps).items():
             self.servers.drop(op, why)
         return True
 

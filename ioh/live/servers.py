@@ -88,7 +88,7 @@ class ServerProbes:
             self._detach(op)
         kept = [op not in self.dropped for op in answer["link_ops"]]
         of_links = {name: [*compress(answer[name], kept)] for name in ("link_ops", "link_sites")}
-        self.layer.learn_server({**answer, **of_links})
+        self.layer.observe_server({**answer, **of_links})
 
     def drop(self, op: str, why: str) -> None:
         """Stop counting an operation for a while."""

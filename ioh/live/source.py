@@ -251,7 +251,7 @@ class LiveSource(Closing):
             if time.monotonic() >= due:
                 break
             # Also within a long interval: a dear function slows down all programs that call it.
-            checks = [attached.drop_too_dear() for attached in self.attached.values()]
+            checks = [attached.drop_overload() for attached in self.attached.values()]
             if self._attaching.wait(min(due, time.monotonic() + CHECK_S) if any(checks) else due):
                 has_joined = True
                 due = min(due, earliest)

@@ -79,7 +79,7 @@ def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
 def readings(layer: Layer, maps: dict[str, Map]) -> Iterator[LayerSample]:
     sites = [(1, 1, 0, 7)] * len(layer.spec.ops)
     answer = {"pid": 0, "files": [(1, 1, 0)], "link_ops": layer.spec.ops, "link_sites": sites}
-    layer.learn_server({**answer, "failing": [], "trap_ns": {}, "counted_ns": 0})
+    layer.observe_server({**answer, "failing": [], "trap_ns": {}, "counted_ns": 0})
     for _ in range(2):
         sample = layer.read(maps)
         assert sample.source == "bpf"

@@ -269,11 +269,11 @@ def test_a_dropped_op_is_tried_again_and_its_totals_continue(watched: Watched) -
 def played(*shares: dict[str, float], every_s: float = 0.25) -> list[list[str]]:
     """The ops named after each check, given the shares of a CPU that their traps took."""
     budget, spent, named = TrapBudget(MOST_CPU), dict.fromkeys(shares[0], 0.0), []
-    budget.too_dear({op: int(ns) for op, ns in spent.items()}, 0.0)
+    budget.overload({op: int(ns) for op, ns in spent.items()}, 0.0)
     for n, each in enumerate(shares, 1):
         spent = {op: spent[op] + share * every_s * 1e9 for op, share in each.items()}
         totals = {op: int(ns) for op, ns in spent.items()}
-        named.append(list(budget.too_dear(totals, n * every_s)))
+        named.append(list(budget.overload(totals, n * every_s)))
     return named
 
 
@@ -307,6 +307,6 @@ def test_ops_are_named_until_the_rest_is_bearable() -> None:
 
 def test_nothing_is_named_without_an_earlier_check_or_passed_time() -> None:
     budget = TrapBudget(MOST_CPU)
-    assert budget.too_dear({"read": 10**12}, 1.0) == {}
-    assert budget.too_dear({"read": 10**13}, 1.0) == {}
-    assert budget.too_dear({}, 2.0) == {}
+    assert budget.overload({"read": 10**12}, 1.0) == {}
+    assert budget.overload({"read": 10**13}, 1.0) == {}
+    assert budget.overload({}, 2.0) == {}
