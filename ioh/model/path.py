@@ -71,7 +71,7 @@ class Cached:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class IoPath:
     """The mean operation of one direction, over one interval.
 
     Shape:
@@ -106,7 +106,7 @@ class Path:
         return 100 * segment.us / self.mean_us
 
 
-def paths(snapshot: Snapshot) -> dict[str, Path]:
+def paths(snapshot: Snapshot) -> dict[str, IoPath]:
     """Paths by direction (DIRECTIONS), for those with operations whose time is known."""
     found = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
     return {direction: path for direction, path in found.items() if path is not None}
@@ -148,7 +148,7 @@ class _Direction:
             return Flow.of(layer, self.verb)
         return Flow.of(layer, *(("flush",) if name == "block" else ("write", "commit")))
 
-    def path(self) -> Path | None:
+    def path(self) -> IoPath | None:
         """The path of the operations that took most of the time."""
         waited, cached = self.calls.waited, self.calls.cached
         if self.direction == "sync":  # COMMITs and flushes alone are not calls
@@ -169,7 +169,7 @@ class _Direction:
             else None
         )
 
-    def _made(self, top: str, flow: Flow, below: Steps) -> Path:
+    def _made(self, top: str, flow: Flow, below: Steps) -> IoPath:
         """Make a path: convert times per second into times per operation."""
         steps, cached = dict(below), self.calls.cached
         if top in TITLES and top not in steps:
@@ -181,10 +181,10 @@ class _Direction:
             for us in (steps[name],)
         )
         mean_us, size_bytes = flow.us / flow.ops, self._size_bytes(top, is_cached=flow is cached)
-        made = Path(self.direction, top, flow.ops, mean_us, segments, size_bytes=size_bytes)
+        path = IoPath(self.direction, top, flow.ops, mean_us, segments, size_bytes=size_bytes)
         if top == "syscall" and flow is not cached and cached.ops:
-            made = replace(made, cached=Cached(cached.ops, cached.us / cached.ops))
-        return replace(made, notes=tuple(self._notes(made)))
+            path = replace(path, cached=Cached(cached.ops, cached.us / cached.ops))
+        return replace(path, notes=tuple(self._notes(path)))
 
     def _size_bytes(self, top: str, *, is_cached: bool) -> float | None:
         """The commonest size, by bytes."""
@@ -310,7 +310,7 @@ class _Direction:
         found = self.layers.get(layer)
         return found.metrics.get(name) if found is not None else None
 
-    def _notes(self, path: Path) -> Iterator[str]:
+    def _notes(self, path: IoPath) -> Iterator[str]:
         """What the bar does not show; most important first."""
         if path.top != "syscall":
             yield self._whose(path.top)

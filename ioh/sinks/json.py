@@ -18,7 +18,7 @@ from ioh.model.hist import (
     SizeLatencyHist,
 )
 from ioh.model.in_progress import oldest_us
-from ioh.model.path import Path, paths
+from ioh.model.path import IoPath, paths
 from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot, TableRow
@@ -108,7 +108,7 @@ def to_line(made: dict[str, Json]) -> str:
     return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
 
 
-def _path(path: Path) -> Json:
+def _path(path: IoPath) -> Json:
     """Where the time of one direction goes; the step next to a null step includes its time."""
     cached = path.cached
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.model.path import Path, Segment, paths
+from ioh.model.path import IoPath, Segment, paths
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import fixed_ms, format_fixed, format_scaled, format_unit, safe_name
@@ -59,7 +59,7 @@ def render_paths(snapshot: Snapshot) -> Iterator[str]:
         yield from (f"  | {safe_name(note)}" for note in path_notes(path))
 
 
-def path_notes(path: Path) -> Iterator[str]:
+def path_notes(path: IoPath) -> Iterator[str]:
     """The calls beside the path, ``+ 52.1k/s cached, 1.2µs``, and what the steps cannot show."""
     if path.cached is not None:
         kind, cached = _CACHED[path.direction], path.cached
@@ -69,7 +69,7 @@ def path_notes(path: Path) -> Iterator[str]:
         yield f"mostly {format_scaled(path.size_bytes, 1024)} each"
 
 
-def _step(path: Path, segment: Segment) -> str:
+def _step(path: IoPath, segment: Segment) -> str:
     share_pct = path.share_pct(segment)
     share = "" if share_pct is None else f" ({share_pct:.0f}%)"
     return f"{segment.title} {fixed_ms(segment.us)}{share}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.path import Cached, Path, paths
+from ioh.model.path import Cached, IoPath, paths
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests.support.sessions import Shown
 from tests.unit.snapshot_maker import by_chance, disk, layer, op, ticks
 
-ROOT = FilePath(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 ALL_NS = 1e9  # of 1,000 calls of 1 ms
 
 
@@ -38,13 +38,13 @@ SERVER_HERE: Any = {"connection": [(("10.0.0.1:2049", "10.0.0.1:831"), {})]}
 SERVER: Any = {"server": [(("10.0.0.1", "10.0.0.1"), {})]}
 
 
-def path(direction: str = "read", **layers: Any) -> Path:
+def path(direction: str = "read", **layers: Any) -> IoPath:
     return paths(ticks(1, {name: layer(name, **what) for name, what in layers.items()})[0])[
         direction
     ]
 
 
-def steps(found: Path) -> dict[str, float | None]:
+def steps(found: IoPath) -> dict[str, float | None]:
     return {
         segment.name: None if segment.us is None else round(segment.us, 3)
         for segment in found.segments
@@ -57,7 +57,7 @@ def reads(name: str = "read_missed", **numbers: Any) -> dict[str, Any]:
     return {"ops": {name: stats, name.partition("_")[0]: stats}, **numbers}
 
 
-def old(found: Snapshot, cached_pct: float) -> Path:
+def old(found: Snapshot, cached_pct: float) -> IoPath:
     """The path of reads as recorded before their kinds were known."""
     app = found.measured["syscall"]
     ops = {name: stats for name, stats in app.ops.items() if "cached" not in name}

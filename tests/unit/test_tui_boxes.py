@@ -9,7 +9,7 @@ import pytest
 
 from ioh.findings.rule import all_rules
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, size_index
-from ioh.model.path import Path, Segment
+from ioh.model.path import IoPath, Segment
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.rows import main_stats
@@ -256,7 +256,7 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
 
 
-def bars_of(path: Path, width: int) -> list[str]:
+def bars_of(path: IoPath, width: int) -> list[str]:
     """The bars if reads took this path and nothing is known of other calls."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(waterfall, "paths", lambda _: {"read": path})
@@ -265,7 +265,7 @@ def bars_of(path: Path, width: int) -> list[str]:
 
 def test_an_unknown_step_has_no_width_and_its_note_is_shown() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
-    path = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not separable",))
+    path = IoPath("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not separable",))
     line, none, _ = bars_of(path, 120)
     assert "network 0.090 ms 90%" in line
     assert line.endswith("nfs server not separable")
@@ -279,7 +279,7 @@ def test_the_second_largest_step_is_named_if_it_is_half_the_largest(
     queue_us: float, said: str
 ) -> None:
     steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
-    line = bars_of(Path("read", "block", 5.0, 51.0 + queue_us, steps), 80)[0]
+    line = bars_of(IoPath("read", "block", 5.0, 51.0 + queue_us, steps), 80)[0]
     assert line.partition("◂ ")[2] == said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 
-from ioh.model.path import DIRECTIONS, Path, Segment, paths
+from ioh.model.path import DIRECTIONS, IoPath, Segment, paths
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import cut_to, display_width, format_ms
 from ioh.sinks.metrics import path_notes
@@ -37,7 +37,7 @@ def render_waterfall(snapshot: Snapshot, ops: Collection[str], width: int) -> li
     return [_line(name, found.get(name), width) for name in names or DIRECTIONS[:1]]
 
 
-def _line(name: str, path: Path | None, width: int) -> Line:
+def _line(name: str, path: IoPath | None, width: int) -> Line:
     line = Line(f" {name.upper():<6}", _STYLES[name])
     if path is None:
         return line.right(".", _LABEL - 10, "dim").fitted(width)
@@ -56,7 +56,7 @@ def _line(name: str, path: Path | None, width: int) -> Line:
     return line.fitted(width)
 
 
-def _largest(path: Path, room: int) -> str:
+def _largest(path: IoPath, room: int) -> str:
     """The longest step, and the second one if it is at least half as long."""
     known = sorted((s for s in path.segments if s.us), key=lambda s: -(s.us or 0.0))
     first, *rest = known[:2]
@@ -70,7 +70,7 @@ def _largest(path: Path, room: int) -> str:
     return text
 
 
-def _bar(line: Line, path: Path, width: int) -> None:
+def _bar(line: Line, path: IoPath, width: int) -> None:
     """The segments with a known time, as wide as their share, with their names if they fit."""
     known = [segment for segment in path.segments if segment.us]
     for at, (segment, columns) in enumerate(zip(known, _columns(known, width), strict=True)):
@@ -81,7 +81,7 @@ def _bar(line: Line, path: Path, width: int) -> None:
         line.add(" " * left + text + " " * (columns - 1 - left - display_width(text)), style)
 
 
-def _text(path: Path, segment: Segment, room: int) -> str:
+def _text(path: IoPath, segment: Segment, room: int) -> str:
     share = path.share_pct(segment) or 0.0
     full = f"{segment.title} {format_ms(segment.us)} ms {share:.0f}%"
     short = _SHORT.get(segment.title, segment.title)
