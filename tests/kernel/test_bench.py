@@ -172,15 +172,15 @@ def test_whole_requests_of_a_full_file_are_no_artefact(bench: Bench, volume: Vol
     assert found.verdict.rule == "", found.verdict
 
 
-@pytest.mark.parametrize(("pct", "is_ok"), [(95, False), (0, True)])
+@pytest.mark.parametrize(("pct", "run_s", "is_ok"), [(95, "3", False), (0, "7", True)])
 def test_compressible_data_is_named(
-    bench: Bench, loop: Loop, tmp_path: Path, pct: int, is_ok: bool
+    bench: Bench, loop: Loop, tmp_path: Path, pct: int, run_s: str, is_ok: bool
 ) -> None:
     run("mkfs.btrfs", "-q", "-f", loop.path)
     with mounted(loop.path, tmp_path / "mnt", "-o", "compress-force=lzo") as mount:
         test = '[[test]]\nkind = "write"\nrw = "write"\nblock = "128k"\ndirect = false\n'
         test += f'sync = "fsync"\nsync_every = 16\ncompress_pct = {pct}\n'
-        found = bench.run(mount, "--plan", bench.plan(test))
+        found = bench.run(mount, "--plan", bench.plan(test), "-s", run_s)
     assert found.verdict.ok == is_ok, found.verdict
     assert found.verdict.rule in ({""} if is_ok else {"compression", "bytes"})
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, recording
 from tests.kernel.talker import wait_until
 from tests.servers.mariadb import MariaDB
@@ -32,18 +33,18 @@ def parts(ioh: Ioh, server: str) -> list[dict[str, Any]]:
     return [ops[server] for ops in found if server in ops]
 
 
-def test_log_syncs_by_fsync(cluster: Cluster) -> None:
+def test_log_syncs_by_fsync(cluster: Cluster, outside: Ioh) -> None:
     """Syncs of data files, in a checkpoint, are no log syncs with either method."""
     setting = configured(cluster, "wal_sync_method=fsync")
-    with setting, counted(cluster) as server, watched() as ioh:
+    with setting, counted(cluster) as server, part_of(outside) as ioh:
         cluster.pgbench("-t", "100")
         cluster.sql("checkpoint")
     assert ioh.total("db", "log_sync") == server["log_sync"] > 50
     assert ioh.table("db", "wait", "within", "wait")["commit", "log_sync"]["wait_ns"]
 
 
-def test_log_syncs_that_writes_do_are_unknown_while_they_do(cluster: Cluster) -> None:
-    with watched() as ioh:
+def test_log_syncs_that_writes_do_are_unknown_while_they_do(cluster: Cluster, outside: Ioh) -> None:
+    with part_of(outside) as ioh:
         with configured(cluster, "wal_sync_method=open_datasync"):
             cluster.pgbench("-t", "50")
             ioh.settle()
@@ -61,13 +62,13 @@ def test_log_syncs_that_writes_do_are_unknown_while_they_do(cluster: Cluster) ->
     assert len(ioh.intervals) > before
 
 
-def test_commits_of_parallel_workers_are_the_leaders(cluster: Cluster) -> None:
+def test_commits_of_parallel_workers_are_the_leaders(cluster: Cluster, outside: Ioh) -> None:
     cluster.sql("create table big as select generate_series(1, 20000) i", "bench")
     parallel = "set parallel_setup_cost = 0; set parallel_tuple_cost = 0;"
     parallel += "set min_parallel_table_scan_size = 0; set max_parallel_workers_per_gather = 2;"
     query = "select count(*) from big;"
     assert "Workers" in cluster.sql(f"{parallel} explain {query}", "bench")
-    with counted(cluster) as server, watched() as ioh:
+    with counted(cluster) as server, part_of(outside) as ioh:
         cluster.run_script(f"{parallel}{40 * query}", "-t", "1")
     assert ioh.total("db", "commit") == server["commit"] >= 44
 
