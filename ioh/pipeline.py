@@ -12,14 +12,6 @@ from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 
 
-class SnapshotSink(Protocol):
-    """Turns each Snapshot into text, or into bytes of a file, for one output."""
-
-    def render(self, snapshot: Snapshot) -> str | bytes:
-        """Text of one interval, its line ends included; bytes may come later."""
-        ...
-
-
 class Judge(Protocol):
     """Judges intervals one after another, as findings.Engine does."""
 

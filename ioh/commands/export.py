@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ioh.commands.arguments import IntervalOptions, interval_options
 from ioh.commands.options import add_interval_arguments
@@ -11,6 +13,9 @@ from ioh.commands.output import say, stdout_into, write_stdout
 from ioh.commands.playback import Faults, PrintOptions, run_replay
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
+
+if TYPE_CHECKING:
+    from ioh.model.snapshot import Snapshot
 
 SUMMARY = "write a recording as CSV, JSON lines, OpenMetrics or Parquet"
 EXAMPLES = """\
@@ -26,16 +31,27 @@ openmetrics has running totals and histograms, the form that Prometheus needs.
 parquet has one row per time, host, layer, part and op, with its histogram; it needs pyarrow."""
 
 
+def _print(
+    options: IntervalOptions,
+    render: Callable[[Snapshot], str | bytes],
+    *,
+    with_tables: bool = False,
+    judges: bool = False,
+) -> int:
+    form = PrintOptions(lambda each: render(each.snapshot), with_tables=with_tables, judges=judges)
+    return run_replay(options, form)
+
+
 def _csv(options: IntervalOptions, _: object) -> int:
     from ioh.sinks.csv import CsvSink
 
-    return run_replay(options, PrintOptions(CsvSink, with_tables=False, judges=False))
+    return _print(options, CsvSink().render)
 
 
 def _jsonl(options: IntervalOptions, top: int | None) -> int:
     from ioh.sinks.json import JsonSink
 
-    return run_replay(options, PrintOptions(lambda: JsonSink(top), with_tables=top != 0))
+    return _print(options, JsonSink(top).render, with_tables=top != 0, judges=True)
 
 
 def _parquet(options: IntervalOptions, _: object) -> int:
@@ -46,7 +62,7 @@ def _parquet(options: IntervalOptions, _: object) -> int:
         hint = f"Install it: {sys.executable} -m pip install pyarrow"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
     sink = ParquetSink()
-    code = run_replay(options, PrintOptions(lambda: sink, with_tables=False, judges=False))
+    code = _print(options, sink.render)
     write_stdout(sink.finish())
     return code
 

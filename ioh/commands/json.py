@@ -9,7 +9,6 @@ from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments
 from ioh.commands.playback import PrintOptions
 from ioh.sinks.hosts import JsonHosts
-from ioh.sinks.json import JsonSink
 
 SUMMARY = "print each interval as one JSON object on a line"
 EXAMPLES = """\
@@ -34,5 +33,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print JSON; status and errors as for print_intervals()."""
-    form = PrintOptions(lambda: JsonSink(args.top))
-    return print_intervals(interval_options(args), form, lambda: JsonHosts(args.top))
+    form = PrintOptions(JsonHosts(args.top).render, has_hosts=True)
+    return print_intervals(interval_options(args), form)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
@@ -14,10 +16,12 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.commands.arguments import IntervalOptions
-    from ioh.model.sample import Sample
-    from ioh.pipeline import SnapshotSink
+    from ioh.model.intervals import Intervals
+    from ioh.model.pairs import Round
+    from ioh.playback.replay import ReplaySource
     from ioh.session.stream import Item
 
+Render = Callable[["Round"], "str | bytes"]
 # Output lines for a mark or a gap; "" for none.
 Remarks = Callable[["Item"], str]
 
@@ -27,16 +31,18 @@ class PrintOptions:
     """How intervals are printed.
 
     Shape:
-        ``make_sink`` creates the renderer for one machine; ``remarks`` renders marks and gaps.
+        ``render`` renders a round; ``remarks`` marks and gaps.
         ``with_tables``: breakdowns are shown; ``with_parts``: single devices and mounts;
-        ``judges``: findings, whose rules need both tables and parts.
+        ``judges``: findings, whose rules need both tables and parts; ``has_hosts``: it can render
+        several machines.
     """
 
-    make_sink: Callable[[], SnapshotSink]
+    render: Render
     remarks: Remarks = lambda _: ""
     with_tables: bool = True
     with_parts: bool = True
     judges: bool = True
+    has_hosts: bool = False
 
 
 def text_remarks(*, utc: bool) -> Remarks:
@@ -90,62 +96,103 @@ class Faults:
 
 
 def run_replay(options: IntervalOptions, form: PrintOptions) -> int:
-    """Print a recording of one machine; return the exit status.
+    """Print a recording; return the exit status.
 
     IohError: not a recording, or it lacks what was requested, or has nothing to show.
     ReaderGoneError: nobody reads stdout.
     """
-    from ioh.pipeline import alone, rounds
-    from ioh.playback.replay import ReplaySource
+    from ioh.pipeline import no_judge, rounds
+    from ioh.session.recorded_file import hosts_of
 
-    engine = options.engine() if form.judges else None
-    faults, intervals = Faults(), options.intervals()
-    with (
-        few_collections(),
-        Ending() as ending,
-        ReplaySource(
-            options.file,
-            options.span,
-            speed=options.speed,
-            with_tables=form.with_tables or engine is not None,
-            with_parts=form.with_parts or engine is not None,
-            on_wait=lambda: options.follows,
-        ) as source,
-    ):
-        ending.stop = source.stop
-        sink = form.make_sink()
-        waiting: list[str] = []
-        is_empty = True
+    hosts = hosts_of(options.file) if form.has_hosts else ()
+    make_judge = options.engine if form.judges and not options.no_findings else no_judge
+    is_whole = bool(hosts) or make_judge is not no_judge  # pairs and rules need all tables
+    faults = {name: Faults() for name in hosts or ("",)}
+    waiting: list[str] = []
+    made: list[Intervals] = []
+    is_empty = True
+    with few_collections(), Ending() as ending, contextlib.ExitStack() as stack:
 
         def write_remarks() -> None:
+            ending.write("".join(waiting))
+            waiting.clear()
+
+        def take(host: str, item: Item) -> None:
+            faults[host].take(item)
+            if not hosts or form.remarks(item) not in waiting:  # several may have the same mark
+                waiting.append(form.remarks(item))
             # Before that an error may still follow; with -c, until the first interval.
-            if intervals.has_begun and not (is_empty and options.cycle_s):
-                ending.write("".join(waiting))
-                waiting.clear()
-
-        def take(item: Item) -> None:
-            faults.take(item)
-            waiting.append(form.remarks(item))
-            write_remarks()
-
-        def samples() -> Iterator[Sample]:
-            for sample in source.samples(take):
-                yield sample
+            if not hosts and made[0].has_begun and not (is_empty and options.cycle_s):
                 write_remarks()
 
-        for each in rounds(alone(samples(), intervals), lambda: engine, options.run_s):
-            is_empty = False
+        sources = {
+            host: stack.enter_context(source)
+            for host, source in _sources(options, form, hosts, is_whole=is_whole)
+        }
+        ending.stop = partial(_stop, sources.values())
+        for each in rounds(_rounds(options, sources, take, made), make_judge, options.run_s):
             write_remarks()
-            ending.write(sink.render(each.snapshot))
+            is_empty = False
+            ending.write(form.render(each))
             if ending.received is not None:
                 break
         if is_empty and ending.received is None:
-            faults.report()
-            raise _why_empty(options, intervals.seen_s)
-    for remark in source.part.remarks:
-        say(remark)
-    faults.report()
+            _report(faults.values())
+            raise _why_empty(options, max((each.seen_s for each in made), default=0.0))
+        write_remarks()
+    for source in sources.values():
+        for remark in source.part.remarks:
+            say(remark)
+    _report(faults.values())
     return ending.code
+
+
+def _sources(
+    options: IntervalOptions, form: PrintOptions, hosts: Sequence[str], *, is_whole: bool
+) -> Iterator[tuple[str, ReplaySource]]:
+    from ioh.playback.joined import path_of, spans_of
+    from ioh.playback.replay import ReplaySource
+
+    for host, span in spans_of(options.file, hosts, options.span).items():
+        source = ReplaySource(
+            path_of(options.file, host),
+            span,
+            speed=options.speed,
+            with_tables=is_whole or form.with_tables,
+            with_parts=is_whole or form.with_parts,
+            on_wait=lambda: options.follows,
+        )
+        yield host, source
+
+
+def _rounds(
+    options: IntervalOptions,
+    sources: Mapping[str, ReplaySource],
+    take: Callable[[str, Item], None],
+    made: list[Intervals],
+) -> Iterator[Round]:
+    """The rounds of the sources; ``made`` gets each host's Intervals."""
+    from ioh.pipeline import alone
+    from ioh.playback.joined import joined_rounds
+
+    def intervals() -> Intervals:
+        made.append(options.intervals())
+        return made[-1]
+
+    if "" in sources:
+        return alone(sources[""].samples(partial(take, "")), intervals())
+    cycles_s = [s.session.header.cycle_s for s in sources.values() if s.session]
+    return joined_rounds(sources, intervals, options.cycle_s or max(cycles_s), take)
+
+
+def _stop(sources: Iterable[ReplaySource]) -> None:
+    for source in sources:
+        source.stop()
+
+
+def _report(faults: Iterable[Faults]) -> None:
+    for each in faults:
+        each.report()
 
 
 def _why_empty(options: IntervalOptions, seen_s: float) -> IohError:

@@ -20,10 +20,10 @@ from ioh.model.errors import ExitCode
 
 if TYPE_CHECKING:
     from ioh.commands.arguments import IntervalOptions
+    from ioh.commands.playback import Render
     from ioh.live.first_interval import ReportFirst
     from ioh.live.source import LiveSource
     from ioh.model.pairs import Round
-    from ioh.pipeline import SnapshotSink
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
@@ -113,31 +113,28 @@ def live_source(
     )
 
 
-def run_live(options: IntervalOptions, make_sink: Callable[[], SnapshotSink]) -> int:
+def run_live(options: IntervalOptions, render: Render) -> int:
     """Measure this machine and print each interval; return the exit status.
 
-    ``make_sink`` is called after the privileged loader has been forked, which must happen before
-    large imports.
     IohError: something requested cannot be measured.  ReaderGoneError: nobody reads stdout.
     """
-    made: list[tuple[SnapshotSink, Iterator[Round]]] = []
+    made: list[Iterator[Round]] = []
 
     def prepare() -> None:
         """Import the rest: after the loader is forked, before root is dropped."""
         from ioh.pipeline import alone, rounds
 
         engine = options.engine()
-        made.append((make_sink(), rounds(alone(source), lambda: engine, options.run_s)))
+        made.append(rounds(alone(source), lambda: engine, options.run_s))
 
     source = live_source(options, prepare)
     with Ending() as ending, source, few_collections(is_live=True):
         ending.stop = source.stop
-        sink, shown = made[0]
         source.attach()  # the first interval has every layer
-        for number, each in enumerate(shown):
+        for number, each in enumerate(made[0]):
             if not number and (why := why_nothing(each.snapshot)):
                 report_nothing(why)
-            ending.write(sink.render(each.snapshot))
+            ending.write(render(each))
             if ending.received is not None:
                 break
     return ending.code

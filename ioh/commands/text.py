@@ -40,12 +40,12 @@ def print_text(intervals: IntervalOptions, show: ShowOptions) -> int:
     """Print text; status and errors as for print_intervals()."""
     options = show.text()
     from ioh.sinks.hosts import TextHosts
-    from ioh.sinks.text import TextSink
 
     form = PrintOptions(
-        lambda: TextSink(options),
+        TextHosts(options).render,
         text_remarks(utc=show.utc),
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
+        has_hosts=True,
     )
-    return print_intervals(intervals, form, lambda: TextHosts(options))
+    return print_intervals(intervals, form)

@@ -68,7 +68,7 @@ class FileHistory(BaseHistory):
         self, path: str, played: Played, name: str = "", hosts: tuple[str, ...] = ()
     ) -> None:
         self.others = Companions(path, hosts, name) if name else None
-        self.path = path_of(path, name) if name else path
+        self.path = path_of(path, name)
         self._played = played
         self._session = Session(self.path)
         try:

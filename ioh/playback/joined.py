@@ -25,15 +25,18 @@ from ioh.session.stream import Item
 
 
 def path_of(path: str, host: str) -> str:
-    """The path of one host's recording in a joined file."""
-    return f"{path}#{host}"
+    """The path of one host's recording in a joined file; "" is the host of any other file."""
+    return f"{path}#{host}" if host else path
 
 
 def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
     """Translate a span of time for every host; seconds count from the start of the first one.
 
+    Without names, the file is of one host, "".
     IohError: no host has such a mark, or the end is not after the begin.
     """
+    if not names:
+        return {"": span}
     with ExitStack() as stack:
         sessions = [stack.enter_context(Session(path_of(path, name))) for name in names]
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)

@@ -31,6 +31,8 @@ class TextHosts:
 
     def render(self, each: Round) -> str:
         """Every host's part of a round; then each pair of hosts by kind of call, if any."""
+        if not each.states:
+            return self._sink("").render(each.snapshot)
         parts = [self._host(state, snapshot) for state, snapshot in _by_state(each)]
         if each.pairs:
             parts += [f"{line}\n" for line in (*pair_lines(each.pairs), "")]
@@ -39,8 +41,11 @@ class TextHosts:
     def _host(self, state: HostState, snapshot: Snapshot | None) -> str:
         if snapshot is None:
             return "" if state.is_here else _heading(state)
+        return _heading(state) + self._sink(state.name).render(snapshot)
+
+    def _sink(self, name: str) -> TextSink:
         made = TextSink(self._options, with_legend=not self._sinks)
-        return _heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
+        return self._sinks.setdefault(name, made)
 
 
 class JsonHosts:
@@ -51,6 +56,8 @@ class JsonHosts:
 
     def render(self, each: Round) -> str:
         """Every host's line; then the states of all hosts, and the pairs."""
+        if not each.states:
+            return self._sink.render(each.snapshot)
         lines = [self._host(state, snapshot) for state, snapshot in _by_state(each)]
         made: dict[str, Json] = {"time_unix_s": round(each.time_unix_s, 6), "host": None}
         made["hosts"] = [_host_to_json(state) for state in each.states]
@@ -65,9 +72,6 @@ class JsonHosts:
         host = made["host"]
         made["host"] = _host_to_json(state) | (host if isinstance(host, dict) else {})
         return to_line(made)
-
-
-HostsSink = TextHosts | JsonHosts
 
 
 def _by_state(each: Round) -> Iterator[tuple[HostState, Snapshot | None]]:
