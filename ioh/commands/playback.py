@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
 from ioh.commands.output import say
-from ioh.commands.run import Ending
+from ioh.commands.run import Ending, Render
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ioh.playback.replay import ReplaySource
     from ioh.session.stream import Item
 
-Render = Callable[["Round"], "str | bytes"]
 # Output lines for a mark or a gap; "" for none.
 Remarks = Callable[["Item"], str]
 

@@ -20,11 +20,12 @@ from ioh.model.errors import ExitCode
 
 if TYPE_CHECKING:
     from ioh.commands.arguments import IntervalOptions
-    from ioh.commands.playback import Render
     from ioh.live.first_interval import ReportFirst
     from ioh.live.source import LiveSource
     from ioh.model.pairs import Round
 
+# Turns a round into text, or into bytes of a file.
+Render = Callable[["Round"], "str | bytes"]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
 
