@@ -52,11 +52,6 @@ def fine_index(latency_ns: int) -> int:
     return ((log2 - SUB_BITS + 1) << SUB_BITS) + ((units >> (log2 - SUB_BITS)) & (SUB_BUCKETS - 1))
 
 
-def size_index(size_bytes: int) -> int:
-    """Bucket of SIZE_EDGES_BYTES that holds ``size_bytes``; the last one for anything larger."""
-    return bisect_left(SIZE_EDGES_BYTES, size_bytes)
-
-
 def latency_index(latency_us: float) -> int:
     """Bucket of LATENCY_EDGES_US that holds ``latency_us``; the last one for anything larger."""
     return bisect_left(LATENCY_EDGES_US, latency_us)

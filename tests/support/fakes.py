@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -18,11 +19,11 @@ from ioh.model.hist import (
     FINE_BUCKETS,
     LATENCY_BUCKETS,
     SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
     LatencyHist,
     SizeLatencyHist,
     fine_index,
     latency_index,
-    size_index,
 )
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import HostSample, LayerSample, OpTotals, Row, Sample, Unavailable
@@ -146,6 +147,11 @@ class Op:
             latency=LatencyHist(tuple(self.fine)),
             size_lat=SizeLatencyHist(tuple(self.size_lat)),
         )
+
+
+def size_index(size_bytes: int) -> int:
+    """Bucket of SIZE_EDGES_BYTES, as the probes choose it; the last one for anything larger."""
+    return bisect_left(SIZE_EDGES_BYTES, size_bytes)
 
 
 def host(tick: int) -> HostSample:

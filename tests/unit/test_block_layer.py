@@ -19,10 +19,11 @@ from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
-from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist, fine_index, size_index
+from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist, fine_index
 from ioh.model.sample import OTHERS, LayerSample, OpTotals
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.diskstats import make_dev
+from tests.support.fakes import size_index
 from tests.unit import fake_kernel
 from tests.unit.probe_text import text_of
 

@@ -11,8 +11,9 @@ import pytest
 
 from ioh.findings.rules.cache_below import is_share_even
 from ioh.model.finding import Finding
-from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index
 from ioh.model.snapshot import OpStats
+from tests.support.fakes import size_index
 from tests.unit.snapshot_maker import Layers, disk, found, judged, layer, op, spread
 
 KB = 1024

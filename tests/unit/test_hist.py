@@ -22,8 +22,8 @@ from ioh.model.hist import (
     SizeLatencyHist,
     fine_index,
     latency_index,
-    size_index,
 )
+from tests.support.fakes import size_index
 
 LATENCIES_NS = st.integers(1, 1 << 37)
 # Around each power of two: random numbers would rarely hit an off-by-one error there.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ioh.findings.rule import all_rules
-from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, size_index
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.path import IoPath, Segment
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
@@ -23,6 +23,7 @@ from ioh.tui.render.overview import box_of
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share
 from ioh.tui.state import ViewState
+from tests.support.fakes import size_index
 from tests.support.screens import FINDINGS, drawn, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op as made_op

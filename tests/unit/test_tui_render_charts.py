@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index
 from ioh.sinks.cells import display_width
 from ioh.tui.render.glyphs import BARS, drawn_in_ascii
 from ioh.tui.render.histogram import (
@@ -22,6 +22,7 @@ from ioh.tui.render.histogram import (
 )
 from ioh.tui.render.line import Line
 from ioh.tui.render.trends import binned, per_column, render_bars
+from tests.support.fakes import size_index
 
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
 VALUES = st.lists(VALUE, max_size=80)
