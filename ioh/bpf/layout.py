@@ -2,56 +2,59 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from struct import Struct
 
 _CODES = {"u8": "B", "char": "s", "u16": "H", "u32": "I", "u64": "Q", "s64": "q"}
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_MEMBER = re.compile(r"(\w+)(?:\[(\d+)\])?")
 
 
 class Layout:
     """A struct: its C declaration for the compiler, its decoder for Python.
 
     Shape:
-        ``Layout("flow", count="u64", comm="char[16]")``.  Members are in order; a type is one of
-        _CODES, or the name of an ``inner`` layout.  ``unpack`` and its like, as those of a Struct,
-        have a number for each number, and bytes for u8 and char arrays and for inner structs.
+        ``Layout("flow", "u64 count, ns; char comm[16];")``: its members in C.  Types are those in
+        _CODES and the structs of ``inner``.  ``unpack`` and its like, as those of a Struct, have a
+        number for each number, and bytes for u8 and char arrays and for inner structs.
 
     Raises:
         ValueError: The compiler would leave a gap: reorder the members, or name the gap.
     """
 
-    def __init__(self, name: str, /, *inner: Layout, **members: str) -> None:
+    def __init__(self, name: str, body: str, *inner: Layout) -> None:
         self.name, self.inner, self.size, self.align = name, inner, 0, 1
+        self.text = f"struct {name} {{{body}}};\n"
         self.members: dict[str, tuple[int, str]] = {}  # offset and format
-        lines = [self._add(member, declared) for member, declared in members.items()]
+        for line in _COMMENT.sub("", body).replace("struct ", "").split(";")[:-1]:
+            kind, names = line.split(None, 1)
+            for each in names.split(","):
+                self._add(kind, each.strip())
         if self.size % self.align:
             msg = f"struct {name} has a gap at its end"
             raise ValueError(msg)
-        self.text = f"struct {name} {{\n{''.join(lines)}}};\n"
-        whole = self.reader(*members)
+        whole = self.reader(*(each for each in self.members if "." not in each))
         self.pack, self.unpack = whole.pack, whole.unpack
         self.unpack_from, self.iter_unpack = whole.unpack_from, whole.iter_unpack
 
-    def _add(self, member: str, declared: str) -> str:
-        """Add a member; return its line in C."""
-        kind, _, dimension = declared.rstrip("]").partition("[")
-        count, kinds = int(dimension or 1), {each.name: each for each in self.inner}
-        if layout := kinds.get(kind):
+    def _add(self, kind: str, declared: str) -> None:
+        if not (found := _MEMBER.fullmatch(declared)):
+            msg = f"struct {self.name}: {declared}"
+            raise ValueError(msg)
+        member, count = found[1], int(found[2] or 1)
+        if layout := {each.name: each for each in self.inner}.get(kind):
             size, align, code = layout.size, layout.align, f"{count * layout.size}s"
-            if not dimension:
-                for part, (at, form) in layout.members.items():
-                    self.members[f"{member}.{part}"] = self.size + at, form
+            for part, (at, form) in () if found[2] else layout.members.items():
+                self.members[f"{member}.{part}"] = self.size + at, form
         else:
             size = align = Struct(f"={_CODES[kind]}").size
-            is_text = kind == "char" or (kind == "u8" and dimension)
-            code = f"{count}{'s' if is_text else _CODES[kind]}"
+            code = f"{count}{'s' if kind == 'u8' and found[2] else _CODES[kind]}"
         if self.size % align:
             msg = f"struct {self.name} has a gap before {member}"
             raise ValueError(msg)
         self.members[member] = self.size, code
         self.size, self.align = self.size + count * size, max(self.align, align)
-        array = f"[{dimension}]" if dimension else ""
-        return f"\t{'struct ' if layout else ''}{kind} {member}{array};\n"
 
     @property
     def words(self) -> int:

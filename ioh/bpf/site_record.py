@@ -10,22 +10,21 @@ from ioh.bpf.layout import Layout
 if TYPE_CHECKING:
     from ioh.bpf.sites import Site
 
-# Found by the cookie of the attachment.
 SITE = Layout(
-    "site",
-    op="u32",
-    role="u32",
-    way="u32",  # an op can be observed in several ways; the outermost counts
-    owner="u32",
-    size_kind="u32",
-    size_register="u32",  # its offset in struct pt_regs
-    size_bits="u32",  # to shift out above the value
-    size_is_signed="u32",
-    displacement="s64",
-    scale="u64",
-    only="u32[4]",  # values that the size must be one of; 0 if it is a size
-    key_register="u32",  # distinguishes a thread's operations: its offset + 1, or 0
-    is_wait="u32",  # only a wait of another operation: others count it
+    "site",  # found by the cookie of the attachment
+    """
+    u32 op, role;
+    u32 way; /* an op can be observed in several ways; the outermost counts */
+    u32 owner, size_kind;
+    u32 size_register; /* its offset in struct pt_regs */
+    u32 size_bits; /* to shift out above the value */
+    u32 size_is_signed;
+    s64 displacement;
+    u64 scale;
+    u32 only[4]; /* values that the size must be one of; 0 if it is a size */
+    u32 key_register; /* distinguishes a thread's operations: its offset + 1, or 0 */
+    u32 is_wait; /* only a wait of another operation: others count it */
+    """,
 )
 ROLES = ("start", "done", "cancel", "drop", "first", "unseen")
 OWNERS = ("process", "parent")

@@ -17,22 +17,17 @@ from ioh.model.sample import OpTotals
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-_SLOWEST = Layout("slowest", epoch="u64", ns="u64", bytes="u64")  # of one tick
+_SLOWEST = Layout("slowest", "u64 epoch, ns, bytes;")  # of one tick
 OP_TOTALS = Layout(
     "op_totals",
+    f"""
+    u64 started, count, bytes, errors, latency_ns, queue_ns, queued;
+    u64 failed_ns; /* of operations that failed or are made anew */
+    u8 last_log2[8]; /* of the last time and size: usually the same for the next ones */
+    struct slowest slowest[2];
+    u64 latency[{hist.FINE_BUCKETS}], size_lat[{hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS}];
+    """,
     _SLOWEST,
-    started="u64",
-    count="u64",
-    bytes="u64",
-    errors="u64",
-    latency_ns="u64",
-    queue_ns="u64",
-    queued="u64",
-    failed_ns="u64",  # of operations that failed or are made anew
-    last_log2="u8[8]",  # of the last time and size: usually the same for the next ones
-    slowest="slowest[2]",
-    latency=f"u64[{hist.FINE_BUCKETS}]",
-    size_lat=f"u64[{hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS}]",
 )
 # Members as indices of 64-bit words.
 STARTED, COUNT, BYTES, ERRORS = map(OP_TOTALS.word, ("started", "count", "bytes", "errors"))

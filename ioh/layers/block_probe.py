@@ -21,14 +21,15 @@ _REQ_OPS = tuple(
     f"REQ_OP_{name}"
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
 )
-DEV_OP = Layout("dev_op", dev="u32", op="u32")
+DEV_OP = Layout("dev_op", "u32 dev, op;")
 _RECENT_ENDS = 8
-# Where the last requests ended, to distinguish sequential from random.
 RECENT = Layout(
     "recent",
-    ends=f"u64[{_RECENT_ENDS}]",
-    next="u64",  # one more than the number judged
-    sequential="u64",
+    f"""
+    u64 ends[{_RECENT_ENDS}]; /* of the last requests: a sequential one begins there */
+    u64 next; /* one more than the number judged */
+    u64 sequential;
+    """,
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
 STACKED = 1024  # stacked devices that the probe knows when it has no room for all devices

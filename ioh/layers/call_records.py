@@ -5,52 +5,53 @@ from __future__ import annotations
 from ioh.bpf.layout import Layout
 from ioh.layers.flows import FLOW_KEY
 
-# The file of an operation; on btrfs, ino includes the subvolume.
 _TARGET = Layout(
-    "target",
-    file="u64",
-    ino="u64",
-    dev="u32",
-    op="u16",
-    is_opaque="u16",  # a read whose operations below are invisible
-    name="u32",  # hash of its name in its folder; if it differs, so does the file or its name
-    is_at_end="u32",  # a read beginning at or after the end; if opaque, the thread's sleeps
+    "target",  # the file of an operation; on btrfs, ino includes the subvolume
+    """
+    u64 file, ino;
+    u32 dev;
+    u16 op;
+    u16 is_opaque; /* a read whose operations below are invisible */
+    u32 name; /* hash of its name in its folder; if it differs, so does the file or its name */
+    u32 is_at_end; /* a read beginning at or after the end; if opaque, the thread's sleeps */
+    """,
 )
 # Submissions to the block layer in one direction while a call was open.
-_LOWER = Layout("lower", bios="u32", requests="u32", bytes="u64")
+_LOWER = Layout("lower", "u32 bios, requests; u64 bytes;")
 # Where a call's last direct read begins, and its size.
-_PLACE = Layout("place", file="u64", ino="u64", page="u64", bytes="u64")
+_PLACE = Layout("place", "u64 file, ino, page, bytes;")
 CALL = Layout(
     "call",
-    _TARGET,
-    _LOWER,
-    _PLACE,
-    tid="u32",
-    crowd="u32",
-    start_ns="u64",
-    target="target",
-    tgid="u32",
-    linked="u32",  # another request waits for io_uring's last one
-    lower="lower[2]",  # reads, writes
-    batch="u32[2]",  # asynchronous reads and writes submitted and not yet settled
-    direct="u16",  # of these reads, those of O_DIRECT
-    at_end="u16",  # other reads that begin at or after the end of their file
-    splits="u32",
-    largest="u32",  # most bytes, in whole pages, of a libaio read
-    unused="u32",
-    read_account="u64",  # the kernel's account of the thread when the call began
-    request="u64",  # io_uring's watched request, or libaio's context
-    cpu_wait_ns="u64",  # the thread's, when the call began
-    place="place",
+    """
+    u32 tid, crowd;
+    u64 start_ns;
+    struct target target;
+    u32 tgid;
+    u32 linked; /* another request waits for io_uring's last one */
+    struct lower lower[2]; /* reads, writes */
+    u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
+    u16 direct; /* of these reads, those of O_DIRECT */
+    u16 at_end; /* other reads that begin at or after the end of their file */
+    u32 splits;
+    u32 largest; /* most bytes, in whole pages, of a libaio read */
+    u32 unused;
+    u64 read_account; /* the kernel's account of the thread when the call began */
+    u64 request; /* io_uring's watched request, or libaio's context */
+    u64 cpu_wait_ns; /* the thread's, when the call began */
+    struct place place;
+    """,
+    *(_TARGET, _LOWER, _PLACE),
 )
-ASYNC_KEY = Layout("async_key", request="u64", tgid="u64")
+ASYNC_KEY = Layout("async_key", "u64 request, tgid;")
 ASYNC = Layout(
     "async",
+    """
+    u64 start_ns;
+    struct target target;
+    u32 tgid;
+    u32 rw_flags; /* and WATCHED, if it counts in read_calls */
+    u64 context; /* libaio's, from io_setup */
+    """,
     _TARGET,
-    start_ns="u64",
-    target="target",
-    tgid="u32",
-    rw_flags="u32",  # and WATCHED, if it counts in read_calls
-    context="u64",  # libaio's, from io_setup
 )
-FAULT = Layout("fault", FLOW_KEY, start_ns="u64", bytes="u64", key="flow_key")
+FAULT = Layout("fault", "u64 start_ns, bytes; struct flow_key key;", FLOW_KEY)

@@ -26,26 +26,23 @@ OUTERS = SESSION_OPS[:3]  # the operations whose waits are counted
 # None includes another.
 WAITS = (*SESSION_OPS[2:], "lwlock_wait", "standby_wait", "cpu", "cpu_wait")
 
-OPEN_KEY = Layout("open_key", tid="u32", op="u32")
-_WAIT = Layout("wait", count=f"u64[{len(WAITS)}]", ns=f"s64[{len(WAITS)}]")
-# An operation in progress, and its waits so far.  cpu_ns and delay_ns are the thread's time on a
-# CPU and in the run queue at the start; exec_ns is the former as /proc has it.
+OPEN_KEY = Layout("open_key", "u32 tid, op;")
+_WAIT = Layout("wait", f"u64 count[{len(WAITS)}]; s64 ns[{len(WAITS)}];")
 OPEN_OP = Layout(
     "open_op",
+    """
+    /* The thread's time on a CPU, the same as /proc has it, and in the run queue, at the start. */
+    u64 start_ns, cpu_ns, exec_ns, delay_ns;
+    u64 bytes;
+    u32 server, way;
+    u32 depth; /* nested calls of the same way */
+    u32 tid; /* the thread that began it */
+    u32 is_wait; /* of the site that began it */
+    u32 unused;
+    struct wait waited; /* so far */
+    """,
     _WAIT,
-    start_ns="u64",
-    cpu_ns="u64",
-    exec_ns="u64",
-    delay_ns="u64",
-    bytes="u64",
-    server="u32",
-    way="u32",
-    depth="u32",  # nested calls of the same way
-    tid="u32",  # the thread that began it
-    is_wait="u32",  # of the site that began it
-    unused="u32",
-    waited="wait",
 )
-WAIT_KEY = Layout("wait_key", server="u32", outer="u32")
-SESSION_KEY = Layout("session_key", server="u32", tid="u32")
-SESSION = Layout("session", count=f"u64[{len(SESSION_OPS)}]", ns=f"u64[{len(SESSION_OPS)}]")
+WAIT_KEY = Layout("wait_key", "u32 server, outer;")
+SESSION_KEY = Layout("session_key", "u32 server, tid;")
+SESSION = Layout("session", f"u64 count[{len(SESSION_OPS)}], ns[{len(SESSION_OPS)}];")

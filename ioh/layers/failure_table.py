@@ -15,8 +15,8 @@ from ioh.procfs.diskstats import dev_text
 if TYPE_CHECKING:
     from ioh.procfs.mountinfo import MountTable
 
-FAILURE = Layout("failure", tgid="u32", op="u32", dev="u32", error="u32")  # an errno
-FAILED = Layout("failed", count="u64", comm="char[16]")
+FAILURE = Layout("failure", "u32 tgid, op, dev, error;")  # error: an errno
+FAILED = Layout("failed", "u64 count; char comm[16];")
 _MOST = 64
 
 

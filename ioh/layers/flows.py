@@ -36,10 +36,10 @@ from ioh.procfs.processes import are_pids_the_kernels, read_comm
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-FLOW_KEY = Layout("flow_key", ino="u64", dev="u32", tgid="u32", op="u32", name="u32")
-FLOW = Layout("flow", count="u64", bytes="u64", ns="u64", comm="char[16]")
+FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, tgid, op, name;")
+FLOW = Layout("flow", "u64 count, bytes, ns; char comm[16];")
 # Inode numbers are reused after a file is deleted: name is the name's hash, or 0.
-FILE_KEY = Layout("file_key", ino="u64", dev="u32", name="u32")
+FILE_KEY = Layout("file_key", "u64 ino; u32 dev, name;")
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # inode number of all files beyond the probe's room
 _OTHERS, _NO_FILE = b"\xff" * 8, bytes(8)  # the start of a FileId: OTHER_FILES, and 0

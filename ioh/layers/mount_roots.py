@@ -17,16 +17,13 @@ _MEMBERS = ("dentry d_sb", "super_block s_magic s_mounts s_root", "mount mnt_id 
 _WAYS_ON = ("mnt_next_for_sb", "mnt_instance")
 _ROOT = struct.Struct("=Q")
 _ID = struct.Struct("=I")
-# A file's names up to its mount's root, each with a NUL.
 _PATH_BYTES, _NAME_BYTES, _PATH_PARTS = 1024, 256, 16
-_NAMES = {
-    "length": "u32",
-    "complete": "u32",  # 1: up to the root, 2: a name in no folder
-    "names": f"char[{_PATH_BYTES + _NAME_BYTES}]",
-}
-FILE_PATH = Layout("file_path", **_NAMES)
+# A file's names up to its mount's root, each with a NUL; complete is 1 up to the root, 2 for a name
+# in no folder.
+_NAMES = f"u32 length, complete; char names[{_PATH_BYTES + _NAME_BYTES}];"
+FILE_PATH = Layout("file_path", _NAMES)
 # With the dentries of each name, and of what they are below, if on NFS.
-FILE_PATH_ON_NFS = Layout("file_path", **_NAMES, dentries=f"u64[{_PATH_PARTS}]")
+FILE_PATH_ON_NFS = Layout("file_path", f"{_NAMES} u64 dentries[{_PATH_PARTS}];")
 _DENTRIES = FILE_PATH_ON_NFS.reader("dentries")
 PATH_DEFINES = {"PATH_BYTES": _PATH_BYTES, "NAME_BYTES": _NAME_BYTES, "PATH_PARTS": _PATH_PARTS}
 

@@ -155,8 +155,8 @@ _MEMBERS = (
 )
 _ANSWERS = Layout(
     "answers",
-    granted="u64[3]",  # by stable_how
-    **{spec.name.removesuffix("_total"): "u64" for spec in ANSWERS[3:]},
+    "u64 granted[3]; /* by stable_how */"
+    f"u64 {', '.join(spec.name.removesuffix('_total') for spec in ANSWERS[3:])};",
 )
 _CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27

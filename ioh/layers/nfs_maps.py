@@ -41,19 +41,12 @@ commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
 """
 
 # Counters of one RPC procedure (NFSv4: one operation of a compound).
-PROCEDURE_KEY = Layout("proc_key", version="u32", name="char[28]")
+PROCEDURE_KEY = Layout("proc_key", "u32 version; char name[28];")
 PROCEDURE = Layout(
-    "procedure",
-    calls="u64",
-    errors="u64",
-    queue_ns="u64",
-    rtt_ns="u64",
-    execute_ns="u64",
-    retransmits="u64",
-    timeouts="u64",
+    "procedure", "u64 calls, errors, queue_ns, rtt_ns, execute_ns, retransmits, timeouts;"
 )
 # One call; the address is the other end's.
-SAMPLED_KEY = Layout("sampled_key", xid="u32", op="u32", family="u16", port="u16", address="u8[16]")
+SAMPLED_KEY = Layout("sampled_key", "u32 xid, op; u16 family, port; u8 address[16];")
 NFS_STRUCTS = (FILE_KEY, FLOW, PART_OP, PROCEDURE_KEY, PROCEDURE, SAMPLED_KEY)
 _FLOWS_MOST_BYTES = 16 << 20
 _AF_INET = 2

@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 
 PENDING_CALLS = in_progress_table("pid, comm, op, file, mount")
 _MOST_CALLS = 16384  # to look at in a tick: some 10 ms
-PENDING = Layout(
-    "pending",
-    start_ns="u64",
-    ino="u64",
-    dev="u32",
-    tgid="u32",
-    op="u32",
-    name="u32",
-    comm="char[16]",
-)
+PENDING = Layout("pending", "u64 start_ns, ino; u32 dev, tgid, op, name; char comm[16];")
 
 
 class _Caller(NamedTuple):

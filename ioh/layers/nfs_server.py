@@ -97,16 +97,7 @@ _MEMBERS = (
 )
 _CALL_MEMBERS = ("svc_rqst rq_xid",)
 _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
-_FLOW_KEY = Layout(
-    "flow_key",
-    ino="u64",
-    dev="u32",
-    op="u32",
-    family="u16",
-    port="u16",
-    name="u32",
-    address="u8[16]",
-)
+_FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, op; u16 family, port; u32 name; u8 address[16];")
 
 
 Client = tuple[int, int, bytes]  # family, port in network order, address

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map
 
-PART_OP = Layout("part_op", part="u32", op="u32")
+PART_OP = Layout("part_op", "u32 part, op;")
 _MOST_BYTES = 32 << 20  # of kernel memory for the totals of all parts and CPUs
 # All parts that find the table full: no device has major number 4095, no process this pid.
 OTHER_PARTS = 0xFFFFFFFF

@@ -12,8 +12,8 @@ from ioh.model.sample import Table
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-SUBMITTER = Layout("submitter", tgid="u32", write="u32", comm="char[16]")
-SUBMITTED = Layout("submitted", count="u64", bytes="u64", merged_bytes="u64")
+SUBMITTER = Layout("submitter", "u32 tgid, write; char comm[16];")
+SUBMITTED = Layout("submitted", "u64 count, bytes, merged_bytes;")
 _MOST = 4096
 # Above this share of the map, drop idle entries after one tick.  Otherwise a host that starts
 # hundreds of processes a second has no room for new ones.

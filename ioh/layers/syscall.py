@@ -186,14 +186,14 @@ _CPU_WAITS = {
 _COUNTERS = tuple(each.name for each in COUNTED if each.kind == "counter")
 _CHARGES = Layout(
     "charges",
-    **{name.removesuffix("_total").replace("_calls_", "_"): "u64" for name in _COUNTERS},
-    # Operations counted as started that never were, or whose end will not be seen.
-    withdrawn=f"u64[{len(SPEC.ops)}]",
-    cpu_wait_ns=f"u64[{len(SPEC.ops)}]",  # the threads of calls could have run, but had no CPU
-    looked_ns="u64",  # when holes were last looked for
-    # Failed asynchronous reads in read_calls: those that used no lower layer, and others.
-    failed_cached="u64",
-    failed_fetched="u64",
+    f"""
+    u64 {", ".join(each.removesuffix("_total").replace("_calls_", "_") for each in _COUNTERS)};
+    u64 withdrawn[{len(SPEC.ops)}]; /* counted as started, but never were, or end unseen */
+    u64 cpu_wait_ns[{len(SPEC.ops)}]; /* the threads of calls could have run, but had no CPU */
+    u64 looked_ns; /* when holes were last looked for */
+    /* Failed asynchronous reads in read_calls: those that used no lower layer, and others. */
+    u64 failed_cached, failed_fetched;
+    """,
 )
 
 

@@ -9,24 +9,19 @@ from typing import NamedTuple
 from ioh.bpf.layout import Layout
 from ioh.procfs.sock_diag import Counters, Dump, endpoints, format_endpoints
 
-ENDING = Layout("ending", sock="u64", ns="u64")
+ENDING = Layout("ending", "u64 sock, ns;")
 # Ports and addresses as inet_diag_sockid.
-_ENDS = Layout("ends", local_port="u16", remote_port="u16", local="u8[16]", remote="u8[16]")
+_ENDS = Layout("ends", "u16 local_port, remote_port; u8 local[16], remote[16];")
 CONNECTION = Layout(
     "connection",
+    """
+    u64 cookie, bytes_received, bytes_sent, bytes_retrans;
+    u32 total_retrans, data_segs_in, data_segs_out, srtt_us, family;
+    struct ends ends;
+    """,
     _ENDS,
-    cookie="u64",
-    bytes_received="u64",
-    bytes_sent="u64",
-    bytes_retrans="u64",
-    total_retrans="u32",
-    data_segs_in="u32",
-    data_segs_out="u32",
-    srtt_us="u32",
-    family="u32",
-    ends="ends",
 )
-LIVES = Layout("lives", opened="u64", ended="u64")
+LIVES = Layout("lives", "u64 opened, ended;")
 _FAMILY = 16  # of an inet_diag message
 _ZERO = Counters()
 _U32 = 0xFFFFFFFF

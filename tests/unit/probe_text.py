@@ -81,13 +81,13 @@ class ProbeText:
         """A C type as ctypes lays it out."""
         if kind in _TYPES:
             return _TYPES[kind]
-        body = re.search(rf"\b{kind} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
+        body = re.search(rf"\b{kind} \{{([^}}]*)\}};", self.code)
         assert body, f"no {kind}"
-        declared = re.findall(r"(struct \w+|\w+) (\w+)(?:\[(.+)\])?;", body[1])
-        fields = [
-            (member, self._type(inner) * self.number(count) if count else self._type(inner))
-            for inner, member, count in declared
-        ]
+        fields = []
+        for of, names in re.findall(r"(struct \w+|\w+) ([^;]+);", body[1]):
+            for member, count in re.findall(r"(\w+)(?:\[([^\]]+)\])?", names):
+                inner = self._type(of)
+                fields.append((member, inner * self.number(count) if count else inner))
         return type(kind, (ctypes.Structure,), {"_fields_": fields})
 
     def maps(self) -> list[MapSpec]:
