@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
+from typing import TypeVar
 
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.player import MAX_FOUND, FindingBegin, IsWanted, Overview
@@ -16,7 +17,13 @@ MAX_LOOK_BACK_TICKS = 600  # a minute at ten intervals a second, which takes two
 # More than a time line can show; the findings themselves are found again on a visit.
 MAX_BEGINS = 10_000
 _Begin = tuple[str, str, float]  # rule, subject, since when
+_T = TypeVar("_T")
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...], tuple[Pair, ...]]
+
+
+def _shared(new: _T, last: _T) -> _T:
+    """The last interval's object instead of an equal one: most are equal, and kept for hours."""
+    return last if new == last else new
 
 
 class FindingsCache:
@@ -31,9 +38,13 @@ class FindingsCache:
 
     def keep(self, tick: int, judged: Snapshot, pairs: tuple[Pair, ...] = ()) -> None:
         """Keep an interval's findings."""
-        made = (judged.findings, judged.not_evaluated, pairs)
-        self._last = self._last if made == self._last else made  # mostly equal: share the memory
-        self._kept[tick] = self._last
+        last = self._last
+        judgement = (
+            _shared(judged.findings, last[0]),
+            _shared(judged.not_evaluated, last[1]),
+            _shared(pairs, last[2]),
+        )
+        self._kept[tick] = self._last = _shared(judgement, last)
         if len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
 

@@ -14,7 +14,9 @@ import pytest
 
 from ioh.findings.engine import Engine
 from ioh.findings.spans import MAX_SPANS, finding_spans
+from ioh.history.findings_cache import FindingsCache
 from ioh.history.findings_index import FindingsIndex
+from ioh.model.finding import NotEvaluated
 from ioh.model.player import Extent, FindingBegin, Overview
 from ioh.model.sample import Sample
 from ioh.pipeline import snapshots
@@ -184,3 +186,15 @@ def test_the_time_line_adds_findings_seen_beyond_the_index() -> None:
     assert times.looked_until_unix_s() is None
     assert times.within(player.extent) == [begins[0]]
     assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []
+
+
+def test_hours_of_findings_share_what_does_not_change() -> None:
+    """A finding's numbers change in each interval; why other rules are not evaluated does not."""
+    cache, plain = FindingsCache(), replace(minute()[0], findings=(), not_evaluated=())
+    for tick in range(2):
+        missing = (NotEvaluated("nfs_latency", "NFS latency", f"layer {'nfs'} is not measured"),)
+        found = (replace(FINDINGS[0], cause=f"{tick} of 91 ms"),)
+        cache.keep(tick, replace(plain, findings=found, not_evaluated=missing))
+    first, second = (cache.onto(tick, plain) for tick in range(2))
+    assert [each.findings[0].cause for each in (first, second)] == ["0 of 91 ms", "1 of 91 ms"]
+    assert first.not_evaluated is second.not_evaluated
