@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.arguments import IntervalOptions, interval_options
 from ioh.commands.options import add_interval_arguments
-from ioh.commands.output import say, stdout_into, write_stdout
-from ioh.commands.playback import Faults, PrintOptions, run_replay
+from ioh.commands.output import stdout_into, write_stdout
+from ioh.commands.playback import PrintOptions, run_replay
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
 
@@ -68,30 +68,14 @@ def _parquet(options: IntervalOptions, _: object) -> int:
 
 
 def _openmetrics(options: IntervalOptions, _: object) -> int:
-    from ioh.playback.replay import ReplaySource, no_interval
     from ioh.sinks.openmetrics import OpenMetrics
 
-    faults, intervals, span, ticks = Faults(), options.intervals(), options.span, 0
-    with (
-        ReplaySource(options.file, span, speed=None, with_tables=False, on_wait=bool) as source,
-        OpenMetrics() as metrics,
-    ):
-        for sample in source.samples(faults.take):
-            ticks += 1
-            intervals.take(sample)
-            if intervals.has_taken(sample):
-                metrics.take(intervals.newest)
-            if options.run_s is not None and intervals.seen_s >= options.run_s:
-                break
-        if ticks < 2:
-            faults.report()
-            raise no_interval(options.file, span)
+    with OpenMetrics() as metrics:
+        form = PrintOptions(metrics.add, with_tables=False, judges=False)
+        code = run_replay(options, form)
         for piece in metrics.render():
             write_stdout(piece)
-    for remark in source.part.remarks:
-        say(remark)
-    faults.report()
-    return ExitCode.OK
+    return code
 
 
 _EXPORTS = {"csv": _csv, "jsonl": _jsonl, "openmetrics": _openmetrics, "parquet": _parquet}

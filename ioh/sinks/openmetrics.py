@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import IO
 
 from ioh.model.closing import Closing
+from ioh.model.pairs import Round
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.sinks.series import Detail, Family, Labels, series_of
@@ -64,6 +65,7 @@ class OpenMetrics(Closing):
 
     def __init__(self) -> None:
         self._families: dict[str, _Lines] = {}
+        self._newest: Sample | None = None
         # A file only if it is needed.
         self._file = tempfile.SpooledTemporaryFile(max_size=_HELD_BYTES)  # noqa: SIM115
 
@@ -71,8 +73,16 @@ class OpenMetrics(Closing):
         """Remove the temporary file."""
         self._file.close()
 
+    def add(self, each: Round) -> str:
+        """Add the new samples of a round of one machine; "": the text comes at the end."""
+        for sample in each.intervals[0].samples or ():
+            if sample is not self._newest:
+                self.take(sample)
+        return ""
+
     def take(self, sample: Sample) -> None:
         """Add one sample."""
+        self._newest = sample
         now = f"{sample.time_unix_s:.3f}"
         for family, suffix, labels, value, le in series_of(sample, Detail()):
             lines = self._families.get(family.name)
