@@ -98,18 +98,18 @@ def _add(stream: tarfile.TarFile, member: tarfile.TarInfo, data: bytes) -> None:
 
 
 def _paths(root: Path) -> list[Path]:
-    found = []
+    paths = []
     for name in COPIED:
         top = root / name
         inside = sorted(top.rglob("*")) if top.is_dir() else [top]
-        found += [
+        paths += [
             path
             for path in inside
             if not path.is_dir()
             and "__pycache__" not in path.parts
             and not path.name.startswith(".")
         ]
-    return found
+    return paths
 
 
 def look(host: str, name: str) -> There:

@@ -140,13 +140,13 @@ class Host:
             elif isinstance(item, Tick):
                 sample = item.sample
                 time_unix_s = self._clock.ours(sample.time_unix_s, sample.mono_ns)
-                found = intervals.take(sample)
+                snapshot = intervals.take(sample)
                 if not intervals.has_taken(sample):
                     continue
                 older, ours = ours, replace(intervals.newest, time_unix_s=time_unix_s)
-                if found is not None and older is not None:
-                    shown = replace(found, time_unix_s=time_unix_s)
-                    self._put(HostInterval(self.name, addresses, shown, (older, ours)))
+                if snapshot is not None and older is not None:
+                    dated = replace(snapshot, time_unix_s=time_unix_s)
+                    self._put(HostInterval(self.name, addresses, dated, (older, ours)))
 
     def _put(self, interval: HostInterval) -> None:
         """Make an interval ready; wait while too many are."""
