@@ -212,14 +212,14 @@ def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
     for pid in sorted(own):  # each has one of its own; which are others' is not known
         of_it = [address for address, other in pids.items() if other == pid]
         asked += secrets.SystemRandom().sample(of_it, min(len(of_it), _MOST_SOCKETS))
-    found = []
+    recordings = []
     for address, answer in _ask(asked, {}, deadline or _soon()).items():
         told = answer or {}
         name, paused_why = str(told.get("file", "")), str(told.get("paused", ""))
         has_begun, is_private = told.get("begun") is True, told.get("private") is True
         of = address, pids[address], name, has_begun, answer is not None, paused_why, is_private
-        found.append(RunningRecording(*of))
-    return found
+        recordings.append(RunningRecording(*of))
+    return recordings
 
 
 def send_mark(

@@ -51,12 +51,12 @@ def earlier_files(path: str) -> EarlierFiles:
     folder, base = os.path.split(path)
     with contextlib.suppress(OSError):  # reported when the new file cannot be created
         names = os.listdir(folder or ".")  # noqa: PTH208
-        found = sorted(
+        parts = sorted(
             (part, name) for name in names if (part := part_of_name(name, base)) is not None
         )
-        paths = [os.path.join(folder, name) for _, name in found]  # noqa: PTH118
+        paths = [os.path.join(folder, name) for _, name in parts]  # noqa: PTH118
         mine = tuple(path for path in paths if _is_recording(path))
-        return EarlierFiles(mine, found[-1][0] if found else 0)
+        return EarlierFiles(mine, parts[-1][0] if parts else 0)
     return EarlierFiles()
 
 

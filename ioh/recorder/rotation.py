@@ -179,9 +179,9 @@ class Recorder(SessionWriter):
 
     def _forget_oldest(self, but: int = 0) -> bool:
         """Remove the parts beyond ``keep - but``; return whether there were any."""
-        found = False
+        has_removed = False
         while self._keep is not None and len(self._names) > max(1, self._keep - but):
-            found = True
+            has_removed = True
             with contextlib.suppress(OSError):  # somebody moved or removed it
                 remove_file(self._names.pop(0))
-        return found
+        return has_removed
