@@ -25,12 +25,12 @@ def listen(text: str) -> socket.socket:
     """Open the port.  IohError: there is no such address, or the port is in use."""
     host, port = parse_address(text)
     try:
-        found = socket.getaddrinfo(
+        addresses = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         is_any = not host and socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if is_any else found[0][0]
-        address = ("", port) if not host else found[0][4]
+        family = socket.AF_INET6 if is_any else addresses[0][0]
+        address = ("", port) if not host else addresses[0][4]
         return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
     except (OSError, UnicodeError) as error:
         number = None if isinstance(error, socket.gaierror) else getattr(error, "errno", None)
@@ -46,5 +46,5 @@ def listen(text: str) -> socket.socket:
 def url_of(listening: socket.socket, *, tls: bool) -> str:
     """The URL to scrape, for the user."""
     host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http{'s' * tls}://{shown}:{port}/metrics"
+    in_url = f"[{host}]" if ":" in host else host
+    return f"http{'s' * tls}://{in_url}:{port}/metrics"

@@ -59,11 +59,11 @@ class Page:
         encode, content_type = choose_encoder(f"{_OPEN_METRICS};version=1.0.0" if is_open else "")
         with self._lock:
             key = content_type, zipped
-            found = self._made.get(key)
-            if found is None:
+            page = self._made.get(key)
+            if page is None:
                 text = encode(self)
-                found = self._made[key] = gzip.compress(text, 1) if zipped else text
-        return found, content_type
+                page = self._made[key] = gzip.compress(text, 1) if zipped else text
+        return page, content_type
 
     def collect(self) -> list[Metric]:
         """The families with their series; called by prometheus_client's encoders."""
@@ -75,23 +75,23 @@ class Page:
         of_ioh = chain(_of_ioh(sample), self._findings(sample))
         for family, suffix, labels, value, le in chain(of_ioh, series_of(sample, _DETAIL), tables):
             name, kind, unit, text = family
-            found = families.get(name)
-            if found is None:
-                found = families[name] = Metric(name, text, kind, unit)
+            metric = families.get(name)
+            if metric is None:
+                metric = families[name] = Metric(name, text, kind, unit)
             named = dict(labels)
             if le:
                 named["le"] = le
-            found.add_sample(name + suffix, named, value)
+            metric.add_sample(name + suffix, named, value)
         return list(families.values())
 
     def _findings(self, sample: Sample) -> Iterator[Series]:
         if self._snapshot is None:
             return
         host = ("host", label_text(sample.hostname))
-        found = {finding.rule for finding in self._snapshot.findings}
+        findings = {finding.rule for finding in self._snapshot.findings}
         blind = {rule.rule for rule in self._snapshot.not_evaluated}
         for rule, layer in self._rules.items():
-            if rule not in found | blind:
+            if rule not in findings | blind:
                 yield Series(_FINDING, "", (host, ("rule", rule), ("layer", layer)), 0)
         for each in self._snapshot.findings:
             labels = (host, ("rule", each.rule), ("layer", each.layer))

@@ -42,9 +42,9 @@ def unit_text(words: Sequence[str]) -> str:
 
 def _refuse_others_than_root(path: Path) -> None:
     for each in (path, *path.parents):  # a directory that can be renamed can be replaced
-        found = each.stat()
-        is_sticky = each != path and found.st_mode & stat.S_ISVTX
-        if found.st_uid or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky):
+        status = each.stat()
+        is_sticky = each != path and status.st_mode & stat.S_ISVTX
+        if status.st_uid or (status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky):
             cause = f"users other than root can change {os.fspath(each)}, and gain BPF"
             raise IohError(cause, _INSTALL)
 
