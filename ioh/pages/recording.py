@@ -217,10 +217,10 @@ def _facts(whole: Snapshot) -> Iterator[tuple[str, str]]:
     host = whole.host
     yield "host", whole.hostname
     yield "kernel", whole.kernel
-    shown = {"cpu_count": "CPUs", "mem_total_bytes": "memory", "cpu_pct": "CPU time",
+    titles = {"cpu_count": "CPUs", "mem_total_bytes": "memory", "cpu_pct": "CPU time",
              "iowait_pct": "I/O wait", "psi_io_some_pct": "I/O pressure, some",
              "psi_io_full_pct": "I/O pressure, full"}  # fmt: skip
-    for name, title in shown.items():
+    for name, title in titles.items():
         yield title, format_unit(name, title, getattr(host, name))
     for name, layer in whole.layers.items():
         if isinstance(layer, Unavailable):

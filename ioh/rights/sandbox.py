@@ -73,18 +73,18 @@ def forbid_calls(*, network: bool = False) -> bool:
 def _program(*, network: bool) -> list[_Instruction]:
     column, machine = _MACHINES[os.uname().machine]
     numbers = [line.split()[1 + column] for line in _REFUSED.replace("\n", " ").split(",")]
-    made = [(_LOAD, 0, 0, _MACHINE_AT), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, _EPERM)]
-    made += [(_LOAD, 0, 0, _NUMBER_AT), (_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _EPERM)]
-    made += _if_call(_CLONE3[column], [(_RETURN, 0, 0, _ENOSYS)])  # the C library then uses clone
-    made += _if_call(_CLONE[column], _choose(_ANY_BIT, 0, (_NEW_NAME_SPACES,), _EPERM, _ALLOW))
+    program = [(_LOAD, 0, 0, _MACHINE_AT), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, _EPERM)]
+    program += [(_LOAD, 0, 0, _NUMBER_AT), (_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _EPERM)]
+    program += _if_call(_CLONE3[column], [(_RETURN, 0, 0, _ENOSYS)])  # libc then uses clone
+    program += _if_call(_CLONE[column], _choose(_ANY_BIT, 0, (_NEW_NAME_SPACES,), _EPERM, _ALLOW))
     families = (*_FAMILIES, *(_NETWORK if network else ()))
-    made += _if_call(_SOCKET[column], _choose(_EQUAL, 0, families, _ALLOW, _EPERM))
-    made += _if_call(_IOCTL[column], _choose(_EQUAL, 1, _TYPING, _EPERM, _ALLOW))
-    made += _if_call(_BPF[column], _choose(_EQUAL, 0, _BPF_COMMANDS, _ALLOW, _EPERM))
+    program += _if_call(_SOCKET[column], _choose(_EQUAL, 0, families, _ALLOW, _EPERM))
+    program += _if_call(_IOCTL[column], _choose(_EQUAL, 1, _TYPING, _EPERM, _ALLOW))
+    program += _if_call(_BPF[column], _choose(_EQUAL, 0, _BPF_COMMANDS, _ALLOW, _EPERM))
     for number in numbers:
         if number != "-":
-            made += _if_call(int(number), [(_RETURN, 0, 0, _EPERM)])
-    return [*made, (_RETURN, 0, 0, _ALLOW)]
+            program += _if_call(int(number), [(_RETURN, 0, 0, _EPERM)])
+    return [*program, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _if_call(number: int, then: Sequence[_Instruction]) -> list[_Instruction]:

@@ -45,16 +45,16 @@ def caller() -> User | None:
     if os.getuid() != 0:
         return None
     ids = [value for name in ("SUDO_UID", "PKEXEC_UID") if (value := os.environ.get(name, ""))]
-    found = {int(value) for value in ids if value.isdecimal() and value.isascii()}
+    uids = {int(value) for value in ids if value.isdecimal() and value.isascii()}
     doas = os.environ.get("DOAS_USER", "")
     if doas:
         with contextlib.suppress(KeyError):
-            found.add(pwd.getpwnam(doas).pw_uid)
-    if len(found) > 1:
+            uids.add(pwd.getpwnam(doas).pw_uid)
+    if len(uids) > 1:
         cause = "SUDO_UID, PKEXEC_UID and DOAS_USER name different users"
         hint = "Unset those left over from an earlier sudo, pkexec or doas"
         raise IohError(cause, hint, ExitCode.USAGE)
-    uid = next(iter(found), 0)
+    uid = next(iter(uids), 0)
     return _user(uid) if uid else None
 
 
@@ -62,9 +62,9 @@ def service_user() -> User:
     """The user that ioh becomes if root itself started it: ``ioh``, else nobody."""
     for name in SERVICE_NAMES:
         with contextlib.suppress(KeyError):
-            found = pwd.getpwnam(name)
-            if found.pw_uid:
-                return User(found.pw_uid, found.pw_gid, (found.pw_gid,), name)
+            entry = pwd.getpwnam(name)
+            if entry.pw_uid:
+                return User(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), name)
     return User(_OVERFLOW_ID, _OVERFLOW_ID, (_OVERFLOW_ID,), str(_OVERFLOW_ID))
 
 
@@ -90,13 +90,13 @@ def is_service() -> bool:
 
 def _user(uid: int) -> User:
     try:
-        found = pwd.getpwuid(uid)
+        entry = pwd.getpwuid(uid)
     except KeyError:  # such as of a directory service that does not answer
         gid = os.environ.get("SUDO_GID", "")
         own = int(gid) if gid.isdecimal() and gid.isascii() else _OVERFLOW_ID
         return User(uid, own, (own,), str(uid))
-    groups = os.getgrouplist(found.pw_name, found.pw_gid)
-    return User(uid, found.pw_gid, tuple(groups), found.pw_name)
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    return User(uid, entry.pw_gid, tuple(groups), entry.pw_name)
 
 
 def forget_foreign_libraries() -> None:
