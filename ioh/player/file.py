@@ -108,8 +108,8 @@ class FilePlayer(Player):
                 self._report_interval(tick, snapshot, report)
 
     def _between(self, older: Sample | None, newer: Sample) -> Snapshot | None:
-        found = interval(older, newer)
-        return None if found is None else self._main.chosen(found)
+        snapshot = interval(older, newer)
+        return None if snapshot is None else self._main.chosen(snapshot)
 
     def _is_to_report(self, tick: int) -> bool:
         """Whether it is time to report an interval; True for the last one."""
@@ -127,18 +127,18 @@ class FilePlayer(Player):
         if main.others is None:
             report(News(tick, snapshot))
             return
-        others, found = main.others.of(snapshot)
-        report(News(tick, replace(snapshot, pairs=found), host=self.names.index(main.name)))
+        others, pairs = main.others.of(snapshot)
+        report(News(tick, replace(snapshot, pairs=pairs), host=self.names.index(main.name)))
         if not 0 < snapshot.time_unix_s - self._played_unix_s < _AGAIN_S:
             judges = ((each.name, each.make_judge(finds_pairs=False)) for each in self.histories)
             self._judges = dict(judges)
         self._played_unix_s = snapshot.time_unix_s
         for name, (its_tick, part) in others.items():
             host = self.names.index(name)
-            there = with_own_pairs(self.histories[host].chosen(part.snapshot), found, name)
+            there = with_own_pairs(self.histories[host].chosen(part.snapshot), pairs, name)
             if (judge := self._judges[name]) is not None:
                 there = judge.judge(there)
-            report(News(its_tick, replace(there, pairs=found), host=host))
+            report(News(its_tick, replace(there, pairs=pairs), host=host))
 
     def stop(self) -> None:
         """End run() soon."""

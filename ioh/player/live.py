@@ -100,21 +100,21 @@ class LivePlayer(Player):
 
     def _take(self, each: Round, report: Callable[[News], None]) -> None:
         """Keep a round, and report its intervals with what is known of all hosts."""
-        kept = []
+        added = []
         for part in each.intervals:
             self.recorder.write(part)
             host = self._hosts.index(part.name)
             tick, snapshot = self.histories[host].add(part), self._named(part)
             self.histories[host].found(snapshot)
             self._found[host] = (each.time_unix_s, snapshot.findings)
-            kept.append((host, tick, snapshot))
+            added.append((host, tick, snapshot))
         # Kept for later rounds: a late host's interval comes in the next one.
         oldest_s = each.time_unix_s - _STAYS * self.histories[0].cycle_s
-        known = self._known_pairs(each, oldest_s)
-        for host, tick, snapshot in kept:
+        pairs = self._known_pairs(each, oldest_s)
+        for host, tick, snapshot in added:
             findings = (*snapshot.findings, *self._elsewhere(host, oldest_s))
             in_order = tuple(sorted(findings, key=worst_first))
-            joined = replace(snapshot, pairs=known, findings=in_order)
+            joined = replace(snapshot, pairs=pairs, findings=in_order)
             self.histories[host].judged(tick, joined)
             status = self._status() or self._source.remark(joined)
             report(News(tick, joined, status, host=host))

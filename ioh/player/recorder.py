@@ -101,12 +101,12 @@ class ScreenRecorder:
 
     def _open(self, name: str, addresses: Sequence[str] = ()) -> Recorder:
         """Create the file of a host."""
-        self._recorders[name] = made = first_free(
+        self._recorders[name] = recorder = first_free(
             paths_in(self._folder, name or self.hostname, self._since_unix_s),
             lambda path: Recorder(parts_of(path), cycle_s=self.cycle_s, addresses=addresses),
         )
-        self._reported_paths[name] = made.name
-        return made
+        self._reported_paths[name] = recorder.name
+        return recorder
 
     def write(self, part: HostInterval) -> None:
         """Record a host's interval, if recording; a failure ends the recording."""
@@ -135,10 +135,10 @@ class ScreenRecorder:
         with self._lock:
             recorders = list(self._recorders.values())
         try:
-            made = [each.mark(text) for each in recorders]
+            marked = [each.mark(text) for each in recorders]
         except (OSError, IohError) as error:
             return f"marked on the screen only: {printable(str(error))}"
-        if not made:
+        if not marked:
             return "marked"
         where = printable(self._what()) if len(self._hosts) == 1 else "the recording"
         return f"marked, also in {where}"
@@ -150,8 +150,8 @@ class ScreenRecorder:
             recorders = list(self._recorders.values())
         if self._sample_soon is not None and len(recorders) == 1:
             return recorders[0].mark_at_sample(text, self._sample_soon)
-        made = [each.mark(text) for each in recorders]
-        return bool(made) and all(made)
+        marked = [each.mark(text) for each in recorders]
+        return bool(marked) and all(marked)
 
     def _paused_why(self) -> str:
         return self.state.failure
