@@ -51,8 +51,8 @@ class NamedJudge:
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """Judge an interval."""
-        found = self._pairs_of(snapshot)
-        judged = self._judge.judge(with_own_pairs(snapshot, found, self._host))
+        pairs = self._pairs_of(snapshot)
+        judged = self._judge.judge(with_own_pairs(snapshot, pairs, self._host))
         findings = tuple(replace(finding, host=self._host) for finding in judged.findings)
         return replace(judged, findings=findings)
 
@@ -144,10 +144,10 @@ class FileHistory(BaseHistory):
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by number, with the pairs of hosts in it; None if it is lost."""
-        found = super().visit(tick)
-        if found is None or self.others is None:
-            return found
-        return replace(found, pairs=self.others.of(found)[1])
+        snapshot = super().visit(tick)
+        if snapshot is None or self.others is None:
+            return snapshot
+        return replace(snapshot, pairs=self.others.of(snapshot)[1])
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """Judge an interval, after those before it if they were not reported."""
@@ -182,15 +182,15 @@ class FileHistory(BaseHistory):
         session, extent = self._session, self._extent
         session.refresh()
         if self._moments[0] != session.size_bytes:
-            found = [
+            events = [
                 TimelineEvent(m.time_unix_s, printable(m.text), m.until_unix_s)
                 for m in (*session.marks(), *session.gaps())
                 if extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
                 and m.time_unix_s <= self.part.end_unix_s
             ]
-            found += self._own_marks
-            found.sort(key=lambda moment: moment.time_unix_s)
-            self._moments = (session.size_bytes, tuple(found))
+            events += self._own_marks
+            events.sort(key=lambda moment: moment.time_unix_s)
+            self._moments = (session.size_bytes, tuple(events))
         return self._moments[1]
 
     def note(self, moment: TimelineEvent) -> None:

@@ -50,10 +50,11 @@ class FindingsCache:
 
     def onto(self, tick: int, snapshot: Snapshot) -> Snapshot:
         """Add the findings of an interval to it, if known."""
-        found = self._kept.get(tick)
-        if found is None:
+        judgement = self._kept.get(tick)
+        if judgement is None:
             return snapshot
-        return replace(snapshot, findings=found[0], not_evaluated=found[1], pairs=found[2])
+        findings, missing, pairs = judgement
+        return replace(snapshot, findings=findings, not_evaluated=missing, pairs=pairs)
 
     def forget_before(self, tick: int) -> None:
         """Drop the intervals before one."""
@@ -74,14 +75,14 @@ class KnownFindings:
         Returns whether the finding, or its severity, is new.
         """
         begin = finding.rule, finding.subject, finding.since_unix_s
-        known = self._begins.get(begin)
-        told_unix_s = at_unix_s if known is None else known.told_unix_s
+        before = self._begins.get(begin)
+        told_unix_s = at_unix_s if before is None else before.told_unix_s
         told = FindingBegin(finding.since_unix_s, finding.severity, told_unix_s)
         self._begins[begin], self._found[begin] = told, finding
         for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FOUND)):
             if len(kept) > most:
                 del kept[next(iter(kept))]
-        return known is None or known.severity != finding.severity
+        return before is None or before.severity != finding.severity
 
     def dated(self, finding: Finding, at_unix_s: float) -> Finding:
         """The finding with the time at which it began, if known."""

@@ -118,7 +118,7 @@ class FindingsIndex:
         judge = self._make_judge()
         if judge is None:
             return
-        known = KnownFindings()
+        findings = KnownFindings()
         told: list[tuple[float, Finding]] = []
         until_unix_s, reported_unix_s, reported_s = -1.0, -1.0, time.monotonic()
 
@@ -135,7 +135,7 @@ class FindingsIndex:
             played = alone(source.samples(), Intervals(self._choose))
             for each in rounds(played, lambda: judge):
                 until_unix_s = each.snapshot.time_unix_s
-                new = (x for x in each.snapshot.findings if known.add(x, until_unix_s))
+                new = (x for x in each.snapshot.findings if findings.add(x, until_unix_s))
                 told += [(until_unix_s, finding) for finding in new]
                 if time.monotonic() - reported_s >= REPORT_S:
                     report()

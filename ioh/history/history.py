@@ -30,15 +30,15 @@ class BaseHistory(Closing):
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by number; None if it is lost or no longer kept."""
-        found = self._interval(self._visits, tick)
-        return None if found is None else self._judgements.onto(tick, found)
+        snapshot = self._interval(self._visits, tick)
+        return None if snapshot is None else self._judgements.onto(tick, snapshot)
 
     def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
         extent = self._extent
         if not extent.first <= tick <= extent.last:
             return None
-        found = cursor.snapshot(tick)
-        return None if found is None else self.chosen(found)
+        snapshot = cursor.snapshot(tick)
+        return None if snapshot is None else self.chosen(snapshot)
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """As visit(): intervals are judged when they are reported."""
@@ -51,8 +51,8 @@ class BaseHistory(Closing):
         """Yield intervals, much faster than visit(); tables and parts only if ``is_whole``."""
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
-        found = walk(self._visits.session, first, last, is_whole=is_whole)
-        return ((tick, self.chosen(snapshot)) for tick, snapshot in found)
+        intervals = walk(self._visits.session, first, last, is_whole=is_whole)
+        return ((tick, self.chosen(snapshot)) for tick, snapshot in intervals)
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends by a time, within the extent."""

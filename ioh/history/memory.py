@@ -78,15 +78,15 @@ class MemoryHistory(BaseHistory):
 
     def _publish(self) -> None:
         """Update the extent, and drop what is before it."""
-        kept = self._kept
-        begin, start_s = kept.first_tick, kept.start_unix_s
+        recording = self._kept
+        begin, start_s = recording.first_tick, recording.start_unix_s
         with self._lock:
             if begin >= self._extent.first:
                 self._judgements.forget_before(begin + 1)
                 self._moments = [
                     m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start_s
                 ]
-            last, end_s = len(kept) - 1, kept.end_unix_s
+            last, end_s = len(recording) - 1, recording.end_unix_s
             self._extent = Extent(begin + 1, last, start_s, end_s)
 
     def visit(self, tick: int) -> Snapshot | None:
@@ -97,8 +97,8 @@ class MemoryHistory(BaseHistory):
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
         """Yield intervals, except those in which the machine was not connected."""
-        found = super().walk(first, last, is_whole=is_whole)
-        return (each for each in found if each[0] not in self._lost)
+        intervals = super().walk(first, last, is_whole=is_whole)
+        return (each for each in intervals if each[0] not in self._lost)
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """The marks and gaps kept, by time."""
