@@ -197,7 +197,7 @@ static inline void note_place(struct call *c, const struct target *of, u64 from,
 static inline struct call *begin(struct target *to, const char *task, u64 pid_tgid, u64 now)
 {
 	u32 tid = pid_tgid;
-	struct call *c = open_call(tid);
+	struct call *c = open_call(tid, now);
 
 	if (!c)
 		return NULL;
@@ -219,7 +219,7 @@ static inline struct call *begin(struct target *to, const char *task, u64 pid_tg
 /* io_getevents: what its thread submits during the call is charged to nothing. */
 static inline void begin_reap(u64 events, const char *task, u32 tid)
 {
-	struct call *c = open_call(tid);
+	struct call *c = open_call(tid, 0);
 
 	if (!c)
 		return;

@@ -20,9 +20,11 @@ enum { CALL_SUBMIT = 0x80, CALL_REAP };
  */
 BPF_ARRAY(calls, struct call, CALL_SLOTS);
 
-/* By group of slots, the last tick (its low byte) in which a call began: user space looks there. */
+#define CALL_TICK(ns) ((u32)((ns) >> CALL_TICK_LOG2))
+
+/* By group of slots, when a call last began: user space looks at those in use. */
 struct call_groups {
-	u8 ticks[CALL_SLOTS / CALL_GROUP];
+	u32 ticks[CALL_SLOTS / CALL_GROUP];
 };
 
 BPF_ARRAY(call_groups, struct call_groups, 1);
@@ -46,19 +48,19 @@ static inline struct call *find_call(u32 tid)
 	return c->crowd ? crowded.lookup(&tid) : NULL;
 }
 
-static inline void note_group(u32 index)
+static inline void note_group(u32 index, u64 now)
 {
 	u32 zero = 0;
 	struct call_groups *groups = call_groups.lookup(&zero);
-	u64 *now_epoch = epoch.lookup(&zero);
-	/* Hidden: bcc would read the tick with a helper, since the index comes from the task. */
+	/* Hidden: bcc would write the tick with a helper, since the index comes from the task. */
 	u64 group = (u64)hidden(index / CALL_GROUP) % (CALL_SLOTS / CALL_GROUP);
 
-	if (groups && now_epoch && groups->ticks[group] != (u8)*now_epoch)
-		groups->ticks[group] = *now_epoch;
+	if (groups)
+		groups->ticks[group] = CALL_TICK(now);
 }
 
-static inline struct call *open_call(u32 tid)
+/* now: when the call began; 0 for one that user space does not look for. */
+static inline struct call *open_call(u32 tid, u64 now)
 {
 	u32 index = tid & (CALL_SLOTS - 1), zero = 0;
 	struct call *c = calls.lookup(&index), *blank;
@@ -67,9 +69,13 @@ static inline struct call *open_call(u32 tid)
 		return NULL;
 	if (c->tid == 0 || c->tid == tid) {
 		c->tid = tid;
-		note_group(index);
+		/* Most calls follow another one in the same tick, which has noted the group. */
+		if (now && CALL_TICK(c->start_ns) != CALL_TICK(now))
+			note_group(index, now);
 		return c;
 	}
+	if (now)
+		note_group(index, now);
 	blank = blank_call.lookup(&zero);
 	if (!blank)
 		return NULL;

@@ -24,6 +24,7 @@ OPEN_CALLS = in_progress_table(
     """,
 )
 CALL_GROUP = 16  # slots of the map ``calls``
+CALL_TICK_LOG2 = 27  # of nanoseconds: a tick of ``call_groups`` is 0.13 s
 _MOST_GROUPS, _MOST_REQUESTS = 1024, 16384  # to look at in a tick: some 10 ms
 _TARGET = ("target.ino", "target.dev", "target.op", "target.name")
 _CALL = CALL.reader("tid", "crowd", "start_ns", *_TARGET, "tgid")
@@ -55,6 +56,7 @@ class OpenCalls:
         self.found: list[Open[Caller]] = []
         self._open_ns: Counter[str] = Counter()
         self._is_complete = True
+        self._looked_ns = 0
 
     def open_ns(self, op: str) -> int | None:
         """How long its calls have been open, added up; None if they were too many to look at."""
@@ -75,17 +77,16 @@ class OpenCalls:
         found = is_uninterruptible(each.tid, self._root) if self._sees_pids else None
         return (None if found is None else int(found),)
 
-    def look(self, maps: Maps, tick: int, now_ns: int, abandoned: Container[bytes]) -> None:
+    def look(self, maps: Maps, now_ns: int, abandoned: Container[bytes]) -> None:
         """Look at all of them.
 
         Args:
             maps: The probe's.
-            tick: The probe's epoch that has just ended.
             now_ns: When the probe's totals were read.
             abandoned: The keys of requests in ``asyncs`` that nobody waits for.
         """
         self.found, self._open_ns, self._is_complete = [], Counter(), True
-        for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, tick, now_ns):
+        for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, now_ns):
             if op < len(self._ops):  # not a call with requests for several files
                 self._add(now_ns, start_ns, op, Caller(tgid, FILE_KEY.pack(ino, dev, name)), tid)
         self._look_at_requests(maps["asyncs"], now_ns, abandoned)
@@ -101,11 +102,12 @@ class OpenCalls:
             name = name.partition("_")[0]
         self.found.append(Open(name, who, start_ns, tid=tid))
 
-    def _slots(self, maps: Maps, tick: int, now_ns: int) -> Iterator[tuple[int, ...]]:
+    def _slots(self, maps: Maps, now_ns: int) -> Iterator[tuple[int, ...]]:
         """The open slots, of the groups used since the last look or open at it."""
-        # Also the tick before: a CPU may have read that, and noted it a moment later.
-        recent = {(tick + at) & 0xFF for at in (-1, 0, 1)}
-        used = {at for at, then in enumerate(bytes(maps["call_groups"].at(0))) if then in recent}
+        # Also the tick before: a CPU may have read the clock then, and noted it a moment later.
+        since, self._looked_ns = (self._looked_ns >> CALL_TICK_LOG2) - 1, now_ns
+        ticks = maps["call_groups"].at(0).cast("I")
+        used = {at for at, tick in enumerate(ticks) if tick and tick >= since}
         groups, calls = sorted(self._groups | used), maps["calls"]
         self._groups, is_crowded = set(groups[_MOST_GROUPS:]), False
         self._is_complete = not self._groups

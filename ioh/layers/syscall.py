@@ -297,7 +297,7 @@ class Syscall(Layer):
             reason: self._rising.at_least(reason, count + self._abandoned[reason])
             for reason, count in lost.items()
         }
-        self._open.look(maps, ended, now_ns, self._abandoned)
+        self._open.look(maps, now_ns, self._abandoned)
         ops = self._with_inflight(ops, withdrawn)
         for name in set(self._begun_as):
             open_ns, spent_ns = self._open.open_ns(name), None

@@ -10,7 +10,7 @@ from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_def
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers.flows import FLOW
 from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
-from ioh.layers.open_calls import CALL_GROUP
+from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
@@ -173,6 +173,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str
         **{f"SYS_{name}": number for name, number in numbers.items()},
         "CALL_SLOTS": CALL_SLOTS,
         "CALL_GROUP": CALL_GROUP,
+        "CALL_TICK_LOG2": CALL_TICK_LOG2,
         "FLOWS": flows,
         "NEWCOMERS": flows // _TICKS_TO_STAY,
         "FIRST_COMERS": _FIRST_COMERS,

@@ -13,7 +13,7 @@ from ioh.layers import open_calls
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_client import NfsClient
 from ioh.layers.nfs_pending import PendingCalls
-from ioh.layers.open_calls import CALL_GROUP, Caller, OpenCalls
+from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2, Caller, OpenCalls
 from ioh.layers.part_totals import NOTHING, OTHER_PARTS
 from ioh.layers.rising_totals import RisingTotals
 from ioh.layers.syscall import Syscall
@@ -35,7 +35,7 @@ class Kernel(NamedTuple):
     maps: dict[str, Map]
     held: dict[str, FakeMap]
 
-    def call(self, tid: int, op: int, ago_ms: int, crowd: int = 0, tick: int = 5) -> None:
+    def call(self, tid: int, op: int, ago_ms: int, crowd: int = 0) -> None:
         slot = tid & 0xFFFF
         size = self.held["calls"].spec.value_size
         self.held["calls"].entries[slot.to_bytes(4, "little")] = raw_call(
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
         ).ljust(size, b"\0")
         groups = self.held["call_groups"]
         ticks = bytearray(groups.get(bytes(4)) or b"")
-        ticks[slot // CALL_GROUP] = tick
+        struct.pack_into("=I", ticks, 4 * (slot // CALL_GROUP), NOW_NS >> CALL_TICK_LOG2)
         groups.entries[bytes(4)] = bytes(ticks)
 
     def request(self, number: int, op: int, ago_ms: int, file: int = 1) -> bytes:
@@ -70,9 +70,11 @@ def open_calls_of() -> OpenCalls:
     return OpenCalls(OPS, root, FlowTables(root), sees_pids=False)
 
 
-def look(calls: OpenCalls, kernel: Kernel, tick: int = 5, *abandoned: bytes) -> dict[str, object]:
+def look(
+    calls: OpenCalls, kernel: Kernel, later_s: int = 0, *abandoned: bytes
+) -> dict[str, object]:
     """By op: since when the oldest is open, how many are, and whose thread the oldest is."""
-    calls.look(kernel.maps, tick, NOW_NS, abandoned)
+    calls.look(kernel.maps, NOW_NS + later_s * 1000 * MS, abandoned)
     assert {each.who for each in calls.found} <= {Caller(42, FILE), Caller(42, b"")}
     rows = oldest_first(calls.found, NOW_NS + 100 * MS, lambda x: (x.op,), lambda x: (x.tid,))
     begun_ns = NOW_NS + 100 * MS
@@ -88,7 +90,7 @@ def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -
     kernel.request(4, WRITE, 50, file=0)  # a registered file
     gone = kernel.request(3, DIRECT, 5000)
     calls = open_calls_of()
-    rows = look(calls, kernel, 5, gone)
+    rows = look(calls, kernel, 0, gone)
     assert rows == {
         "read_direct": (NOW_NS - 500 * MS, 4, 44),
         "write": (NOW_NS - 50 * MS, 1, 0),
@@ -99,12 +101,12 @@ def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -
 
 def test_an_open_call_stays_in_sight_although_its_group_is_not_used_again(kernel: Kernel) -> None:
     calls = open_calls_of()
-    kernel.call(43, WRITE, 300, tick=5)
-    for tick in (5, 6, 7, 8, 300):
-        assert "write_buffered" in look(calls, kernel, tick)
+    kernel.call(43, WRITE, 300)
+    for later_s in (0, 1, 2, 3, 300):
+        assert "write_buffered" in look(calls, kernel, later_s)
     kernel.held["calls"].entries.clear()
     assert not look(calls, kernel, 301)
-    kernel.call(43, WRITE, 300, tick=5)
+    kernel.call(43, WRITE, 300)
     assert not look(calls, kernel, 302)  # no call began lately: nobody looks
 
 
@@ -121,7 +123,7 @@ def test_threads_that_share_a_slot_are_in_the_hash(kernel: Kernel) -> None:
     kernel.held["calls"].entries[(43).to_bytes(4, "little")] = raw_call(0, 0, 0, 1).ljust(
         kernel.held["calls"].spec.value_size, b"\0"
     )
-    assert look(calls, kernel, 9)["write_buffered"] == (
+    assert look(calls, kernel, 4)["write_buffered"] == (
         NOW_NS - 700 * MS, 1, 43 + (1 << 16),
     )  # fmt: skip
 
