@@ -159,7 +159,7 @@ def test_whatever_else_was_measured_is_named(name: str) -> None:
     assert said in found.sentence
 
 
-def test_bytes_of_fio_are_found_under_both_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_fio_are_found_under_both_of_its_names() -> None:
     """What fio reads between fork and exec is counted under ioh's own name."""
     rows = (
         TableRow(("7", "fio"), {"read_bytes_per_s": 1000.0}),
@@ -167,7 +167,7 @@ def test_bytes_of_fio_are_found_under_both_of_its_names(monkeypatch: pytest.Monk
         TableRow(("7", "python"), {"read_bytes_per_s": 20.0}),
         TableRow(("9", "kworker/u8:1"), {"write_bytes_per_s": 90.0}),
     )
-    monkeypatch.setattr(runner, "rows_of", lambda *_: rows)
-    whole = SimpleNamespace(layers={"block": SimpleNamespace(interval_s=2.0)})
+    layers = {"block": SimpleNamespace(interval_s=2.0)}
+    whole = SimpleNamespace(layers=layers, rows=lambda *_: rows)
     seen = cast("Any", SimpleNamespace(whole=whole))
     assert runner._moved(seen, 7) == (2040, {"other[8]": 14})
