@@ -63,7 +63,7 @@ def _first_choice(
     timed = [row for row in rows if not is_flow(snapshot.specs[row.layer])] or rows
     calls = (row for row in timed if row.layer == "syscall")
     usual = next(calls, timed[0])
-    busy = next((row for row in timed if row.stats.count), usual)
+    busy = next((r for r in timed if r.stats.count or snapshot.rows(r.layer, IN_PROGRESS)), usual)
     keys = [row.key for row in timed]
     return min((before, busy.key), key=keys.index) if before in keys else busy.key
 
