@@ -84,7 +84,7 @@ def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
         {"rw": "randwrite", "bs": "2m"},
         {"rw": "read", "bs": "1m"},
         {"rw": "write", "bs": "2m"},
-        {"rw": "read", "bs": "256k", "direct": 0, "invalidate": 0},
+        {"rw": "read", "bs": "128k", "direct": 0, "invalidate": 0},
     ],
     ids=lambda load: "-".join(str(value) for value in load.values()),
 )
