@@ -160,7 +160,7 @@ def test_the_device_and_the_submitter_have_rows(volume: Volume) -> None:
     volume.loop.set_queue("max_sectors_kb", "256")
     with recording("--device", volume.device, "--layers", "block") as ioh:
         read_directly(path, 23, 8192)
-    (line,) = [
+    *_, line = [  # a busy machine reads in more than one interval
         line
         for interval in ioh.intervals_of("block")
         for line in interval["layers"]["block"]["top"]["device"]
