@@ -34,7 +34,6 @@ from ioh.tui.state import ViewState
 ROOMY = 30  # lines needed to always show the time line
 _TWO_LINES = 18  # lines needed for a finding and its command
 _MIN_PANEL = 5
-_NOTHING = " no finding in this interval"
 _LEGEND = "  .  none    -  not measured, or too few to tell"
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
@@ -181,8 +180,8 @@ def _main(
     high = 1 + (height >= _TWO_LINES) + (height >= ROOMY) - bool(state.layer)
     high = max(1, high)
     top = render_verdict(snapshot.findings, width, high)
-    remarks = [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
-    top.lines += remarks if snapshot.findings else remarks or [Line(_NOTHING, "dim")]
+    # No finding is no verdict: rules may be off, or not evaluated.
+    top.lines += [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
     has_legend = len(top.lines) < high
     top.lines += [Line(_LEGEND, "dim")] * has_legend
     top = clipped(top, high)  # always the same height: findings do not move the rest
