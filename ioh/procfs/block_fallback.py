@@ -216,6 +216,9 @@ class BlockFallback:
         For a multipath NVMe disk, its paths: the disk itself counts only since Linux 6.5, in bios.
         """
         each = [s if s.dev else s._replace(dev=self.devices.number_of(s.name)) for s in stats]
+        for disk in each:
+            if disk_of_path(disk.name):  # Linux 6.1 gives a path's number, which sysfs lacks
+                self.devices.note_hidden(disk.dev, disk.name)
         if self._device is None:
             return each
         chosen = next((disk.name for disk in each if disk.dev == self._device), None)

@@ -66,12 +66,17 @@ def test_a_device_whose_io_the_probe_saw_gets_a_row(root: Path) -> None:
 WAY, LATER = "100 0 800 50 0 0 0 0 0 50 50", "130 4 1040 65 0 0 0 0 0 60 65"
 
 
-@pytest.fixture
-def nvme(root: Path) -> Path:
-    """An NVMe disk with two paths to it, as of Linux 6.1: the disk itself counts nothing."""
+@pytest.fixture(params=[("0 0", "0 0"), ("259 1", "259 2")])
+def nvme(root: Path, request: pytest.FixtureRequest) -> Path:
+    """An NVMe disk with two paths to it, as of Linux 6.1: the disk itself counts nothing.
+
+    Whether diskstats has the paths' numbers or not, sysfs does not list them by number.
+    """
+    first, second = request.param
     with (root / "proc/diskstats").open("a") as file:
         file.write(f"259 0 nvme0n1{' 0' * 17}\n")
-        file.write(f"0 0 nvme0c0n1 {WAY}{' 0' * 6}\n0 0 nvme0c1n1 7{WAY[3:]}{' 0' * 6}\n")
+        file.write(f"{first} nvme0c0n1 {WAY}{' 0' * 6}\n")
+        file.write(f"{second} nvme0c1n1 7{WAY[3:]}{' 0' * 6}\n")
     for name in ("nvme0n1", "nvme0c0n1", "nvme0c1n1"):
         (root / f"sys/devices/{name}/queue").mkdir(parents=True)
         (root / f"sys/block/{name}").symlink_to(f"../devices/{name}")
