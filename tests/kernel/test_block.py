@@ -320,10 +320,10 @@ def test_the_sum_leaves_out_loop_devices_that_come_and_go(tmp_path: Path) -> Non
             parts[name] = parts.get(name, 0) + ops.get("read", {"count": 0})["count"]
     assert not [part for part in parts if ":" in part]
     name, others = f"loop{SPARE}", 64  # udev looks at a new disk, too
-    assert 4331 - ioh.unseen <= parts[name] <= 4331 + others
+    assert 4331 - unseen <= parts[name] <= 4331 + others
     # Its last reads before it went away have no row any more.
     row_reads = ioh.table("block", "device", "device")[name,]["reads"]
-    assert 4024 - ioh.unseen <= row_reads <= 4331 + others
+    assert 4024 - unseen <= row_reads <= 4331 + others
 
 
 def test_a_queue_that_does_not_timestamp_requests_has_queue_times(loop: Loop) -> None:
