@@ -16,7 +16,15 @@ from tests.kernel.rig import Ioh, run
 from tests.kernel.talker import wait_until
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Cluster, inside
-from tests.servers.test_db import ask, done_by, measured, restart, scheduled, wait_until_seen, watched
+from tests.servers.test_db import (
+    ask,
+    done_by,
+    measured,
+    restart,
+    scheduled,
+    wait_until_seen,
+    watched,
+)
 
 WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index
 from ioh.sinks.cells import display_width
-from ioh.tui.render.glyphs import BARS, drawn_in_ascii
+from ioh.tui.render.glyphs import BARS, BRAILLE, drawn_in_ascii
 from ioh.tui.render.histogram import (
     HEAT_LEVELS,
     axis_for,
@@ -21,7 +21,7 @@ from ioh.tui.render.histogram import (
     shaded,
 )
 from ioh.tui.render.line import Line
-from ioh.tui.render.trends import binned, per_column, render_bars
+from ioh.tui.render.trends import binned, per_column, render_bars, render_braille
 from tests.support.fakes import size_index
 
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
@@ -72,6 +72,17 @@ def test_trends_of_a_few_values() -> None:
     assert binned([1.0, 2.0, 3.0], 60, 9) == [*[None] * 57, 1.0, 2.0, 3.0]
     assert binned([1.0, None, 3.0, 5.0], 30, 3) == [*[None] * 28, 1.0, 5.0]
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
+
+
+def test_braille_has_two_bars_a_character() -> None:
+    values = [0.0, None, 4.0, 1.0, 2.0, 0.001]
+    assert render_braille(values, 30, 5) == " " * 28 + "⣇⣄"
+    assert render_braille(values, 30, 4) == " " * 27 + "⢸⣠⡀"
+
+
+def test_in_ascii_a_pair_of_bars_is_the_higher_one() -> None:
+    plain = [drawn_in_ascii("".join(chars)) for chars in BRAILLE]
+    assert plain == [" .-+@", "..-+@", "---+@", "++++@", "@@@@@"]
 
 
 def column(bucket: int, count: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import TrendPoint
-from ioh.tui.render.glyphs import BARS
+from ioh.tui.render.glyphs import BARS, BRAILLE
 from ioh.tui.render.line import Line
 
 T = TypeVar("T")
@@ -59,22 +59,30 @@ def newest(values: Sequence[T | None], count: int) -> list[T | None]:
     return [*[None] * (count - len(known)), *known]
 
 
-def binned(values: Values, width: int, tick: int) -> list[float | None]:
-    """The newest ``values``, up to number ``tick``, in ``width`` columns: the largest of each.
+def binned(values: Values, width: int, tick: int, *, group: int = 1) -> list[float | None]:
+    """The newest ``values``, up to number ``tick``, in ``width`` bars: the largest of each.
 
-    An interval's column depends only on its number: bars move by one column and do not change.
+    An interval's bar depends only on its number: bars move by ``group`` and do not change.
     """
     each = per_column(width)
-    if each == 1:
-        return newest(values, width)
-    begin = len(values) - 1 - tick % each - (width - 1) * each
-    ranges = (values[max(0, at) : max(0, at + each)] for at in range(begin, len(values), each))
+    end = len(values) + each * group - 1 - tick % (each * group)
+    ranges = (values[max(0, at) : max(0, at + each)] for at in range(end - width * each, end, each))
     return [max((v for v in part if v is not None), default=None) for part in ranges]
 
 
 def render_trend(values: Values, width: int, tick: int) -> str:
     """The newest values as bars in one line."""
     return render_bars(binned(values, width, tick), 1, gap=True)[0]
+
+
+def render_braille(values: Values, width: int, tick: int) -> str:
+    """The newest values in one line, two bars of four levels a character; none if unknown."""
+    bars = binned(values, 2 * width, tick, group=2)
+    highest = max((v for v in bars if v is not None), default=0.0)
+    full = len(BRAILLE) - 1
+    levels = [max(1, round(v / highest * full)) if v else 0 for v in bars]
+    pairs = zip(levels[::2], levels[1::2], strict=True)
+    return "".join([BRAILLE[left][right] for left, right in pairs])
 
 
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
