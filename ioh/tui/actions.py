@@ -13,7 +13,8 @@ from ioh.sinks.rows import is_flow
 from ioh.tui.render.breakdown import cursor_in
 from ioh.tui.render.line import Argument
 from ioh.tui.render.text_screens import FOLLOW, Page
-from ioh.tui.render.zoom import LayersView, folded, shown_layer, visible_rows
+from ioh.tui.render.who import visible_rows
+from ioh.tui.render.zoom import LayersView, folded, shown_layer
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 

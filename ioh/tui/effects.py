@@ -22,7 +22,8 @@ from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.verdict import worst_command
-from ioh.tui.render.zoom import LayersView, breakdown, shown_layer
+from ioh.tui.render.who import breakdown
+from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
 from ioh.tui.view import View

@@ -14,7 +14,8 @@ from ioh.tui.keys import KEYS, find_key
 from ioh.tui.render.breakdown import shown_columns
 from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.render.text_screens import Page
-from ioh.tui.render.zoom import LayersView, shown_layer, table_spec, visible_rows
+from ioh.tui.render.who import table_spec, visible_rows
+from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
 from tests.support.screens import LAYERS, kinds, layer_of, minute, states, with_layer

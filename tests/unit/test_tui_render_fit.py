@@ -12,7 +12,8 @@ from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
 from ioh.tui.render.op_table import fitted_rows, render_layers
 from ioh.tui.render.trends import TREND_INTERVALS
-from ioh.tui.render.zoom import LayersView, breakdown
+from ioh.tui.render.who import breakdown
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import TableState, ViewState
 from tests.support.screens import (

@@ -12,7 +12,7 @@
     footer        1-6 zoom  f findings  ? help  q quit
 
 After a layer's number, ``zoom`` takes the place of ``overview``: the layer's ops (op_table, with
-op_columns), then the chosen op's histogram, heat map or graph, then its breakdown.  ``findings``,
-``help``, ``compare`` and the list of commands are text_screens.  ``screen`` puts all together, of
-``line``s.
+op_columns), then the chosen op's histogram, heat map or graph, then its breakdown: ``who`` chooses
+it, ``breakdown`` draws it.  ``findings``, ``help``, ``compare`` and the list of commands are
+text_screens.  ``screen`` puts all together, of ``line``s.
 """

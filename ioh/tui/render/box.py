@@ -22,7 +22,8 @@ from ioh.tui.render.trends import (
     per_column,
     render_bars,
 )
-from ioh.tui.render.zoom import LayersView, breakdown_rows, op_style
+from ioh.tui.render.who import breakdown_rows
+from ioh.tui.render.zoom import LayersView, op_style
 from ioh.tui.rows import layer_number, megabytes
 
 _NAME = 15  # columns of a layer's number and title

@@ -24,7 +24,8 @@ from ioh.tui.render.box import (
 from ioh.tui.render.breakdown import render_top
 from ioh.tui.render.histogram import Axis, histogram_of, shaded
 from ioh.tui.render.line import Line
-from ioh.tui.render.zoom import LayersView, table_spec
+from ioh.tui.render.who import table_spec
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share
 from ioh.tui.state import TableState
 

@@ -15,7 +15,8 @@ from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
 from ioh.tui.render.waterfall import render_waterfall
-from ioh.tui.render.zoom import LayersView, breakdown, breakdown_name, busy_ops, folded
+from ioh.tui.render.who import breakdown, breakdown_name
+from ioh.tui.render.zoom import LayersView, busy_ops, folded
 from ioh.tui.rows import layer_rows
 
 _OWN_PANELS = {"db": DB, "pg": PG}

@@ -27,7 +27,8 @@ from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.verdict import render_verdict
-from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, breakdown, panel, shown_layer
+from ioh.tui.render.who import breakdown
+from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, panel, shown_layer
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
