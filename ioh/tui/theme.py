@@ -36,7 +36,7 @@ _DARK = {
     "accent": "cyan",
     "brand": "bold cyan",
     "good": "green",
-    "warn": "yellow",
+    "warn": "bright_yellow",
     "crit": "bold bright_red",
     "demo": "bold magenta",
     "mark": "magenta",
@@ -48,9 +48,11 @@ _DARK = {
     "trend_r": "bright_black",
     "trend_w": "bright_black",
     "trend_o": "bright_black",
+    # The steps of a path; only a finding's is amber.
     "step0": "cyan reverse",
-    "step1": "white reverse",
-    "slowest": "yellow reverse",
+    "step1": "blue reverse",
+    "slowest": "bright_cyan reverse",
+    "step_found": "bright_yellow reverse",
 }
 _LIGHT = {
     **_DARK,
@@ -59,13 +61,13 @@ _LIGHT = {
     "accent": "blue",
     "brand": "bold blue",
     "warn": "bold magenta",
+    "mark": "blue",
     "crit": "bold red",
     "read": "blue",
-    "write": "red",
     "tab": "bold blue underline",
-    "step0": "blue reverse",
     "step1": "bright_black reverse",
-    "slowest": "bold red reverse",
+    "slowest": "blue reverse",
+    "step_found": "magenta reverse",
 }
 _RICH = {
     "read": "#5fafff",
@@ -76,7 +78,8 @@ _RICH = {
     "trend_w": "#85653f",
     "step0": "#6f8799 reverse",
     "step1": "#8a9fae reverse",
-    "slowest": "#c9a75f reverse",
+    "slowest": "#86b0d6 reverse",
+    "step_found": "#c9a75f reverse",
 }
 _RICH_LIGHT = {
     "read": "#005faf",
@@ -87,21 +90,24 @@ _RICH_LIGHT = {
     "trend_w": "#cfa070",
     "step0": "#5f7f97 reverse",
     "step1": "#7894a8 reverse",
-    "slowest": "#a87408 reverse",
+    "slowest": "#2f5f87 reverse",
+    "step_found": "#a87408 reverse",
 }
 _256 = {
     "trend_r": "color(24)",
     "trend_w": "color(94)",
     "step0": "color(66) reverse",
     "step1": "color(109) reverse",
-    "slowest": "color(179) reverse",
+    "slowest": "color(110) reverse",
+    "step_found": "color(179) reverse",
 }
 _256_LIGHT = {
     "trend_r": "color(110)",
     "trend_w": "color(180)",
     "step0": "color(67) reverse",
     "step1": "color(109) reverse",
-    "slowest": "color(136) reverse",
+    "slowest": "color(24) reverse",
+    "step_found": "color(136) reverse",
 }
 _MONO = {
     **dict.fromkeys(_DARK, ""),
@@ -112,9 +118,11 @@ _MONO = {
     "crit": "bold reverse",
     "demo": "bold reverse",
     "tab": "bold underline",
-    "step0": "",
-    "step1": "",
+    # Areas, too: a step is seen by its length.
+    "step0": "dim reverse",
+    "step1": "underline",
     "slowest": "reverse",
+    "step_found": "bold reverse",
 }
 
 

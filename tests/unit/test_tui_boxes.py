@@ -112,7 +112,7 @@ def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() ->
     reasons = [(" !! A critical thing ", "crit"), (" ! A warning thing ", "warn")]
     assert fanned(about, "nfs_client", "tcp") == [
         *reasons,
-        (" i A info thing ", "accent"),
+        (" i A info thing ", "dim"),
         (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim"),
     ]
     assert fanned(LAST, "nfs_server", "block")[0][0].startswith(" 1 READ of 128K → 0.261 requests")

@@ -12,7 +12,7 @@ from ioh.tui.render.line import Line, Span, wrapped
 from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
-SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}
+SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "dim"}
 _MISSING = "not evaluated"
 _DAY_S = 43_200
 

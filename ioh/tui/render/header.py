@@ -46,7 +46,7 @@ def _mode(view: HeaderView) -> Span:
         return ("‖ DEMO PAUSED" if view.shown == "paused" else "● DEMO"), "demo"
     speed = "" if view.mode != "replay" or view.speed == 1 else f" {view.speed:g}x"
     if view.shown in {"paused", "ended"}:
-        return f"‖ {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
+        return f"‖ {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "accent"
     if view.mode == "replay":
         return f"▶ REPLAY{speed}", "accent"
     return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
@@ -89,7 +89,7 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
     if snapshot is not None:
         host = snapshot.host
         yield 0, clock(snapshot.time_unix_s, utc=view.utc), "strong"
-        yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "crit"
+        yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "warn"
         iops = lowest_iops(snapshot.measured.values())
         yield 3, "" if iops is None else f"IOPS {format_fixed(iops[0], 9, 0)} {iops[1]}", ""
         yield 4, f"cpu {_short_pct(host.cpu_pct)}", ""
@@ -102,7 +102,7 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
         cost = f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core" if costs else ""
         yield 10, cost, "dim"
-    yield 1, view.narrowed, "warn"
+    yield 1, view.narrowed, "accent"
 
 
 def _short_pct(value: float | None) -> str:
@@ -121,7 +121,7 @@ def _recording(view: HeaderView) -> Span:
     # At 1 KB per second the first megabyte takes a quarter of an hour.
     is_small = state.size_bytes < 1e6
     size = f"{state.size_bytes / 1e3:.0f} KB" if is_small else f"{state.size_bytes / 1e6:.1f} MB"
-    return f"● REC {length} {size}", "crit"
+    return f"● REC {length} {size}", "accent"
 
 
 def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFrame:

@@ -76,7 +76,7 @@ def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> Scr
                 lines += [Line(), line] if lines and "title" in line.spans[-1] else [line]
             headings = []
             lines += _entry(name, meaning, style, width)
-    lines = lines or [Line(f' no match for "{safe_name(wanted)}"', "warn")]
+    lines = lines or [Line(f' no match for "{safe_name(wanted)}"', "dim")]
     return ScreenFrame([line.fitted(width) for line in lines])
 
 

@@ -15,7 +15,8 @@ Argument = str | int | float  # of an action
 Click = tuple[int, int, str, Argument]
 
 # Styles that are visible on a space.
-SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
+_STEPS = ("step0", "step1", "slowest", "step_found")
+SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", *_STEPS})
 
 
 GAP = 2  # columns between two frames side by side

@@ -80,5 +80,5 @@ def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page
         line = line.styled("sel") if at == chosen else line
         page.add(line, width, key.help, key.action, key.argument)
     if not fitting:
-        page.frame.add(Line(" no matching command; ? lists all keys", "warn"))
+        page.frame.add(Line(" no matching command; ? lists all keys", "dim"))
     return page
