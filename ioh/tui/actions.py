@@ -9,11 +9,11 @@ from typing import get_args
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.snapshot import Snapshot
-from ioh.sinks.rows import is_flow
+from ioh.sinks.rows import direction, is_flow
 from ioh.tui.render.breakdown import cursor_in
 from ioh.tui.render.line import Argument
 from ioh.tui.render.text_screens import FOLLOW, Page
-from ioh.tui.render.who import visible_rows
+from ioh.tui.render.who import tabs_of, visible_rows
 from ioh.tui.render.zoom import LayersView, folded, shown_layer
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
@@ -43,8 +43,8 @@ MAX_TYPED = 80
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
     """Return a state whose chosen op exists: layers come and go.
 
-    Until the user chooses, it is the first busy line with latencies, because most panels show
-    latencies; it does not move down when that line pauses.
+    Until the user chooses, it is the first busy line with latencies from applications' calls on,
+    because these know who; it does not move down when that line pauses.
     """
     rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
     if not rows:
@@ -62,9 +62,10 @@ def _first_choice(
 ) -> tuple[str, str]:
     """The op to show until the user chooses one; applications' calls if nothing is busy."""
     timed = [row for row in rows if not is_flow(snapshot.specs[row.layer])] or rows
-    calls = (row for row in timed if row.layer == "syscall")
-    usual = next(calls, timed[0])
-    busy = next((r for r in timed if r.stats.count or snapshot.rows(r.layer, IN_PROGRESS)), usual)
+    calls = next((at for at, row in enumerate(timed) if row.layer == "syscall"), 0)
+    timed = timed[calls:]
+    at_work = (r for r in timed if r.stats.count or snapshot.rows(r.layer, IN_PROGRESS))
+    busy = next(at_work, timed[0])
     keys = [row.key for row in timed]
     return min((before, busy.key), key=keys.index) if before in keys else busy.key
 
@@ -136,9 +137,8 @@ def _narrow_to(layer: LayerSpec, table: TableSpec, key: tuple[str, ...]) -> Narr
 def _back(state: ViewState) -> ViewState:
     if state.screen != "main":  # leave the search first, then the screen
         return replace(state, screen=state.screen if state.typed else "main", scroll=0, typed="")
-    name = state.chosen[0]
-    if state.table_of(name).pattern:
-        return state.with_table(name, pattern="", cursor=0, key=())
+    if state.pattern:
+        return state.filtered("")
     if state.narrow is not None:
         return replace(state, narrow=None)
     if state.focus == "top":
@@ -210,18 +210,26 @@ def _panel(state: ViewState, argument: Argument) -> ViewState:
 
 
 def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    """Show the breakdown named, else the next one."""
-    layer = shown_layer(context.panel)
-    if layer is None or not layer.spec.tables:
+    """Show the breakdown named (``block/device``), else the next one, and choose its layer."""
+    view = context.panel if state.layer else folded(context.panel)
+    tabs, at = tabs_of(view)
+    if at < 0:
         return state
-    name, names = layer.spec.name, [spec.name for spec in layer.spec.tables]
-    if argument in names:
-        wanted = str(argument)
-    else:
-        shown = state.table_of(name).name
-        wanted = names[((names.index(shown) if shown in names else 0) + 1) % len(names)]
-    changed = state.with_table(name, name=wanted, sort="", cursor=0, key=(), is_ascending=False)
-    return replace(changed, screen="main")
+    tab = next((each for each in tabs if each.name == argument), tabs[(at + 1) % len(tabs)])
+    layer = tab.layer.spec.name
+    state = replace(_with_layer(state, context, layer), screen="main")
+    return state.with_table(
+        layer, name=tab.spec.name, sort="", cursor=0, key=(), is_ascending=False
+    )
+
+
+def _with_layer(state: ViewState, context: Context, layer: str) -> ViewState:
+    """Choose a layer's op in the direction of the one chosen, if it has one."""
+    rows = [row for row in _rows(state, context) if row.layer == layer]
+    if not rows or state.chosen[0] == layer:
+        return state
+    same = [row for row in rows if row.direction == direction(state.chosen[1])]
+    return replace(state, chosen=(same or rows)[0].key)
 
 
 def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
@@ -263,10 +271,7 @@ def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
 def _row_of(state: ViewState, context: Context, argument: Argument) -> ViewState:
     """Choose a row of another layer: ``tcp/2``."""
     layer, _, at = str(argument).partition("/")
-    ops = [row.key for row in _rows(state, context) if row.layer == layer]
-    if not ops:
-        return state
-    state = replace(state, chosen=ops[0], focus="layers")
+    state = replace(_with_layer(state, context, layer), focus="layers")
     return _row(state, replace(context, panel=replace(context.panel, state=state)), at)
 
 
@@ -343,18 +348,14 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
         return replace(
             state, typed=edited(state.typed, key, character), line=0, line_key="", scroll=FOLLOW
         )
-    name = state.chosen[0]
-    before = state.table_of(name).pattern
-    pattern = edited(before, key, character)
-    return state if pattern == before else state.with_table(name, pattern=pattern, cursor=0, key=())
+    pattern = edited(state.pattern, key, character)
+    return state if pattern == state.pattern else state.filtered(pattern)
 
 
 def answered(state: ViewState, *, is_applied: bool) -> ViewState:
     """Return the state after Enter or Esc in a prompt; a search stays on its screen."""
     if state.prompt == "filter":
-        if not is_applied:
-            state = state.with_table(state.chosen[0], pattern="", cursor=0, key=())
-        return replace(state, prompt="")
+        return replace(state if is_applied else state.filtered(""), prompt="")
     if state.prompt == "search":
         return replace(state, prompt="", typed=state.typed if is_applied else "")
     return replace(state, prompt="", typed="", screen="main")

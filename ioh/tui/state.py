@@ -29,15 +29,13 @@ class TableState:
     """How to show one breakdown.
 
     Shape:
-        ``sort`` is the derived name of a column, "" for the table's own order; ``pattern`` filters
-        rows by name, case-insensitive; ``offset`` is the first visible row; ``key`` is the row that
-        the cursor follows, () for the row at ``cursor``.
+        ``sort`` is the derived name of a column, "" for the table's own order; ``offset`` is the
+        first visible row; ``key`` is the row that the cursor follows, () for the row at ``cursor``.
     """
 
     name: str = ""
     sort: str = ""
     is_ascending: bool = False
-    pattern: str = ""
     cursor: int = 0
     offset: int = 0
     key: tuple[str, ...] = ()
@@ -50,9 +48,10 @@ class ViewState:
     Shape:
         ``layer`` is the zoomed layer, "" for the overview; ``chosen`` the (layer, op) that panels
         show, of the zoomed layer if there is one, by the user if ``has_chosen``: a layer that
-        appears later does not replace it; ``tables`` by layer; ``typed`` is the text for
-        ``prompt``, except a filter's, which its table has; ``scroll`` and ``line`` of text screens:
-        the first visible line, and the chosen one, which ``line_key`` identifies.
+        appears later does not replace it; ``tables`` by layer; ``pattern`` filters the rows of all
+        of them by name, case-insensitive; ``typed`` is the text for any other ``prompt``;
+        ``scroll`` and ``line`` of text screens: the first visible line, and the chosen one, which
+        ``line_key`` identifies.
     """
 
     screen: Screen = "main"
@@ -61,6 +60,7 @@ class ViewState:
     panel: Panel = "hist"
     focus: Focus = "layers"
     tables: dict[str, TableState] = field(default_factory=dict)
+    pattern: str = ""
     narrow: Narrow | None = None
     scroll: int = 0
     line: int = 0
@@ -77,3 +77,7 @@ class ViewState:
         """The same with changes to a layer's breakdown."""
         table = replace(self.table_of(layer), **changes)  # type: ignore[arg-type]
         return replace(self, tables={**self.tables, layer: table})
+
+    def filtered(self, pattern: str) -> ViewState:
+        """The same with another filter, and the cursor on the first row."""
+        return replace(self, pattern=pattern).with_table(self.chosen[0], cursor=0, key=())

@@ -135,7 +135,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
     made += [ViewState(screen="help", scroll=5), ViewState(screen="findings")]
     made += [ViewState(screen="findings", scroll=10_000)]
     for layer in layers:
-        table = TableState(pattern="a", cursor=3)
+        tables = {layer: TableState(cursor=3)}
         op = "in" if layer in {"tcp", "wire"} else "read"
         for panel in ("hist", "heat", "graph"):
             made.append(ViewState(chosen=(layer, op), panel=panel))
@@ -143,7 +143,12 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
         made.append(ViewState(layer=layer, chosen=(layer, op), focus="top"))
         made.append(
             ViewState(
-                layer=layer, chosen=(layer, op), focus="top", tables={layer: table}, prompt="filter"
+                layer=layer,
+                chosen=(layer, op),
+                focus="top",
+                tables=tables,
+                pattern="a",
+                prompt="filter",
             )
         )
     return made

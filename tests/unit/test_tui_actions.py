@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ioh.layers import all_layers
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.actions import Context, act, answered, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
@@ -14,7 +15,7 @@ from ioh.tui.keys import KEYS, find_key
 from ioh.tui.render.breakdown import shown_columns
 from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.render.text_screens import Page
-from ioh.tui.render.who import table_spec, visible_rows
+from ioh.tui.render.who import shown_tab, table_spec, visible_rows
 from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
@@ -71,6 +72,10 @@ def test_the_first_line_is_chosen_until_the_user_chooses_one() -> None:
     alone = replace(LAST, layers={"tcp": LAST.layers["tcp"]})
     assert with_valid_choice(ViewState(), alone).chosen == ("tcp", "in")
     assert with_valid_choice(first, LAST).chosen == ("syscall", "read")
+    database = replace(layer_of(LAST, "block"), spec=all_layers()["db"].spec)
+    above = replace(LAST, layers={"db": database, **LAST.layers})
+    above = replace(above, specs={"db": database.spec, **LAST.specs})
+    assert with_valid_choice(ViewState(), above).chosen == ("syscall", "read"), "processes are who"
     by_hand = do(do(first, "up", snapshot=late), "down", snapshot=late)
     assert by_hand.has_chosen
     assert with_valid_choice(by_hand, LAST).chosen == ("block", "read")
@@ -119,7 +124,7 @@ def test_esc_goes_back_one_step_at_a_time() -> None:
     steps = [state]
     while steps[-1] != (after := press(steps[-1], "escape")):
         steps.append(after)
-    assert [bool(s.table_of("block").pattern) for s in steps] == [True, False, False, False, False]
+    assert [bool(s.pattern) for s in steps] == [True, False, False, False, False]
     assert [s.narrow is None for s in steps] == [False, False, True, True, True]
     assert [s.focus for s in steps] == ["top", "top", "top", "layers", "layers"]
     assert [s.layer for s in steps] == ["block"] * 4 + [""]
@@ -134,15 +139,54 @@ def test_o_cycles_through_a_layers_ops() -> None:
     assert ops == {row.key for row in layer_rows(LAST, only="block") if row.op}
 
 
-def test_t_cycles_through_the_breakdowns() -> None:
+def shown_names(state: ViewState) -> str:
+    """The layer and the breakdown shown."""
+    tab = shown_tab(LayersView(state, LAST, ()))
+    return tab.name if tab else ""
+
+
+def test_t_goes_through_the_breakdowns_of_all_layers_that_have_rows() -> None:
+    names = [
+        f"{name}/{table.name}"
+        for name, layer in LAST.measured.items()
+        for table in layer.spec.tables
+        if layer.rows(table.name)
+    ]
+    seen, state = [shown_names(START)], START
+    while (shown := shown_names(state := press(state, "t"))) not in seen:
+        seen.append(shown)
+        assert (state.layer, state.focus) == ("", "layers")
+    assert shown == seen[0]
+    assert seen == names
+    assert len({name.split("/")[0] for name in names}) == len(LAYERS)
+
+
+def test_t_keeps_the_direction_and_in_the_zoom_the_layer() -> None:
+    state = do(press(START, "w"), "table", "block/device")
+    assert (shown_names(state), state.chosen) == ("block/device", ("block", "write"))
     names = [table.name for table in LAST.specs["syscall"].tables]
-    seen, state = [], START
+    seen, state = [], press(START, "1")
     for _ in names:
         state = press(state, "t")
         seen.append(state.table_of("syscall").name)
     assert seen == names[1:] + names[:1]
-    assert do(START, "table", "file").table_of("syscall").name == "file"
-    assert set(press(state, "5", "t").tables) == {"syscall", "block"}, "each layer has its own"
+    assert state.layer == "syscall"
+    assert do(START, "table", "syscall/file").table_of("syscall").name == "file"
+
+
+def test_the_filter_acts_on_the_breakdowns_of_all_layers() -> None:
+    state = press(START, "slash")
+    for char in "DBWRITER":
+        state = typed(state, char, char)
+    state = answered(state, is_applied=True)
+    found: dict[str, list[tuple[str, ...]]] = {}
+    while (name := shown_names(state)) not in found:
+        found[name] = rows_of(state)
+        state = press(state, "t")
+    assert list(found) == ["syscall/process", "nfs_client/process"], "others have no such row"
+    assert {key[1] for keys in found.values() for key in keys} == {"dbwriter"}
+    cleared = press(state, "escape")
+    assert (cleared.pattern, cleared.chosen) == ("", state.chosen)
 
 
 def test_sorting_goes_through_the_columns_and_back_to_the_tables_own_order() -> None:

@@ -134,7 +134,7 @@ async def test_pasted_text_goes_into_the_filter_and_nowhere_else(on: Stage) -> N
     assert "filter: wri[2J1_" in on.lines[-1]
     assert on.player.calls == []
     await on.paste("y" * 500)
-    assert len(on.app.state.table_of("syscall").pattern) == 80
+    assert len(on.app.state.pattern) == 80
 
 
 @on_screen(live, size=(80, 24), told=2)

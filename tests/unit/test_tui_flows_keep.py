@@ -130,7 +130,7 @@ async def test_c_copies_the_whole_breakdown(
     [
         ("zoom into block", "zoom into block"),
         ("exit", "quit"),
-        ("search", "filter rows"),
+        ("search", "filter the rows of all breakdowns"),
         ("freeze", "pause / resume"),
         ("theme", "colours: dark"),
     ],
@@ -175,8 +175,8 @@ async def test_arrows_move_the_cursor_while_a_filter_is_typed(on: Stage) -> None
     name = on.app.state.chosen[0]
     assert on.app.state.table_of(name).cursor == 1
     await on.press("w", "enter")
-    table = on.app.state.table_of(name)
-    assert (table.pattern, table.cursor, on.app.state.prompt) == ("w", 0, "")
+    state = on.app.state
+    assert (state.pattern, state.table_of(name).cursor, state.prompt) == ("w", 0, "")
 
 
 @on_screen(live, told=5)
@@ -226,7 +226,7 @@ async def test_the_mouse_chooses_lines_rows_headings_and_breakdowns(on: Stage) -
     assert "W MB/s↓" in on.text
     await on.click("by processes", into=1)
     assert on.app.state.table_of("syscall").name == "file"
-    await on.press("t", "t")
+    on.app.do("table", "syscall/process")
     await on.click("4122 dbserver")
     assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
     await on.click("4122 dbserver")

@@ -35,9 +35,8 @@ def test_what_was_chosen_is_remembered(folder: Path) -> None:
 
 def test_only_choices_are_remembered() -> None:
     """Neither the place of a cursor nor a filter."""
-    state = ViewState(screen="help", layer="block", scroll=7).with_table(
-        "block", cursor=3, offset=2, pattern="sda"
-    )
+    state = ViewState(screen="help", layer="block", scroll=7, pattern="sda")
+    state = state.with_table("block", cursor=3, offset=2)
     assert Preferences.of(state, None) == Preferences()
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.snapshot import OpStats, Snapshot
+from ioh.layers import all_layers
+from ioh.model.in_progress import IN_PROGRESS
+from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
 from ioh.tui.render.op_table import fitted_rows, render_layers
@@ -91,26 +93,82 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
 
 
 @pytest.mark.parametrize("width", [54, 80, 200])
+@pytest.mark.parametrize("zoomed", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) -> None:
+def test_the_breakdown_shown_and_its_filter_are_named(
+    layer: str, width: int, *, zoomed: bool
+) -> None:
     snapshot = judged()
     spec = snapshot.specs[layer]
+    titles = {
+        f"{name}/{table.name}": table.title
+        for name in LAYERS
+        for table in snapshot.specs[name].tables
+    }
     for table in spec.tables:
         state = ViewState(
+            layer=layer * zoomed,
             chosen=(layer, next(iter(spec.ops))),
-            tables={layer: TableState(name=table.name, pattern="fio")},
+            tables={layer: TableState(name=table.name)},
+            pattern="fio",
         )
-        view = LayersView(state, snapshot, ())
-        frame = breakdown(view, width, 5)
+        frame = breakdown(LayersView(state, snapshot, ()), width, 5)
         head = frame.lines[0]
         assert head.width == width
         (named,) = (text for text, style in head.spans if style == "tab")
         assert named == table.title or (width < 60 and table.title.startswith(named[:-1]))
         assert len(named) > 8 or named == table.title
+        assert f"{spec.title}: " in head.text
         assert "filter: fio" in head.text
-        for hit in (hit for hit in frame.hits if hit.action == "table"):
-            title = next(t.title for t in spec.tables if t.name == hit.argument)
+        hits = [hit for hit in frame.hits if hit.action == "table"]
+        assert f"{layer}/{table.name}" in {hit.argument for hit in hits}
+        for hit in hits:
+            title = titles[str(hit.argument)]
             assert head.text[hit.left : hit.right] == (named if title == table.title else title)
+
+
+def who(state: ViewState, snapshot: Snapshot, width: int = 80) -> list[str]:
+    return breakdown(LayersView(state, snapshot, ()), width, 6).text().splitlines()
+
+
+def test_the_overview_names_the_breakdowns_that_have_rows_in_path_order() -> None:
+    state = ViewState(chosen=("block", "read"))
+    head = who(state, judged(), 400)[0]
+    assert head.startswith("── WHO  app: processes  files  mounts  nfs client: mounts  servers  ")
+    assert "  block: devices  processes  I/O limits" in head
+    assert "failed calls" not in head, "it has no rows"
+    narrow = who(state, judged())[0]
+    assert narrow.startswith("── WHO  ~  ")
+    assert "  block: devices  " in narrow
+    assert who(replace(state, layer="block"), judged())[0].startswith("── WHO  block: devices  ")
+
+
+def test_a_filter_that_finds_nothing_here_says_where_it_finds_something() -> None:
+    state = ViewState(chosen=("block", "read"), pattern="dbwriter")
+    head, _, found = who(state, judged())
+    assert "app: processes  nfs client: processes  block: devices" in head
+    assert found == ' no rows match "dbwriter"; app: processes has 1'
+    assert who(replace(state, layer="block"), judged())[2] == ' no rows match "dbwriter"'
+    assert who(replace(state, pattern="no such"), judged())[2] == ' no rows match "no such"'
+    shown = who(replace(state, chosen=("syscall", "read")), judged())
+    assert "dbwriter" in shown[2]
+    assert len(shown) == 3
+
+
+def test_what_is_in_progress_elsewhere_is_named_even_if_its_name_does_not_fit() -> None:
+    old = TableRow(("7", "tar", "read", "/mnt/slow"), {"age_us": 5e6, "count": 1.0})
+    tables = {**layer_of(judged(), "nfs_client").tables, IN_PROGRESS: (old,)}
+    spec = all_layers()["nfs_client"].spec
+    waiting = with_layer(judged(), "nfs_client", spec=spec, tables=tables)
+    state = ViewState(chosen=("syscall", "read"))
+    for width in (80, 200):
+        frame = breakdown(LayersView(state, waiting, ()), width, 6)
+        head = frame.lines[0]
+        assert head.text.count("in progress") == 1
+        (named,) = (text for text, style in head.spans if style == "warn")
+        assert named.strip() in {"nfs client in progress", "in progress"}
+        assert [hit.argument for hit in frame.hits].count("nfs_client/in_progress") == 1
+    assert "in progress" not in who(state, judged(), 200)[0]
 
 
 BUSY = minute()[-1]

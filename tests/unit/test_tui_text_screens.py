@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -34,9 +35,9 @@ def feed() -> FakePlayer:
 
 def table(on: Stage) -> tuple[list[int], int]:
     """Numbers of the visible processes, and of the chosen one."""
-    lines = [line for line in on.app.frame().lines if "many" in line.text]
-    numbers = [int(line.text.rpartition("many")[2][:3]) for line in lines]
-    is_chosen = [any(style == "sel" for _, style in line.spans) for line in lines]
+    rows = [(line, re.search(r"many(\d{3})", line.text)) for line in on.app.frame().lines]
+    numbers = [int(found[1]) for _, found in rows if found]
+    is_chosen = [any(style == "sel" for _, style in line.spans) for line, found in rows if found]
     return numbers, numbers[is_chosen.index(True)]
 
 

@@ -26,9 +26,9 @@ _MAX_KEY_PART = 24
 _LETTERS = {"r": "R", "w": "W"}
 
 
-def chosen_rows(rows: Sequence[TableRow], table: TableState) -> list[TableRow]:
-    """The filtered rows in the chosen order; unknown values last."""
-    wanted = table.pattern.casefold()
+def chosen_rows(rows: Sequence[TableRow], table: TableState, pattern: str = "") -> list[TableRow]:
+    """The rows with ``pattern`` in a name, case-insensitive, in the chosen order; unknown last."""
+    wanted = pattern.casefold()
     kept = [r for r in rows if not wanted or any(wanted in part.casefold() for part in r.key)]
     if table.sort:
         known = [r for r in kept if r.values.get(table.sort) is not None]
@@ -95,26 +95,26 @@ def render_top(  # noqa: PLR0913
     width: int,
     height: int,
     *,
+    nothing: str = "nothing in this interval",
     has_focus: bool = False,
 ) -> ScreenFrame:
-    """A heading and the rows that fit; a click on a heading sorts, one on a row chooses it.
+    """A heading and the rows that fit, ``nothing`` if there are none.
 
-    With the focus, the cursor is shown and rows scroll with it.
+    A click on a heading sorts, one on a row chooses it.  With the focus, the cursor is shown and
+    rows scroll with it.
     """
     columns = [(column, _width(column)) for column in shown_columns(spec, width)]
     keys_width = max(4, width - sum(each + 1 for _, each in columns) - 1)
     frame = ScreenFrame()
     head, hits = _heading(columns, table)
     frame.add(head.left(" ".join(spec.keys), keys_width, "head"), *hits)
-    shown = chosen_rows(rows, table)
-    if not shown:
-        text = f'no rows match "{safe_name(table.pattern)}"' if rows else "nothing in this interval"
-        frame.add(Line(" " + text, "sel" if has_focus else "dim"))
+    if not rows:
+        frame.add(Line(f" {nothing}", "sel" if has_focus else "dim").fitted(width))
         return frame
-    cursor = cursor_in([row.key for row in shown], table) if has_focus else -1
+    cursor = cursor_in([row.key for row in rows], table) if has_focus else -1
     room = max(1, height - 1)
-    first = max(cursor - room + 1, min(table.offset, cursor, len(shown) - room), 0)
-    for at, row in enumerate(shown[first : first + height - 1], first):
+    first = max(cursor - room + 1, min(table.offset, cursor, len(rows) - room), 0)
+    for at, row in enumerate(rows[first : first + height - 1], first):
         line = Line()
         for column, each in columns:
             text = cell_text(column, row.values.get(column.derived_name))

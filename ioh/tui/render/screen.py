@@ -151,8 +151,7 @@ def _footer(
 ) -> ScreenFrame:
     """The last line; ``seen`` of a text screen: first visible line, lines that fit, all lines."""
     if state.prompt:
-        pattern = state.table_of(state.chosen[0]).pattern
-        typed = pattern if state.prompt == "filter" else state.typed
+        typed = state.pattern if state.prompt == "filter" else state.typed
         return frame_of(render_prompt(state.prompt, typed, width))
     text, style = data.message
     missing = 0 if seen else hidden_count(width)

@@ -2,76 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
-from ioh.model.snapshot import LayerSnapshot
+from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.tui.render.breakdown import chosen_rows, render_top
 from ioh.tui.render.line import Click, ScreenFrame, Span, heading
 from ioh.tui.render.zoom import LayersView, shown_layer
-from ioh.tui.state import TableState, ViewState
+from ioh.tui.state import ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
 
 
-def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
-    """The chosen layer's breakdown; the heading has the names of the others."""
+class Tab(NamedTuple):
+    """One breakdown of a layer."""
+
+    layer: LayerSnapshot
+    spec: TableSpec
+
+    @property
+    def name(self) -> str:
+        """The argument of the action ``table``: ``block/device``."""
+        return f"{self.layer.spec.name}/{self.spec.name}"
+
+    @property
+    def title(self) -> str:
+        """``block: devices``, printable."""
+        return f"{safe_name(self.layer.spec.title)}: {safe_name(self.spec.title)}"
+
+
+class Part(NamedTuple):
+    """A text of the heading; a click shows the breakdown named ``tab``."""
+
+    text: str
+    style: str = ""
+    tab: str = ""
+
+
+def shown_tab(view: LayersView) -> Tab | None:
+    """The breakdown shown; None if the chosen layer is inactive or has none."""
     layer = shown_layer(view)
-    if layer is None:
-        return ScreenFrame([heading([("Top", "title")], width)])
-    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
-    spans: list[Span] = [(f"{safe_name(layer.spec.title)} by", "dim")]
-    hits: list[Click] = []
-    at = 3 + display_width(spans[0][0])
-    filtered = f"  {_filter_text(table)}" if table.pattern else ""
-    for other, title in _named_tables(layer, spec, width - at - 1 - display_width(filtered)):
-        gap = "  " if other else " "
-        spans += [(gap, ""), (title, "tab" if other and other is spec else "dim")]
-        at += len(gap) + display_width(title)
-        if other:
-            hits.append((at - display_width(title), at, "table", other.name))
-    frame = ScreenFrame()
-    frame.add(heading([*spans, (filtered, "warn")], width), *hits)
-    if spec is not None:
-        frame.below(_rows(view, layer, spec, width, height - 1))
-    return frame
+    spec = table_spec(layer, view.state) if layer else None
+    return Tab(layer, spec) if layer and spec else None
 
 
-def breakdown_name(view: LayersView, layer: LayerSnapshot) -> list[Span]:
-    """The title of a panel's breakdown, and its filter."""
-    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
-    spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
-    return [*spans, (f"{_filter_text(table)} ", "warn")] if table.pattern else spans
+def tabs_of(view: LayersView) -> tuple[list[Tab], int]:
+    """The breakdowns that ``t`` goes through, and which of them is shown, -1 for none.
 
-
-def breakdown_rows(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """The first rows of a layer's breakdown; a click on a row chooses it."""
-    name = layer.spec.name
-    spec = table_spec(layer, view.state)
-    if spec is None:
-        return ScreenFrame()
-    frame = _rows(view, layer, spec, width, height)
-    if view.state.chosen[0] != name:
-        frame.hits = [
-            replace(hit, action="row_of", argument=f"{name}/{hit.argument}")
-            for hit in frame.hits
-            if hit.action == "row"
-        ]
-    return frame
-
-
-def visible_rows(view: LayersView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
-    """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
-    layer = shown_layer(view)
-    if layer is None:
-        return None, []
-    table, spec = view.state.table_of(layer.spec.name), table_spec(layer, view.state)
-    if spec is None:
-        return None, []
-    return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), table)]
+    In the zoom those of the layer; else those of all layers that have rows, and the one shown.
+    """
+    shown = shown_tab(view)
+    zoomed, name = view.state.layer, shown.name if shown else ""
+    layers = [x for x in view.snapshot.measured.values() if zoomed in {"", x.spec.name}]
+    every = [Tab(layer, spec) for layer in layers for spec in layer.spec.tables]
+    tabs = [tab for tab in every if zoomed or tab.name == name or rows_of(view, tab)]
+    return tabs, next((at for at, tab in enumerate(tabs) if tab.name == name), -1)
 
 
 def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
@@ -85,41 +74,115 @@ def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
     return next((t for t in tables if t.name == wanted), tables[0] if tables else None)
 
 
-def _rows(
-    view: LayersView, layer: LayerSnapshot, spec: TableSpec, width: int, height: int
-) -> ScreenFrame:
-    name, state = layer.spec.name, view.state
-    rows, table = layer.tables.get(spec.name, ()), state.table_of(name)
-    has_focus = state.focus == "top" and name == state.chosen[0]
-    return render_top(spec, rows, table, width, height, has_focus=has_focus)
+def rows_of(view: LayersView, tab: Tab) -> list[TableRow]:
+    """A breakdown's rows, filtered and sorted as on the screen."""
+    rows, state = tab.layer.tables.get(tab.spec.name, ()), view.state
+    return chosen_rows(rows, state.table_of(tab.layer.spec.name), state.pattern)
 
 
-def _named_tables(
-    layer: LayerSnapshot, shown: TableSpec | None, room: int
-) -> Iterator[tuple[TableSpec | None, str]]:
-    """The breakdowns whose names fit, always with the one shown; None for those left out."""
-    tables = layer.spec.tables
-    titles = [safe_name(table.title) for table in tables]
-    at = next((i for i, table in enumerate(tables) if table is shown), 0)
+def visible_rows(view: LayersView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
+    """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
+    tab = shown_tab(view)
+    return (tab.spec, [row.key for row in rows_of(view, tab)]) if tab else (None, [])
+
+
+def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
+    """The breakdown shown; the heading has the names of the others."""
+    tabs, at = tabs_of(view)
+    parts = [Part("WHO", "title")]
+    if at >= 0:
+        beside = [*_in_progress(view, tabs, at), *_filter(view.state)]
+        room = width - 4 - sum(display_width(part.text) for part in (*parts, *beside))
+        named = list(_named(view, tabs, at, room))
+        seen = {part.tab for part in named}
+        parts += [*named, *(part for part in beside if not part.tab or part.tab not in seen)]
+    hits, left = list[Click](), 3
+    for part in parts:
+        right = left + display_width(part.text)
+        hits += [(left, right, "table", part.tab)] if part.tab else []
+        left = right
+    frame = ScreenFrame()
+    frame.add(heading([(part.text, part.style) for part in parts], width), *hits)
+    if at >= 0:
+        frame.below(_rows(view, tabs, at, width, height - 1))
+    return frame
+
+
+def _in_progress(view: LayersView, tabs: Sequence[Tab], at: int) -> Iterator[Part]:
+    """The first layer in which something is in progress for long, if that is not shown."""
+    for tab in tabs:
+        if tab.spec.name == IN_PROGRESS and tab is not tabs[at] and rows_of(view, tab):
+            yield Part(f"  {safe_name(tab.layer.spec.title)} in progress", "warn", tab.name)
+            return
+
+
+def _filter(state: ViewState) -> Iterator[Part]:
+    if state.pattern:
+        yield Part(f"  filter: {cut_to(safe_name(state.pattern), _FILTER)}", "accent")
+
+
+def _named(view: LayersView, tabs: Sequence[Tab], at: int, room: int) -> Iterator[Part]:
+    """The breakdowns whose names fit, each layer's after its title, always with the one shown."""
+    layers = [f"{safe_name(tab.layer.spec.title)}: " for tab in tabs]
+    titles = [safe_name(tab.spec.title) for tab in tabs]
+
+    def label(i: int, begin: int) -> str:
+        return layers[i] if i == begin or tabs[i].layer is not tabs[i - 1].layer else ""
 
     def width(begin: int, end: int) -> int:
-        left_out = (begin > 0) + (end < len(titles))
-        return sum(display_width(title) + 2 for title in titles[begin:end]) + 2 * left_out
+        left_out = (begin > 0) + (end < len(tabs))
+        texts = (label(i, begin) + titles[i] for i in range(begin, end))
+        return sum(display_width(text) + 2 for text in texts) + 3 * left_out
 
-    begin, end = 0, min(at + 1, len(titles))
+    begin, end = 0, at + 1
     while begin < at and width(begin, end) > room:
         begin += 1
-    while end < len(titles) and width(begin, end + 1) <= room:
+    while end < len(tabs) and width(begin, end + 1) <= room:
         end += 1
-    over = width(begin, end) - room
+    over = max(0, width(begin, end) - room)
     if begin:
-        yield None, "~"
+        yield Part("  ~", "dim")
     for i in range(begin, end):
-        cut = over > 0 and i == at
-        yield tables[i], cut_to(titles[i], max(1, display_width(titles[i]) - over * cut))
-    if end < len(titles):
-        yield None, "~"
+        is_waiting = tabs[i].spec.name == IN_PROGRESS and rows_of(view, tabs[i])
+        yield Part("  ")
+        yield Part(label(i, begin))
+        title = cut_to(titles[i], max(1, display_width(titles[i]) - over * (i == at)))
+        yield Part(title, "tab" if i == at else "warn" if is_waiting else "dim", tabs[i].name)
+    if end < len(tabs):
+        yield Part("  ~", "dim")
 
 
-def _filter_text(table: TableState) -> str:
-    return f"filter: {cut_to(safe_name(table.pattern), _FILTER)}"
+def _rows(view: LayersView, tabs: Sequence[Tab], at: int, width: int, height: int) -> ScreenFrame:
+    """The rows of a breakdown; without any, where the filter finds some."""
+    tab, state = tabs[at], view.state
+    rows, table = rows_of(view, tab), state.table_of(tab.layer.spec.name)
+    has_focus = state.focus == "top" and tab.layer.spec.name == state.chosen[0]
+    nothing = "nothing in this interval"
+    if state.pattern and not rows:
+        found = ((each, len(rows_of(view, each))) for each in tabs)
+        others = (f"; {each.title} has {count}" for each, count in found if count)
+        nothing = f'no rows match "{safe_name(state.pattern)}"{next(others, "")}'
+    return render_top(tab.spec, rows, table, width, height, nothing=nothing, has_focus=has_focus)
+
+
+def breakdown_name(view: LayersView, layer: LayerSnapshot) -> list[Span]:
+    """The title of a panel's breakdown, and its filter."""
+    spec = table_spec(layer, view.state)
+    spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
+    return [*spans, *((f"{part.text[2:]} ", part.style) for part in _filter(view.state))]
+
+
+def breakdown_rows(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+    """The first rows of a layer's breakdown; a click on a row chooses it."""
+    name = layer.spec.name
+    spec = table_spec(layer, view.state)
+    if spec is None:
+        return ScreenFrame()
+    frame = _rows(view, [Tab(layer, spec)], 0, width, height)
+    if view.state.chosen[0] != name:
+        frame.hits = [
+            replace(hit, action="row_of", argument=f"{name}/{hit.argument}")
+            for hit in frame.hits
+            if hit.action == "row"
+        ]
+    return frame
