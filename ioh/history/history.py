@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ioh.history.findings_cache import FindingsCache
+from ioh.history.mean import mean_of
 from ioh.model.closing import Closing
-from ioh.model.player import Extent, IsWanted, Overview, TimelineEvent
+from ioh.model.player import Extent, IsWanted, Mean, Overview, TimelineEvent
 from ioh.model.snapshot import Snapshot
 from ioh.playback.cursor import Cursor, walk
 from ioh.session.reader import Recording
@@ -53,6 +54,13 @@ class BaseHistory(Closing):
         first, last = max(first, extent.first), min(last, extent.last)
         intervals = walk(self._visits.session, first, last, is_whole=is_whole)
         return ((tick, self.chosen(snapshot)) for tick, snapshot in intervals)
+
+    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
+        """Intervals as one; None if there are none, or it is no longer wanted."""
+        extent = self._extent
+        first, last = max(first, extent.first), min(last, extent.last)
+        found = mean_of(self._visits.session, first, last, is_wanted) if first <= last else None
+        return None if found is None else replace(found, snapshot=self.chosen(found.snapshot))
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends by a time, within the extent."""

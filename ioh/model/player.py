@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
 from ioh.model.closing import Closing
@@ -117,6 +117,23 @@ class PlayerEnded(Exception):  # noqa: N818 (not an error but requested)
     """Ends the screen without a message: a signal came, or the requested time is over."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Consecutive intervals as one, and how much they differ.
+
+    Shape:
+        ``snapshot`` is derived from their first and last sample, so its means and percentiles are
+        of all their operations; ``count`` of them.  ``spread``: by layer and op, the standard
+        deviation of fields of OpStats over them, of those known in at least two.  ``remarks`` name
+        the layers that do not cover all of them.
+    """
+
+    snapshot: Snapshot
+    count: int
+    spread: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
 class RoundSource:
     """Yields rounds as they come.  What else it can do is nothing, unless a subclass says so."""
 
@@ -152,9 +169,9 @@ class RoundSource:
 class History(Protocol):
     """The past of one machine.
 
-    visit(), judge(), walk(), tick_at(), extent and moments() are called from one thread, while a
-    player adds intervals in another one.  No call blocks for more than 50 ms; for walk() and
-    judge() this holds per interval.
+    visit(), judge(), walk(), mean(), tick_at(), extent and moments() are called from one thread,
+    while a player adds intervals in another one.  No call blocks for more than 50 ms; for walk(),
+    judge() and mean() this holds per interval.
     """
 
     @property
@@ -189,6 +206,12 @@ class History(Protocol):
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
         """Intervals, much faster than visit(); with tables and parts only if ``is_whole``."""
+
+    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
+        """Intervals as one, as ``ioh compare`` joins them.
+
+        None if all are lost or no longer kept, or as soon as ``is_wanted`` returns False.
+        """
 
     def tick_at(self, time_unix_s: float) -> int:
         """The number of the last interval that ends by that time, within the extent."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -12,7 +13,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.model.span import Carried
 from ioh.playback.replay import no_interval
 from ioh.playback.time_range import Span, part_of
-from ioh.session.reader import Moment, Session
+from ioh.session.reader import Moment, Recording, Session
 from ioh.session.stream import Tick
 
 MIN_JUMP_S = 1.0  # NTP slews by less
@@ -101,23 +102,32 @@ def _continues(
 
 
 def read_aggregate(session: Session, span: Span | None = None) -> AggregateInterval:
-    """Derive a span as one interval: totals at its end minus totals at its begin, not averages.
+    """Derive a span as one interval, as aggregate() does.
 
-    If a layer's totals restarted in the span (it was attached later, or switched between BPF and
-    /proc), only its longest uninterrupted part is shown, with a remark.  IohError: the span holds
-    fewer than two samples, or a mark is not found.
+    IohError: the span holds fewer than two samples, or a mark is not found.
     """
     span = span or Span()
     part = part_of(span, session)
+    ticks = (i for i in session.items(part.begin_tick, with_tables=False) if isinstance(i, Tick))
+    inside = takewhile(lambda i: not part.is_over(i.tick, i.sample.time_unix_s), ticks)
+    found = aggregate(session, inside)
+    if found is None:
+        raise no_interval(session.path, span)
+    return replace(found, notes=part.remarks)
+
+
+def aggregate(recording: Recording, ticks: Iterable[Tick]) -> AggregateInterval | None:
+    """Derive a recording's samples as one interval: totals at the end minus totals at the begin.
+
+    If a layer's totals restarted in the span (it was attached later, or switched between BPF and
+    /proc), only its longest uninterrupted part is shown, with a remark.  None: there are fewer
+    than two samples.
+    """
     first: int | None = None
     last, before, jumps_s = 0, None, list[float]()
     layers, carried = _Layers(), Carried()
-    for item in session.items(part.begin_tick, with_tables=False):
-        if not isinstance(item, Tick):
-            continue
+    for item in ticks:
         sample = item.sample
-        if part.is_over(item.tick, sample.time_unix_s):
-            break
         if first is None or before is None or sample.mono_ns <= before.mono_ns:
             first, carried, layers, jumps_s = item.tick, Carried(), _Layers(), []
         else:
@@ -126,8 +136,8 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
-        raise no_interval(session.path, span)
-    found = replace(_joined(session, first, last, layers, carried), notes=part.remarks)
+        return None
+    found = _joined(recording, first, last, layers, carried)
     jumps = [f"{jump_s:+,.0f} s" for jump_s in jumps_s if jump_s]
     if not jumps or (not round(sum(jumps_s)) and max(map(abs, jumps_s)) < _SMALL_JUMP_S):
         return found
@@ -144,25 +154,25 @@ def _jump_s(before: Sample, now: Sample) -> float:
     return found if abs(found) >= MIN_JUMP_S else 0.0
 
 
-def _sample(session: Session, tick: int) -> Sample:
-    found = session.sample_at(tick)
+def _sample(recording: Recording, tick: int) -> Sample:
+    found = recording.sample_at(tick)
     if found is None:  # it was there a moment ago
-        cause = f"{session.path} changed while it was read"
+        cause = f"{recording.path} changed while it was read"
         raise IohError(cause, "Try again")
     return found
 
 
 def _joined(
-    session: Session, first: int, last: int, layers: _Layers, carried: Carried
+    recording: Recording, first: int, last: int, layers: _Layers, carried: Carried
 ) -> AggregateInterval:
-    begin = _sample(session, first)
-    whole = derive(begin, carried.onto(_sample(session, last)))
+    begin = _sample(recording, first)
+    whole = derive(begin, carried.onto(_sample(recording, last)))
     shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
     for name, runs in layers.runs.items():
         run = max(runs, key=_ticks)
         if not _ticks(run) or run == [first, last]:
             continue
-        older, newer = (_sample(session, tick) for tick in run)
+        older, newer = (_sample(recording, tick) for tick in run)
         part = derive(_only(older, name), carried.onto(_only(newer, name)))
         shown[name], specs[name] = part.layers[name], part.specs[name]
         remarks.append(

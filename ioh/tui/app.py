@@ -93,8 +93,7 @@ class IohApp(App[int]):
             "visit": lambda moment: self._visit(str(moment)),
             "record": lambda _: player.toggle_recording(),
             "set_mark": lambda text: effects.set_mark(self.view, str(text).strip()),
-            "compare": lambda _: self._compare(),
-            "compare_with": lambda time_unix_s: effects.compare_with(self.view, time_unix_s),
+            "compare": self._compare,
             "copy": lambda _: effects.copy(
                 self.panel_view(), self.copy_to_clipboard, is_ascii=self.options.ascii_only
             ),
@@ -190,12 +189,8 @@ class IohApp(App[int]):
 
     def _take_found(self, at: int, found: Found) -> None:
         view = self._views[at]
-        if found.purpose == "baseline":
-            is_found = view.baseline.take(found.snapshot)
-            if view is self.view and is_found:
-                self.state = effects.with_comparison(self.state)
-            elif view is self.view:
-                self.say("the mark's interval is lost", "crit")
+        if found.purpose == "compare":
+            view.baseline.take(found)
         elif found.purpose == "show" and found.tick == view.travel.tick:
             if found.snapshot is None:
                 self.say("this interval is lost", "crit")
@@ -277,7 +272,7 @@ class IohApp(App[int]):
             specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
             found=self.view.findings.found(),
-            compared=self.view.baseline.compared() if self.state.screen == "compare" else None,
+            compared=self.view.compared() if self.state.screen == "compare" else None,
             hosts=tuple(self._player.states),
             host_at=self._views.index(self.view),
             is_ascii=self.options.ascii_only,
@@ -384,8 +379,8 @@ class IohApp(App[int]):
             self._show_host(host)
         self.do("seek", since)
 
-    def _compare(self) -> str:
-        self.state, said = effects.compare(self.view, self.state, utc=self.options.utc)
+    def _compare(self, chosen_unix_s: Argument) -> str:
+        self.state, said = effects.compare(self.view, self.state, chosen_unix_s)
         return said
 
     def _open(self, text: Page) -> None:

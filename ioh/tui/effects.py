@@ -14,7 +14,6 @@ from functools import partial
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.rights.files import can_create_here, create, dated_names
-from ioh.sinks.cells import clock
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.options import ThemeName
@@ -49,43 +48,23 @@ def toggle_mouse(terminal: TerminalDriver | None) -> str:
 
 
 def set_mark(view: View, text: str) -> str:
-    """Set a mark now, or at the interval shown; pin that interval for comparisons."""
+    """Set a mark now, or at the interval shown."""
     if view.shown is None or not text:
         return "a mark needs a text"
     is_now = view.travel.is_following and view.player.mode == "live"
-    view.baseline.pin(view.shown, text)
     return view.player.set_mark(text, None if is_now else view.shown.time_unix_s)
 
 
-def compare(view: View, state: ViewState, *, utc: bool) -> tuple[ViewState, str]:
-    """Compare with the pinned interval or a mark; without either, pin this one."""
-    baseline, shown = view.baseline, view.shown
-    if shown is None:
-        return state, ""
-    mark = baseline.nearest(shown)
-    if state.screen == "compare" or (baseline.snapshot is None and mark is None):
-        baseline.pin(shown)
-        when = clock(shown.time_unix_s, utc=utc)
-        said = f"{when} is pinned: press A to compare with it"
-        return replace(state, screen="main", scroll=0), said
-    if baseline.snapshot is None and mark is not None:
-        baseline.ask(mark)
-        return replace(state, line_key=f"{mark.time_unix_s}"), ""
-    return with_comparison(state), ""
-
-
-def with_comparison(state: ViewState) -> ViewState:
-    """The state that shows the comparison."""
-    return replace(state, screen="compare", scroll=0, prompt="")
-
-
-def compare_with(view: View, time_unix_s: Argument) -> str:
-    """Request a mark's interval to compare with; the mark was chosen from the list."""
-    for mark in view.baseline.marks():
-        if mark.time_unix_s == time_unix_s:
-            view.baseline.ask(mark)
-            return ""
-    return "that mark is no longer kept"
+def compare(view: View, state: ViewState, chosen_unix_s: Argument) -> tuple[ViewState, str]:
+    """Compare the time since the last mark, or one chosen from the list, or go back ("")."""
+    if state.screen == "compare" and not chosen_unix_s:
+        return replace(state, screen="main", scroll=0), ""
+    marks = (mark for mark in view.baseline.marks() if mark.time_unix_s == chosen_unix_s)
+    view.baseline.mark = next(marks, None)
+    mark = view.mark()
+    if mark is None:
+        return state, "no mark: m sets one; then A compares the time since it with that before"
+    return replace(state, screen="compare", scroll=0, line_key=f"{mark.time_unix_s}"), ""
 
 
 def copy(panel: LayersView | None, send: Callable[[str], None], *, is_ascii: bool) -> str:

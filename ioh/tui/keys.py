@@ -54,7 +54,7 @@ KEYS: tuple[Key, ...] = (
     Key(("c",), "c", "copy", "copy to the clipboard (OSC 52): the finding's command; in a layer or table, the table", "Table", words="yank clipboard"),
     Key(("f",), "f", "findings", "findings: problems now and before, with evidence", "Screens", "findings", words="findings problems errors warnings alerts advice"),
     Key(("question_mark", "f1"), "?", "help", "help: keys, columns, how to check each number; / searches", "Screens", "help", words="help manual documentation shortcuts"),
-    Key(("A",), "A", "compare", "compare with a mark or pinned interval; without one, pin this", "Screens", words="difference before after baseline versus"),
+    Key(("A",), "A", "compare", "compare the time since a mark with as long before it", "Screens", words="difference before after baseline versus"),
     Key(("ctrl+p",), "Ctrl-P", "palette", "all commands by name, and colours", "Screens", words="command menu"),
     Key(("space",), "Space", "pause", "pause / resume", "Time", "pause", words="stop freeze hold continue play"),
     Key(("left",), "←", "step", "one interval back", "Time", argument=-1, words="previous past rewind history"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ioh.model.player import History
+from ioh.model.player import History, Mean
 from ioh.model.snapshot import Snapshot
 from ioh.tui.history import Past
 
@@ -17,17 +17,24 @@ DRAW_S = 0.03
 REST_S = 0.25
 FAR = 2
 
-# To show, with its past; to compare with; only the past of the one shown.
-Purpose = Literal["show", "baseline", "history"]
+# To show, with its past; up to it, to compare; only the past of the one shown.
+Purpose = Literal["show", "compare", "history"]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a request; no snapshot if the interval is lost, and for ``history``."""
+    """The answer to a request; ``snapshot`` of one to show, None if it is lost.
+
+    Shape:
+        ``means`` of the intervals from ``begin`` to ``tick`` and of as many before it, to compare;
+        None of each if there are none.
+    """
 
     tick: int
     snapshot: Snapshot | None
     purpose: Purpose = "show"
+    begin: int = 0
+    means: tuple[Mean | None, Mean | None] = (None, None)
 
 
 class Prefetch:
@@ -40,7 +47,7 @@ class Prefetch:
         self, history: History, past: Past, report: Callable[[Found], None], span: int
     ) -> None:
         self._history, self._past, self._report, self._span = history, past, report, span
-        self._asked: dict[Purpose, int] = {}
+        self._asked: dict[Purpose, tuple[int, int]] = {}
         self._is_visiting = False
         self._is_over = False
         self._wake = threading.Condition()
@@ -58,10 +65,10 @@ class Prefetch:
         if self._thread.is_alive():
             self._thread.join(1.0)
 
-    def ask(self, tick: int, purpose: Purpose = "show") -> None:
-        """Request an interval; earlier requests that have not started are dropped."""
+    def ask(self, tick: int, purpose: Purpose = "show", begin: int = 0) -> None:
+        """Request an interval, or those from ``begin`` on; drop a request that has not started."""
         with self._wake:
-            self._asked[purpose] = tick
+            self._asked[purpose] = begin, tick
             self._wake.notify()
 
     @property
@@ -70,7 +77,7 @@ class Prefetch:
         return self._is_visiting or "show" in self._asked
 
     def _has_other_work(self) -> bool:
-        return self._is_over or "show" in self._asked or "baseline" in self._asked
+        return self._is_over or "show" in self._asked
 
     def _run(self) -> None:
         while True:
@@ -80,17 +87,39 @@ class Prefetch:
                     return
                 asked, self._is_visiting = self._asked, "show" in self._asked
                 self._asked = {}
-            if (tick := asked.get("baseline")) is not None:
-                self._report(Found(tick, self._history.visit(tick), "baseline"))
-            if (tick := asked.get("show")) is not None:
-                found = self._history.visit(tick)
-                self._is_visiting = False
-                self._report(Found(tick, found))
-                self._wait(DRAW_S)
-                self._fill(tick)
-                self._judge(tick)
-            elif (tick := asked.get("history")) is not None:
-                self._fill(tick)
+            if "show" in asked:
+                self._show(asked["show"][1])
+            if "compare" in asked:
+                self._compare(*asked["compare"])
+            if "show" in asked:
+                self._fill(asked["show"][1])
+                self._judge(asked["show"][1])
+            elif "history" in asked:
+                self._fill(asked["history"][1])
+
+    def _show(self, tick: int) -> None:
+        found = self._history.visit(tick)
+        self._is_visiting = False
+        self._report(Found(tick, found))
+        self._wait(DRAW_S)
+
+    def _compare(self, begin: int, tick: int) -> None:
+        """Join the intervals since one and as many before it; later if there is other work."""
+
+        def is_wanted(left: int) -> bool:
+            del left
+            return not self._has_other_work()
+
+        count = tick + 1 - begin
+        means = [
+            self._history.mean(first, first + count - 1, is_wanted)
+            for first in (begin, begin - count)
+        ]
+        if is_wanted(0):
+            self._report(Found(tick, None, "compare", begin, (means[0], means[1])))
+        else:
+            with self._wake:
+                self._asked.setdefault("compare", (begin, tick))
 
     def _wait(self, seconds: float) -> None:
         with self._wake:

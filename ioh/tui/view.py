@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import inf
 
 from ioh.model.filters import applied_options
 from ioh.model.player import History, News, Player, TimelineEvent
@@ -21,6 +22,7 @@ from ioh.tui.time_navigation import FindingTimes, TimeNavigation
 
 HISTORY_INTERVALS = 300
 _NARROWED = 48  # columns
+_REST = 10  # times as long as means took to read, until they are read again
 
 
 class View:
@@ -42,7 +44,9 @@ class View:
         self.findings = FindingTimes(lambda: player.overview(host))
         self.past = Past()
         self.seeker = Prefetch(history, self.past, report, HISTORY_INTERVALS)
-        self.baseline = Baseline(history, lambda tick: self.seeker.ask(tick, "baseline"))
+        self.baseline = Baseline(
+            history, lambda begin, tick: self.seeker.ask(tick, "compare", begin)
+        )
         self.travel = TimeNavigation(player, host, self.seeker.ask, self.findings, options.speed)
         self.news_s = time.monotonic()
         self.status = STARTING
@@ -114,6 +118,21 @@ class View:
             narrowed=printable("  ".join([*options, *only]), _NARROWED),
         )
 
+    def mark(self) -> TimelineEvent | None:
+        """The mark to compare with: the one chosen, else the last one; None if there is none."""
+        if self.baseline.mark is not None or self.shown is None:
+            return self.baseline.mark
+        # One set just now is later than the interval shown.
+        is_now = self.travel.is_following and self.player.mode == "live"
+        return self.baseline.nearest(inf if is_now else self.shown.time_unix_s)
+
+    def compared(self) -> Compared | None:
+        """The comparison at the interval shown; None without a mark."""
+        mark, travel = self.mark(), self.travel
+        if mark is None:
+            return None
+        return self.baseline.compared(mark, travel.tick, is_following=travel.is_following)
+
     def timeline(self) -> TimelineView | None:
         """The time line at the interval shown; None if there is no past yet."""
         extent, shown = self.history.extent, self.shown
@@ -133,46 +152,48 @@ class View:
 
 
 class Baseline:
-    """The interval to compare with: pinned, or a mark's.
+    """What the time since a mark is compared with: as many intervals before it.
 
     Shape:
-        ``snapshot`` is None until there is one; ``text`` is its mark's, "" if it has none.
-        ``request`` asks for an interval by its number; take() gets the answer.
+        ``mark`` is the one chosen; None for the last one before the interval shown.  ``request``
+        asks for the means of the intervals from one to another; take() gets the answer.
     """
 
-    def __init__(self, history: History, request: Callable[[int], None]) -> None:
+    def __init__(self, history: History, request: Callable[[int, int], None]) -> None:
         self._history, self._request = history, request
-        self.snapshot: Snapshot | None = None
-        self.text = ""
-        self._asked: TimelineEvent | None = None
-
-    def pin(self, shown: Snapshot, text: str = "") -> None:
-        """Compare with this interval from now on; drop a mark's interval being fetched."""
-        self.snapshot, self.text, self._asked = shown, text, None
+        self.mark: TimelineEvent | None = None
+        self._asked: tuple[int, int] | None = None
+        self._asked_s = self._rested_s = 0.0
+        self._found: Found | None = None
 
     def marks(self) -> list[TimelineEvent]:
         """All marks, newest first, without gaps."""
         marks = (moment for moment in self._history.moments() if moment.until_unix_s is None)
         return sorted(marks, key=lambda mark: -mark.time_unix_s)
 
-    def nearest(self, shown: Snapshot) -> TimelineEvent | None:
-        """The last mark before the interval shown, else the first one after it."""
-        marks, begin_s = self.marks(), shown.time_unix_s - shown.interval_s
-        before = next((mark for mark in marks if mark.time_unix_s <= begin_s), None)
-        after = (mark for mark in reversed(marks) if mark.time_unix_s > shown.time_unix_s)
-        return before or next(after, None)
+    def nearest(self, until_unix_s: float) -> TimelineEvent | None:
+        """The last mark until a time, else the first one after it."""
+        marks = self.marks()
+        before = next((mark for mark in marks if mark.time_unix_s <= until_unix_s), None)
+        return before or (marks[-1] if marks else None)
 
-    def ask(self, mark: TimelineEvent) -> None:
-        """Request a mark's interval: the one after the last that ends before the mark."""
-        self._asked = mark
-        self._request(self._history.extent.nearest(self._history.tick_at(mark.time_unix_s) + 1))
+    def take(self, found: Found) -> None:
+        """Take the means requested; rest, so that long ones do not take all of a CPU."""
+        now_s = time.monotonic()
+        self._found, self._rested_s = found, now_s + _REST * (now_s - self._asked_s)
 
-    def take(self, found: Snapshot | None) -> bool:
-        """Take the interval of ask(); False if it is lost."""
-        if self._asked is not None and found is not None:
-            self.pin(found, self._asked.text)
-        return found is not None
-
-    def compared(self) -> Compared | None:
-        """The data to draw; None if there is no interval."""
-        return Compared(self.snapshot, self.text, self.marks()) if self.snapshot else None
+    def compared(self, mark: TimelineEvent, tick: int, *, is_following: bool) -> Compared:
+        """The data to draw at an interval; requests what is missing."""
+        # The first interval that ends after the mark.
+        begin = self._history.tick_at(mark.time_unix_s) + 1
+        wanted, now_s = (begin, tick), time.monotonic()
+        if (
+            begin <= tick
+            and wanted != self._asked
+            and (not is_following or now_s >= self._rested_s)
+        ):
+            self._asked, self._asked_s = wanted, now_s
+            self._request(*wanted)
+        is_known = self._found is not None and self._found.begin == begin <= tick
+        means = self._found.means if self._found and is_known else None
+        return Compared(mark, self.marks(), means, tick + 1 - begin)

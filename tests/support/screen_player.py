@@ -20,6 +20,7 @@ from ioh.model.pairs import HostState
 from ioh.model.player import (
     Extent,
     IsWanted,
+    Mean,
     Mode,
     News,
     Overview,
@@ -53,8 +54,8 @@ class FakePlayer(Player):
 
     Shape:
         ``calls`` are the screen's requests; ``lost`` are the intervals that visit() does not
-        find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded.  It is
-        its own only history.
+        find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded,
+        ``means`` the first and last of those joined.  It is its own only history.
     """
 
     name = ""
@@ -79,6 +80,7 @@ class FakePlayer(Player):
         self.calls: list[str] = []
         self.visits: list[int] = []
         self.walked: set[int] = set()
+        self.means: list[tuple[int, int]] = []
         self.lost: set[int] = set()
         self.judged: dict[int, Snapshot] = {}
         self.looks_back = 0  # intervals, for findings
@@ -132,6 +134,15 @@ class FakePlayer(Player):
             self.walked.add(tick)
             found = self.intervals[tick - 1]
             yield tick, found if is_whole else _brief(found)
+
+    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
+        """The last interval instead of a mean, as long as all."""
+        first, last = max(first, 1), min(last, self.extent.last)
+        self.means.append((first, last))
+        if first > last or self.lost.intersection(range(first, last + 1)) or not is_wanted(0):
+            return None
+        length_s = sum(each.interval_s for each in self.intervals[first - 1 : last])
+        return Mean(replace(self.intervals[last - 1], interval_s=length_s), last + 1 - first)
 
     def tick_at(self, time_unix_s: float) -> int:
         times = [interval.time_unix_s for interval in self.intervals]

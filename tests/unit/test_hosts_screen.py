@@ -14,7 +14,7 @@ import pytest
 
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval, HostState, Round
-from ioh.model.player import News, RoundSource, TimelineEvent
+from ioh.model.player import IsWanted, Mean, News, RoundSource, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 from ioh.player.live import LivePlayer
@@ -172,28 +172,28 @@ def test_a_key_switches_the_host_and_keeps_the_time(size: tuple[int, int]) -> No
     stage(flow, hosts, size=size)
 
 
-def test_a_marks_interval_is_compared_on_its_own_host_only() -> None:
+def test_a_mark_is_compared_on_its_own_host_only() -> None:
     hosts, may_answer = FakeHosts(), threading.Event()
     first = hosts
     first.marks = (TimelineEvent(minute()[9].time_unix_s + 0.5, "fio run 3"),)
-    visit = first.visit
+    mean = first.mean
 
-    def answer_late(tick: int) -> Snapshot | None:
+    def answer_late(begin: int, last: int, is_wanted: IsWanted) -> Mean | None:
         assert may_answer.wait(20)
-        return visit(tick)
+        return mean(begin, last, is_wanted)
 
-    first.visit = answer_late  # type: ignore[method-assign]
+    first.mean = answer_late  # type: ignore[method-assign, assignment]
 
     async def flow(on: Stage) -> None:
         await on.push(20)
-        its_baseline = on.app.view.baseline
-        await on.press("A", "H")
+        await on.press("A")
+        await on.shows("fio run 3: reading 20 intervals")
+        await on.press("H")
         await on.shows("nfs01 2/2")
         may_answer.set()
-        await on.until(lambda: its_baseline.snapshot is not None)
-        assert on.app.state.screen == "main"
-        await on.press("H", "A")
-        await on.shows("db01 1/2", "fio run 3 with")
+        assert "fio run 3" not in on.text
+        await on.press("H")
+        await on.shows("db01 1/2", "fio run 3 to")
 
     stage(flow, hosts)
 

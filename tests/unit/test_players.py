@@ -6,14 +6,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
 
 from ioh.history.file import Played
+from ioh.model.derive import derive
 from ioh.model.intervals import Intervals
 from ioh.model.pairs import Round
 from ioh.model.player import Player, PlayerEnded, RoundSource
+from ioh.model.span import Carried
 from ioh.pipeline import alone
 from ioh.playback.replay import ReplaySource
 from ioh.player import file
@@ -104,6 +107,49 @@ def test_walk_yields_the_same_numbers_without_tables(make: Make) -> None:
             found: Any = layer
             whole: Any = SNAPSHOTS[tick].layers[name]
             assert (found.ops, found.tables, found.parts) == (whole.ops, {}, {})
+
+
+def test_a_mean_is_of_all_operations_and_has_the_spread_of_the_intervals(make: Make) -> None:
+    player = make()
+    past = player.histories[0]
+    with Listener(player) as listener:
+        listener.wait_for_end()
+        mean = past.mean(4, 7, lambda _: True)
+        before = past.mean(-5, 3, lambda _: True)
+        assert past.mean(-5, 0, lambda _: True) is None
+    assert mean is not None
+    assert before is not None
+    assert (mean.count, before.count) == (4, 3)
+    slowest = Carried()
+    for sample in SAMPLES[4:8]:
+        slowest.take(sample)
+    whole = derive(SAMPLES[3], slowest.onto(SAMPLES[7]))
+    assert (mean.snapshot.interval_s, mean.remarks) == (whole.interval_s, ())
+    for name, layer in whole.measured.items():
+        found = mean.snapshot.measured[name]
+        assert found.tables == layer.tables
+        for op, stats in layer.ops.items():
+            assert found.ops[op].size_lat == stats.size_lat
+            for number in ("bytes_per_s", "ops_per_s", "latency_us", "p99_us", "queue_us"):
+                assert getattr(found.ops[op], number) == getattr(stats, number)
+                each = [getattr(SNAPSHOTS[t].measured[name].ops[op], number) for t in (4, 5, 6, 7)]
+                known = [value for value in each if value is not None]
+                spread = stdev(known) if len(known) > 1 else None
+                assert mean.spread[name, op].get(number) == spread
+
+
+def test_a_mean_that_is_no_longer_wanted_is_not_read_to_its_end(make: Make) -> None:
+    player = make()
+    left: list[int] = []
+
+    def is_wanted(count: int) -> bool:
+        left.append(count)
+        return count > 8
+
+    with Listener(player) as listener:
+        listener.wait_for_end()
+        assert player.histories[0].mean(1, 11, is_wanted) is None
+    assert left == [11, 10, 9, 8]
 
 
 def test_snapshots_have_only_the_chosen_layers(make: Make) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.model.player import RecordingState
+from ioh.model.player import Mean, RecordingState
 from ioh.model.snapshot import LayerSnapshot
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
@@ -66,9 +66,12 @@ def troubled() -> tuple[ViewState, ScreenData]:
 
 
 def compared() -> tuple[ViewState, ScreenData]:
+    """The minute's last interval, as if 49 had its numbers, beside its 11th, as if ten had."""
     marks = tuple(moment for moment in MOMENTS if moment.until_unix_s is None)
-    then = Compared(minute()[10], marks[0].text, marks)
-    return ViewState(screen="compare"), replace(screen_data(judged()), compared=then)
+    spread = {("nfs_client", "read"): {"bytes_per_s": 2.5e6, "ops_per_s": 31.0}}
+    means = (Mean(minute()[-1], 49, spread), Mean(minute()[10], 10, spread, ("tcp: 7 of 10",)))
+    data = replace(screen_data(judged()), compared=Compared(marks[0], marks, means, 49))
+    return ViewState(screen="compare"), data
 
 
 SCREENS = {

@@ -18,7 +18,7 @@ _RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
 _PAGE_KEYS = {
     "findings": (("Enter", "go there", "enter"),),
     "help": (("/", "search", "slash"),),
-    "compare": (("A", "pin this interval", "A"),),
+    "compare": (("Enter", "this mark", "enter"),),
 }
 _PROMPTS = {
     "filter": ("filter", "Enter apply, Esc cancel"),

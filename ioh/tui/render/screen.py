@@ -49,8 +49,8 @@ class ScreenData:
         ``snapshot`` is already narrowed, None before the first one; ``points`` up to the interval
         shown, which is number ``tick``; ``timeline`` None if there is no past yet; ``status`` what
         the feed waits for; ``message`` and its style; ``found`` all findings known; ``compared``
-        the interval to compare with; ``line`` below the header, "" for none; ``hosts`` with the
-        one shown at ``host_at``, ``()`` for this machine.
+        of the screen that compares; ``line`` below the header, "" for none; ``hosts`` with the one
+        shown at ``host_at``, ``()`` for this machine.
     """
 
     snapshot: Snapshot | None
@@ -131,8 +131,8 @@ def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
     if state.screen == "commands":
         titles = [safe_name(spec.title) for spec in data.specs]
         return render_commands(state, titles, width)
-    if state.screen == "compare" and data.snapshot is not None and data.compared is not None:
-        return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
+    if state.screen == "compare" and data.compared is not None:
+        return render_compare(state, data.compared, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
         times, now = data.timeline.findings if data.timeline else (), data.snapshot.time_unix_s
         begun_unix_s = max((at for at, *_ in times if now - REPORT_S < at <= now), default=None)
