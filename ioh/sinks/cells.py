@@ -98,51 +98,57 @@ def fixed_ms(value_us: float | None) -> str:
 
 
 def format_scaled(value: Value, base: int = 1000) -> str:
-    """A number of about three digits with a suffix: k M G for 1000, K M G for 1024."""
-    if not value or not isfinite(value):
-        return ZERO if value == 0 else UNKNOWN
-    scaled, step = float(value), 0
-    while abs(scaled) >= base and step < len(_DECIMAL) - 1:
-        scaled /= base
-        step += 1
-    suffix = (_DECIMAL if base == 1000 else _BINARY)[step]
-    return _three_digits(scaled) + suffix
+    """Three digits in at most five columns: ``0.042``, ``0.940``, ``12.0``, ``990``, ``1.04k``.
 
-
-def _three_digits(value: float) -> str:
-    for limit, places in ((10, 2), (100, 1)):
-        if abs(value) < limit:
-            return f"{value:.{places}f}".removesuffix(".00").removesuffix(".0")
-    return f"{value:.0f}"
-
-
-def format_short(value: Value) -> str:
-    """A number in at most five columns: ``0.042``, ``2.41``, ``958``, ``7270``, ``12.3k``."""
+    With base 1024 a size, without trailing zeros: ``64K``, ``1.25M``.  A count, which is an int,
+    stays whole below 1,000.
+    """
     if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if 0 < value < 0.0005:
         return "<.001"
-    for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0)):
+    scaled, step = float(value), 0
+    while abs(scaled) >= base - 0.5 and step < len(_DECIMAL) - 1:
+        scaled /= base
+        step += 1
+    if base == 1024:
+        return _trimmed(scaled) + _BINARY[step]
+    text = str(value) if isinstance(value, int) and not step else _three_digits(scaled)
+    return text + _DECIMAL[step]
+
+
+def _three_digits(value: float) -> str:
+    """Three digits of a number below 1,000, at most three of them decimals."""
+    for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1)):
         if abs(value) < limit:
             return f"{value:.{places}f}"
+    return f"{value:.0f}"
+
+
+def _trimmed(value: float) -> str:
+    return _three_digits(value).removesuffix(".00").removesuffix(".0")
+
+
+def format_short(value: Value) -> str:
+    """The same as format_scaled()."""
     return format_scaled(value)
 
 
 def format_ms(value_us: Value) -> str:
-    """Microseconds as milliseconds, in at most five columns; from 1 s on, with a unit."""
-    if value_us is None or not value_us < 999_500:
-        return format_duration(value_us)
-    return format_short(value_us / 1e3)
+    """Microseconds as milliseconds, where a title says ``ms``: ``0.003``, ``12.0``, ``1.04k``."""
+    return format_scaled(value_us / 1e3 if value_us else value_us)
 
 
 def format_duration(value_us: Value) -> str:
-    """A time in at most six columns: ``450ns``, ``83µs``, ``1.21ms`` or ``2.1s``."""
+    """A time with its unit: ``450 ns``, ``83 µs``, ``1.21 ms``, ``2.10 s``."""
     if not value_us or not isfinite(value_us):
         return ZERO if value_us == 0 else UNKNOWN
-    for limit, factor, suffix in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
+    for limit, factor, unit in ((0.9995, 1e3, "ns"), (999.5, 1.0, "µs")):
         if value_us < limit:
-            return _three_digits(value_us * factor) + suffix
-    return _three_digits(value_us / 1e6) + "s"
+            return f"{value_us * factor:.0f} {unit}"
+    if value_us < 999_500:
+        return f"{_three_digits(value_us / 1e3)} ms"
+    return f"{_three_digits(value_us / 1e6)} s"
 
 
 def format_unit(metric: str, title: str, value: Value) -> str:
@@ -152,12 +158,20 @@ def format_unit(metric: str, title: str, value: Value) -> str:
     if metric.endswith(("_bytes_per_s", "_bytes")):
         return format_scaled(value, 1024 if metric.endswith("_bytes") else 1000)
     if metric.endswith("_us") and "µs" not in title:
-        return format_duration(value)
+        return _unit_time(value)
     if metric.endswith("_pct"):
         return format_fixed(value, 6, 1 if value >= 1 else 3) + ("" if "%" in title else "%")
     if isinstance(value, int):
         return str(value) if value < 10**7 else format_scaled(value)
     return format_fixed(value, 7, 3) if value < 1 else format_fixed(value, 7, 1)
+
+
+def _unit_time(value_us: float) -> str:
+    """A time in at most six columns, unit included: ``2.94µs``, ``1.21ms``."""
+    for limit, factor, suffix in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
+        if value_us < limit:
+            return _trimmed(value_us * factor) + suffix
+    return _trimmed(value_us / 1e6) + "s"
 
 
 def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:

@@ -60,7 +60,7 @@ def render_paths(snapshot: Snapshot) -> Iterator[str]:
 
 
 def path_notes(path: IoPath) -> Iterator[str]:
-    """The calls beside the path, ``+ 52.1k/s cached, 1.2µs``, and what the steps cannot show."""
+    """The calls beside the path, ``+ 52.1k/s cached, 1 µs``, and what the steps cannot show."""
     if path.cached is not None:
         kind, cached = _CACHED[path.direction], path.cached
         yield format_beside(kind, cached.ops_per_s, cached.mean_us)

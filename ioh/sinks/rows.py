@@ -116,7 +116,7 @@ def all_op(name: str) -> str:
 
 
 def beside_text(spec: LayerSpec, ops: Mapping[str, OpStats], name: str) -> str:
-    """The operations that an op of main_stats() leaves out: ``+ 52.1k/s cached, 1.2µs``, or ""."""
+    """The operations that an op of main_stats() leaves out: ``+ 52.1k/s cached, 1 µs``, or ""."""
     others = _layout(spec).beside.get(all_op(name), ()) if name != all_op(name) else ()
     found = ((each, ops[each]) for each in others if each in ops)
     return "  ".join(
@@ -127,7 +127,7 @@ def beside_text(spec: LayerSpec, ops: Mapping[str, OpStats], name: str) -> str:
 
 
 def format_beside(kind: str, ops_per_s: float | None, mean_us: float | None) -> str:
-    """``+ 52.1k/s cached, 1.2µs``."""
+    """``+ 52.1k/s cached, 1 µs``."""
     return f"+ {format_scaled(ops_per_s)}/s {kind}, {format_duration(mean_us)}"
 
 

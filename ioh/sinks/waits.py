@@ -15,7 +15,7 @@ _NOTHING = OpStats()
 
 
 def waiting_text(layer: LayerSnapshot, op: str) -> str:
-    """``in-fl 4  oldest 12s``; "" if one of this op has ended, or none is in flight."""
+    """``in-fl 4  oldest 12.0 s``; "" if one of this op has ended, or none is in flight."""
     whole = all_op(op)
     stats, age_us = layer.ops.get(whole, _NOTHING), oldest_us(layer, whole)
     rows = in_progress_of(layer, whole)  # also of devices that are not in the sums
@@ -28,7 +28,7 @@ def waiting_text(layer: LayerSnapshot, op: str) -> str:
 
 
 def render_waits(title: str, layer: LayerSnapshot) -> list[str]:
-    """A line for each of the oldest: ``! block: loop3: 4 writes in flight, the oldest for 12s``.
+    """A line for each of the oldest: ``! block: loop3: 4 writes in flight, the oldest for 12.0 s``.
 
     Only for operations of which none has ended in the interval, on their device or mount.
     """

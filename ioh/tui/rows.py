@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ioh.model.metric import MetricSpec
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import format_short, format_unit, safe_name
+from ioh.sinks.cells import format_duration, format_scaled, format_unit, safe_name
 from ioh.sinks.rows import Direction, is_flow, op_rows
 
 _MOST_BUSY = 4
@@ -102,14 +102,14 @@ def cached_share(layer: LayerSnapshot, *, in_full: bool = False) -> str:
     share, calls = (layer.metrics.get(f"cached_{name}pct") for name in ("", "calls_"))
     if share is None:
         return ""
-    beside = f", calls {calls:.1f}%" if calls is not None else ""
+    beside = f", calls {percent(calls)}" if calls is not None else ""
     if "read_calls_per_s" in layer.metrics and "cached_calls_pct" not in layer.metrics:
         beside = " of calls"
-    return f"{share:.1f}%{beside * in_full}"
+    return percent(share) + beside * in_full
 
 
 def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
-    """``rtt 64u``, ``min rtt 60u`` of what comes in; share and rate of retransmits of the rest."""
+    """``rtt 64 µs``, ``min rtt 60 µs`` of what comes in; of the rest, share and rate sent again."""
     by_name = {spec.derived_name: spec for spec in layer.spec.metrics}
     for name in _FLOW_FACTS.get(direction, ()):
         value = layer.metrics.get(name)
@@ -119,7 +119,12 @@ def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
 
 def megabytes(bytes_per_s: Value) -> str:
     """A throughput in at most five columns, in 1,000,000 bytes per second."""
-    return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
+    return format_scaled(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
+
+
+def percent(value: Value) -> str:
+    """A share: ``0%``, ``0.027%``, ``35.0%``."""
+    return "0%" if value == 0 else format_scaled(value) + "%" * (value is not None)
 
 
 def metric_title(spec: MetricSpec) -> str:
@@ -128,5 +133,11 @@ def metric_title(spec: MetricSpec) -> str:
 
 
 def metric_text(spec: MetricSpec, value: Value) -> str:
-    """A number with its unit, if the title does not have it."""
-    return format_unit(spec.derived_name, metric_title(spec), value)
+    """A number with its unit, if the title does not have it; counts and limits are exact."""
+    name, title = spec.derived_name, metric_title(spec)
+    if name.endswith("_us"):
+        return format_duration(value)
+    if name.endswith("_pct") and value:
+        return format_scaled(value) if "%" in title else percent(value)
+    is_exact = isinstance(value, int) or name.endswith("_bytes")
+    return format_unit(name, title, value) if is_exact else format_scaled(value)

@@ -28,9 +28,9 @@ def in_progress(**ages_s: float) -> LayerSnapshot:
 def test_what_has_been_in_progress_while_none_ended_has_a_line() -> None:
     lines = waiting_lines(in_progress(statement=12.3, lock_wait=12, checkpoint=90))
     assert [" ".join(line.text.split()) for line in lines] == [
-        "stmt in-fl 3 oldest 12.3s",
-        "lock in-fl 3 oldest 12s",
-        "ckpt in-fl 3 oldest 90s",
+        "stmt in-fl 3 oldest 12.3 s",
+        "lock in-fl 3 oldest 12.0 s",
+        "ckpt in-fl 3 oldest 90.0 s",
     ]
     assert not list(waiting_lines(layer("db")))
 

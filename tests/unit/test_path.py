@@ -443,7 +443,7 @@ def test_text_names_cached_calls_beside_those_that_waited() -> None:
     ]  # fmt: skip
     assert ["app", "all:", "205.058", "0.0015"] in [row.split() for row in rows("all")]
     text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
-    assert "R |   8.000 = app 8.000 (100%)\n  | + 50k/s cached, 1.20µs\n" in text
+    assert "R |   8.000 = app 8.000 (100%)\n  | + 50.0k/s cached, 1 µs\n" in text
     assert "  | mostly 128K each\n" in text
 
 

@@ -38,7 +38,7 @@ async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
     await on.press("R")
     assert "recording into a.ioh" in on.lines[-1]
     assert "● REC 00:00:0" in on.lines[0]
-    assert "1.2 MB" in on.lines[0]
+    assert "1.14M" in on.lines[0]
     await on.press("R")
     assert "recording ended: a.ioh" in on.lines[-1]
     assert "REC" not in on.lines[0]

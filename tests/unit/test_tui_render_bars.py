@@ -54,18 +54,18 @@ def of_interval(**changes: object) -> str:
     return render_header(replace(minute()[-1], **changes), LIVE, 220).text  # type: ignore[arg-type]
 
 
-def test_a_number_of_the_host_has_one_decimal_or_is_a_dash_if_unknown() -> None:
+def test_a_share_of_the_host_is_whole_or_a_dash_if_unknown() -> None:
     known = of_interval(host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
-    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in known
+    assert "cpu <1%  iowait <1%  steal 12%  " in known
     unknown = of_interval(host=HostStats(cpu_pct=0.0))
-    assert "cpu .  iowait -" in unknown
+    assert "cpu 0%  iowait -" in unknown
     assert "load -  dirty -" in unknown
     assert "io psi" not in unknown
 
 
 def test_the_cost_of_ioh_itself_is_not_shown_if_unknown() -> None:
     assert "ioh itself" not in of_interval(self_cpu_pct=None, bpf_cpu_pct=None)
-    assert "ioh itself 1.5% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
+    assert "ioh itself 1.50% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
 
 
 def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> TimelineView:

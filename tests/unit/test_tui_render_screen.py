@@ -90,8 +90,8 @@ def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> Non
 @pytest.mark.parametrize(
     ("recording", "said"),
     [
-        (RECORDING, "● REC 00:01:00 3.1 MB"),
-        (replace(RECORDING, size_bytes=33_676), "● REC 00:01:00 34 KB"),
+        (RECORDING, "● REC 00:01:00 2.96M"),
+        (replace(RECORDING, size_bytes=33_676), "● REC 00:01:00 32.9K"),
         (RecordingState(failure="disk full"), "REC FAILED"),
     ],
 )

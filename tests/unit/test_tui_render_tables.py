@@ -98,7 +98,7 @@ def test_a_long_path_keeps_both_ends() -> None:
 
 
 def test_headings_say_direction_and_unit() -> None:
-    assert [column_title(c) for c in SPEC.columns[:3]] == ["r/s", "R MB/s", "rtt"]
+    assert [column_title(c) for c in SPEC.columns[:3]] == ["r/s", "R MB/s", "rtt ms"]
     titles = {
         column_title(column)
         for layer in all_layers().values()

@@ -36,12 +36,12 @@ CALL = row("77", "dd\x1b", "write_direct", "/dev/loop3", "loop3", age_s=13)
 def test_text_says_what_waits() -> None:
     block = waiting("block", HUNG, write=IDLE)
     assert render_waits("block", block) == [
-        "! block: loop3: 4 writes in flight, the oldest for 12s"
+        "! block: loop3: 4 writes in flight, the oldest for 12.0 s"
     ]
     app = waiting("syscall", CALL, write_direct=IDLE)
     (line,) = render_waits("app", app)
     assert line == (
-        r"! app: dd\x1b[77]: 1 write direct of /dev/loop3 in flight, the oldest for 13s"
+        r"! app: dd\x1b[77]: 1 write direct of /dev/loop3 in flight, the oldest for 13.0 s"
     )
     shown = TextSink(TextOptions(frozenset({"top"}))).render(
         ticks(1, {"block": block, "syscall": app})[0]
@@ -80,12 +80,12 @@ def test_text_keeps_rows_that_move_nothing_but_have_something_in_flight() -> Non
 def test_the_number_in_flight_and_the_age_of_the_oldest() -> None:
     stuck = replace(IDLE, inflight=2)
     block = waiting("block", HUNG, write=stuck, read=IDLE)
-    assert waiting_text(block, "write") == "in-fl 2  oldest 12s"
+    assert waiting_text(block, "write") == "in-fl 2  oldest 12.0 s"
     assert waiting_text(block, "read") == ""
     # A device that is in no sum: on another one.
-    assert waiting_text(waiting("block", HUNG, write=IDLE), "write") == "in-fl 4  oldest 12s"
+    assert waiting_text(waiting("block", HUNG, write=IDLE), "write") == "in-fl 4  oldest 12.0 s"
     app = waiting("syscall", CALL, write=stuck, write_direct=stuck, fsync=stuck)
-    assert waiting_text(app, "write") == "in-fl 2  oldest 13s"
+    assert waiting_text(app, "write") == "in-fl 2  oldest 13.0 s"
     assert waiting_text(app, "fsync") == "in-fl 2"
     assert waiting_text(replace(app, ops={"write": replace(stuck, count=1)}), "write") == ""
 
@@ -109,7 +109,7 @@ def test_calls_that_wait_are_shown_beside_short_ones() -> None:
     key = (*CALL.key[:2], "read_buffered", *CALL.key[3:])
     stuck = row(*key, age_s=7, count=2)
     ops = {"read": replace(IDLE, count=9000, inflight=3), "read_waited": IDLE}
-    assert waiting_text(waiting("syscall", stuck, **ops), "read_waited") == "in-fl 2  oldest 7s"
+    assert waiting_text(waiting("syscall", stuck, **ops), "read_waited") == "in-fl 2  oldest 7.00 s"
     assert waiting_text(waiting("syscall", stuck, **ops), "read") == ""
     assert waiting_text(waiting("syscall", **ops), "read_waited") == ""
 
@@ -125,7 +125,7 @@ def test_the_screen_shows_what_a_silent_layer_waits_for(size: tuple[int, int]) -
         }
         snapshot = with_layer(snapshot, name, **silent)
     lines = [line.text for line in drawn(snapshot, size).lines]
-    for number, age in ((4, "12s"), (1, "13s")):
+    for number, age in ((4, "12.0 s"), (1, "13.0 s")):
         shown = f"W in-fl {number}  oldest {age}"
         assert [line for line in lines if shown in line.replace("  in-fl", "in-fl")]
     assert any("loop3" in line for line in lines)

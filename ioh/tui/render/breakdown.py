@@ -13,6 +13,7 @@ from ioh.sinks.cells import (
     ZERO,
     cut_middle,
     display_width,
+    format_ms,
     format_scaled,
     safe_name,
 )
@@ -20,7 +21,8 @@ from ioh.tui.render.line import Click, Line, ScreenFrame
 from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
 
-_NUMBER = 6
+_NUMBER, _AGE = 6, 7
+_AGES = ("age_us", "state_us", "transaction_us")  # from a second to days
 _KEYS, _MIN_KEYS = 22, 14
 _MAX_KEY_PART = 24
 _LETTERS = {"r": "R", "w": "W"}
@@ -59,16 +61,17 @@ def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
 
 def _width(column: MetricSpec) -> int:
     """Columns of a number; its heading is never cut."""
-    return max(_NUMBER, display_width(column_title(column)))
+    least = _AGE if column.derived_name in _AGES else _NUMBER
+    return max(least, display_width(column_title(column)))
 
 
 def column_title(spec: MetricSpec) -> str:
-    """A heading; a time has its unit in each cell."""
+    """A heading; an age has its unit in each cell, other times are in ms."""
     if spec.derived_name.endswith("_bytes_per_s"):
         before, _, after = spec.title.partition("B/s")
         return f"{_LETTERS.get(before, before.strip())} MB/s{after}".strip()
-    plain = metric_title(spec)
-    return f"{plain} time" if len(plain) < 2 else plain
+    is_ms = spec.derived_name.endswith("_us") and spec.derived_name not in _AGES
+    return metric_title(spec) + " ms" * is_ms
 
 
 def cell_text(spec: MetricSpec, value: Value) -> str:
@@ -76,6 +79,8 @@ def cell_text(spec: MetricSpec, value: Value) -> str:
     name = spec.derived_name
     if name.endswith("_bytes_per_s"):
         return megabytes(value)
+    if name.endswith("_us") and name not in _AGES:
+        return format_ms(value)
     if not name.endswith(("_us", "_pct", "_bytes")):
         return format_scaled(value)
     return metric_text(spec, value)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from ioh.model.pairs import HostState
 from ioh.model.player import Mode, RecordingState
+from ioh.model.sample import Value
 from ioh.model.snapshot import Pair, Snapshot
-from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
+from ioh.sinks.cells import UNKNOWN, clock, display_width, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import lowest_iops
 from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
+from ioh.tui.rows import percent
 
 LATE_INTERVALS = 1.6
 _NAME = 24  # columns of a host's
@@ -91,23 +93,30 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         yield 0, clock(snapshot.time_unix_s, utc=view.utc), "strong"
         yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "warn"
         iops = lowest_iops(snapshot.measured.values())
-        yield 3, "" if iops is None else f"IOPS {format_fixed(iops[0], 9, 0)} {iops[1]}", ""
-        yield 4, f"cpu {_short_pct(host.cpu_pct)}", ""
-        yield 4, f"iowait {_short_pct(host.iowait_pct)}", ""
-        yield 8, f"steal {_short_pct(host.steal_pct)}" if host.steal_pct else "", ""
-        yield 7, f"load {format_fixed(host.load1, 6, 2)}", ""
-        yield 5, f"dirty {format_scaled(host.dirty_bytes, 1024)}", ""
+        yield 3, "" if iops is None else f"IOPS {_plain(iops[0])} {iops[1]}", ""
+        yield 4, f"cpu {_load(host.cpu_pct)}", ""
+        yield 4, f"iowait {_load(host.iowait_pct)}", ""
+        yield 8, f"steal {_load(host.steal_pct)}" if host.steal_pct else "", ""
+        yield 7, f"load {_plain(host.load1)}", ""
+        yield 5, f"dirty {_plain(host.dirty_bytes, 1024)}", ""
         some = host.psi_io_some_pct
-        yield 8, "" if some is None else f"io psi {_short_pct(some)}", ""
+        yield 8, "" if some is None else f"io psi {_load(some)}", ""
         costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
-        cost = f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core" if costs else ""
+        cost = f"ioh itself {percent(sum(costs))} of a core" if costs else ""
         yield 10, cost, "dim"
     yield 1, view.narrowed, "accent"
 
 
-def _short_pct(value: float | None) -> str:
-    text = format_fixed(value, 5, 1)
-    return f"{text}%" if text[0].isdigit() else text
+def _load(value: float | None) -> str:
+    """A share of the last second, whole: its decimals are noise."""
+    if value is None or not 0 < value < 1:
+        return UNKNOWN if value is None else f"{value:.0f}%"
+    return "<1%"
+
+
+def _plain(value: Value, base: int = 1000) -> str:
+    """A number in a line of words, where a dot for none would end a sentence."""
+    return "0" if value == 0 else format_scaled(value, base)
 
 
 def _recording(view: HeaderView) -> Span:
@@ -118,10 +127,7 @@ def _recording(view: HeaderView) -> Span:
         return "", ""
     passed = max(0, int(view.now_unix_s - state.since_unix_s))
     length = f"{passed // 3600:02}:{passed // 60 % 60:02}:{passed % 60:02}"
-    # At 1 KB per second the first megabyte takes a quarter of an hour.
-    is_small = state.size_bytes < 1e6
-    size = f"{state.size_bytes / 1e3:.0f} KB" if is_small else f"{state.size_bytes / 1e6:.1f} MB"
-    return f"● REC {length} {size}", "accent"
+    return f"● REC {length} {_plain(state.size_bytes, 1024)}", "accent"
 
 
 def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFrame:

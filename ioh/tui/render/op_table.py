@@ -6,17 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from ioh.model.metric import MetricSpec
-from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, safe_name
-from ioh.sinks.metrics import mega
+from ioh.sinks.cells import UNKNOWN, format_ms, format_scaled, safe_name
 from ioh.tui.history import series
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
-from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
+from ioh.tui.render.op_columns import (
+    ERRORS,
+    Column,
+    cells,
+    fitting,
+    titles,
+    width_of,
+    with_errors,
+)
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
 from ioh.tui.render.zoom import LayersView, op_style
-from ioh.tui.rows import LayerRow, metric_text, metric_title
+from ioh.tui.rows import LayerRow, megabytes, metric_text, metric_title
 
 _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size
@@ -29,40 +35,29 @@ _LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
 _MAX_LIMITED = 3
 
 
-def _ms(value_us: float | None) -> str:
-    return format_fixed(scaled(value_us, 1e-3), 6, 3)
-
-
-def _rate(stats: OpStats) -> str:
-    rate = stats.ops_per_s
-    return format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1)
-
-
 def _slowest(stats: OpStats) -> str:
     """The slowest operation and its size."""
     if stats.max_us is None or not stats.count:
         return UNKNOWN
-    # The heading says KB, so sizes below 1K need a letter; a sync has no size.
-    unit = "B" if stats.max_bytes and stats.max_bytes < 1024 else ""
-    size = "" if stats.max_bytes == 0 else f" ({format_scaled(stats.max_bytes, 1024)}{unit})"
-    return format_fixed(stats.max_us / 1e3, min(6, _SLOWEST - len(size)), 3) + size
+    size = f" ({format_scaled(stats.max_bytes, 1024)})" if stats.max_bytes != 0 else ""  # a sync's
+    return format_ms(stats.max_us) + size
 
 
 COLUMNS = (
-    Column("MB/s", 7, lambda s: mega(s.bytes_per_s, 7), style="strong"),
-    Column("ops/s", 7, _rate),
-    Column("avg KB", 6, lambda s: format_fixed(scaled(s.avg_bytes, 1 / 1024), 6, 1), rank=2),
-    Column("avg ms", 6, lambda s: _ms(s.latency_us), style="strong"),
-    Column("queue", 6, lambda s: _ms(s.queue_us), rank=5),
-    Column("service", 7, lambda s: _ms(s.service_us), rank=5),
-    Column("p50", 6, lambda s: _ms(s.p50_us), rank=6),
-    Column("p95", 6, lambda s: _ms(s.p95_us), rank=8),
-    Column("p99", 6, lambda s: _ms(s.p99_us), rank=1),
-    Column("p99.9", 6, lambda s: _ms(s.p999_us), rank=10),
-    Column("max ms (KB)", _SLOWEST, _slowest, rank=4),
-    Column("in-fl", 5, lambda s: format_fixed(s.inflight, 5, 0), rank=3),
-    Column("avg-fl", 6, lambda s: format_fixed(s.avg_inflight, 6, 2), rank=9),
-    Column("err/s", 5, lambda s: format_fixed(s.errors_per_s, 5, 1), rank=7),
+    Column("MB/s", 5, lambda s: megabytes(s.bytes_per_s), style="strong"),
+    Column("ops/s", 5, lambda s: format_scaled(s.ops_per_s)),
+    Column("size", 5, lambda s: format_scaled(s.avg_bytes, 1024), rank=2),
+    Column("avg ms", 6, lambda s: format_ms(s.latency_us), style="strong"),
+    Column("queue", 5, lambda s: format_ms(s.queue_us), rank=5),
+    Column("service", 7, lambda s: format_ms(s.service_us), rank=5),
+    Column("p50", 5, lambda s: format_ms(s.p50_us), rank=6),
+    Column("p95", 5, lambda s: format_ms(s.p95_us), rank=8),
+    Column("p99", 5, lambda s: format_ms(s.p99_us), rank=1),
+    Column("p99.9", 5, lambda s: format_ms(s.p999_us), rank=10),
+    Column("max ms (size)", _SLOWEST, _slowest, rank=4),
+    Column("in-fl", 5, lambda s: format_scaled(s.inflight), rank=3),
+    Column("avg-fl", 6, lambda s: format_scaled(s.avg_inflight), rank=9),
+    Column("err/s", 5, ERRORS.cell, rank=7),
 )
 _NEEDED = [column for column in COLUMNS if column.rank == 0]
 
