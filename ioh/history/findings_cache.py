@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
@@ -12,13 +15,15 @@ from ioh.model.player import MAX_FOUND, FindingBegin, IsWanted, Overview
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import MakeJudge
 
-MAX_KEPT = 100_000
+BLOCK_TICKS = 64
+MAX_BLOCKS = 1600  # 100,000 intervals: more than the history has, 28 hours at one a second
 MAX_LOOK_BACK_TICKS = 600  # a minute at ten intervals a second, which takes two seconds to judge
 # More than a time line can show; the findings themselves are found again on a visit.
 MAX_BEGINS = 10_000
 _Begin = tuple[str, str, float]  # rule, subject, since when
 _T = TypeVar("_T")
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...], tuple[Pair, ...]]
+_Block = tuple[int, dict[int, _Judgement]]  # its number, and its intervals
 
 
 def _shared(new: _T, last: _T) -> _T:
@@ -27,14 +32,21 @@ def _shared(new: _T, last: _T) -> _T:
 
 
 class FindingsCache:
-    """Findings and pairs of hosts by interval number; the oldest are dropped first."""
+    """Findings and pairs of hosts by interval number; thread-safe.
+
+    Texts with numbers change in each interval, and an interval of them takes a kilobyte.  So
+    they are packed, BLOCK_TICKS at a time; the oldest blocks are dropped first.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Judgement] = {}
+        self._packed: dict[int, bytes] = {}  # by block
+        self._written: _Block = -1, {}
+        self._read: _Block = -1, {}
         self._last: _Judgement = ((), (), ())
+        self._lock = threading.Lock()
 
     def __contains__(self, tick: int) -> bool:
-        return tick in self._kept
+        return self._find(tick) is not None
 
     def keep(self, tick: int, judged: Snapshot, pairs: tuple[Pair, ...] = ()) -> None:
         """Keep an interval's findings."""
@@ -44,22 +56,55 @@ class FindingsCache:
             _shared(judged.not_evaluated, last[1]),
             _shared(pairs, last[2]),
         )
-        self._kept[tick] = self._last = _shared(judgement, last)
-        if len(self._kept) > MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._last = _shared(judgement, last)
+        number = tick // BLOCK_TICKS
+        with self._lock:
+            if number != self._written[0]:
+                self._pack()
+                self._written = number, self._unpacked(number)
+            self._written[1][tick] = self._last
+
+    def _pack(self) -> None:
+        """Pack the block that was written."""
+        number, kept = self._written
+        if kept:
+            self._packed.pop(number, None)
+            self._packed[number] = zlib.compress(pickle.dumps(kept))
+            if len(self._packed) > MAX_BLOCKS:
+                del self._packed[next(iter(self._packed))]
+        if number == self._read[0]:
+            self._read = -1, {}
+
+    def _unpacked(self, number: int) -> dict[int, _Judgement]:
+        packed = self._packed.get(number)
+        # It is this process' own memory.
+        return {} if packed is None else pickle.loads(zlib.decompress(packed))  # noqa: S301
+
+    def _find(self, tick: int) -> _Judgement | None:
+        number = tick // BLOCK_TICKS
+        with self._lock:
+            if number == self._written[0]:
+                return self._written[1].get(tick)
+            if number != self._read[0]:
+                self._read = number, self._unpacked(number)
+            return self._read[1].get(tick)
 
     def onto(self, tick: int, snapshot: Snapshot) -> Snapshot:
         """Add the findings of an interval to it, if known."""
-        judgement = self._kept.get(tick)
+        judgement = self._find(tick)
         if judgement is None:
             return snapshot
         findings, missing, pairs = judgement
         return replace(snapshot, findings=findings, not_evaluated=missing, pairs=pairs)
 
     def forget_before(self, tick: int) -> None:
-        """Drop the intervals before one."""
-        while self._kept and (oldest := next(iter(self._kept))) < tick:
-            del self._kept[oldest]
+        """Drop the blocks before the one of an interval."""
+        with self._lock:
+            oldest = tick // BLOCK_TICKS
+            self._packed = {at: packed for at, packed in self._packed.items() if at >= oldest}
+            if self._written[0] < oldest:
+                self._written = -1, {}
+            self._read = -1, {}
 
 
 class KnownFindings:

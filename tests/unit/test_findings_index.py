@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,11 +17,12 @@ import pytest
 
 from ioh.findings.engine import Engine
 from ioh.findings.spans import MAX_SPANS, finding_spans
-from ioh.history.findings_cache import FindingsCache
+from ioh.history.findings_cache import BLOCK_TICKS, FindingsCache
 from ioh.history.findings_index import FindingsIndex
 from ioh.model.finding import NotEvaluated
 from ioh.model.player import Extent, FindingBegin, Overview
 from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
 from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span, parse_when
@@ -188,13 +192,63 @@ def test_the_time_line_adds_findings_seen_beyond_the_index() -> None:
     assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []
 
 
-def test_hours_of_findings_share_what_does_not_change() -> None:
-    """A finding's numbers change in each interval; why other rules are not evaluated does not."""
+def judged_as(text: str) -> Snapshot:
+    """An interval with a finding of this text, if any, and a rule that was not evaluated."""
+    missing = (NotEvaluated("nfs_latency", "NFS latency", f"layer {'nfs'} is not measured"),)
+    found = (replace(FINDINGS[0], cause=text), FINDINGS[-1]) if text else ()
+    return replace(minute()[0], findings=found, not_evaluated=missing)
+
+
+def bytes_per_interval(cache: FindingsCache, text: Callable[[int], str]) -> float:
+    """What the cache grows by with each further interval, after some."""
+    count = 16 * BLOCK_TICKS
+    tracemalloc.start()
+    try:
+        for tick in range(count):
+            cache.keep(tick, judged_as(text(tick)))
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for tick in range(count, 2 * count):
+            cache.keep(tick, judged_as(text(tick)))
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return (after - before) / count
+
+
+def test_hours_of_findings_cost_little_whether_their_text_changes_or_not() -> None:
+    assert bytes_per_interval(FindingsCache(), lambda _: "") < 8
+    cache = FindingsCache()
+
+    def text(tick: int) -> str:
+        return f"sda does not answer: 4 requests in flight, none completed for {tick} s" * 4
+
+    assert bytes_per_interval(cache, text) < 40
+    plain = replace(minute()[0], findings=(), not_evaluated=())
+    for tick in (0, 7, BLOCK_TICKS, 5 * BLOCK_TICKS - 1, 32 * BLOCK_TICKS - 1):
+        assert tick in cache
+        assert cache.onto(tick, plain) == judged_as(text(tick))
+    assert 32 * BLOCK_TICKS not in cache
+
+
+def test_findings_kept_in_any_order_are_found_until_they_are_forgotten() -> None:
     cache, plain = FindingsCache(), replace(minute()[0], findings=(), not_evaluated=())
-    for tick in range(2):
-        missing = (NotEvaluated("nfs_latency", "NFS latency", f"layer {'nfs'} is not measured"),)
-        found = (replace(FINDINGS[0], cause=f"{tick} of 91 ms"),)
-        cache.keep(tick, replace(plain, findings=found, not_evaluated=missing))
-    first, second = (cache.onto(tick, plain) for tick in range(2))
-    assert [each.findings[0].cause for each in (first, second)] == ["0 of 91 ms", "1 of 91 ms"]
-    assert first.not_evaluated is second.not_evaluated
+    ticks = [5, 3 * BLOCK_TICKS, 4, 5 * BLOCK_TICKS + 1, 6]
+    for tick in ticks:
+        cache.keep(tick, judged_as(f"in interval {tick}"))
+    assert [cache.onto(tick, plain) for tick in ticks] == [
+        judged_as(f"in interval {tick}") for tick in ticks
+    ]
+    assert 7 not in cache
+    assert cache.onto(7, plain) is plain
+    cache.forget_before(3 * BLOCK_TICKS)
+    assert [tick in cache for tick in ticks] == [False, True, False, True, False]
+
+
+def test_the_oldest_findings_are_dropped_beyond_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ioh.history.findings_cache.MAX_BLOCKS", 2)
+    cache = FindingsCache()
+    for tick in range(4 * BLOCK_TICKS):
+        cache.keep(tick, judged_as(str(tick)))
+    assert [tick * BLOCK_TICKS in cache for tick in range(4)] == [False, True, True, True]
