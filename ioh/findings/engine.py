@@ -54,6 +54,8 @@ class Engine:
             max((rule.span_s for rule in self._rules), default=1.0),
             chain.from_iterable(rule.recalls for rule in self._rules),
         )
+        # The intervals before the finding of a rule that compares with them began.
+        self._bases: dict[str, tuple[Snapshot, ...]] = {}
 
     @property
     def look_back_s(self) -> float:
@@ -78,6 +80,7 @@ class Engine:
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
             elif rule.may_be_short or self._window.covers(rule.recent_s):
                 recent = self._window.recent(rule.recent_s)
+                self._window.basis = self._bases.get(rule.name)
                 verdicts = tuple(islice(rule.judge(recent, self._limits[rule.name]), _MAX_VERDICTS))
                 if verdicts:
                     said[rule.name] = verdicts
@@ -89,12 +92,23 @@ class Engine:
                 self._states[rule.name] = {}  # do not stand beside it for release_s
             if verdicts or self._states[rule.name]:
                 findings += self._update(rule, verdicts, snapshot)
+                if rule.compares:
+                    self._keep_basis(rule)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 
     def _is_on(self, name: str) -> bool:
         """Whether a rule has a finding."""
         return any(state.is_on for state in self._states.get(name, {}).values())
+
+    def _keep_basis(self, rule: Rule) -> None:
+        """Keep the intervals before a rule's first finding for as long as it has one."""
+        began_s = [x.since_unix_s for x in self._states[rule.name].values() if x.is_on]
+        if not began_s:
+            self._bases.pop(rule.name, None)
+        elif rule.name not in self._bases:
+            # The first verdict was on the mean of the last recent_s.
+            self._bases[rule.name] = self._window.until(min(began_s) - rule.recent_s)
 
     def _update(
         self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot

@@ -47,8 +47,9 @@ class Rule:
         ``limits`` has the configured values.  ``needs`` are layers that must be measured,
         ``probed`` those that must be measured by BPF.  ``watches``, ``sources``, ``blind`` and
         ``false_alarm`` are sentences for ``ioh explain``.  ``yields_to`` are rules with a
-        stronger cause: if one of them has a verdict, this rule is silent.  ``wrong_if`` would
-        prove the rule wrong, and the command ``check`` shows it.
+        stronger cause: if one of them has a verdict, this rule is silent.  ``compares``: with
+        RecentIntervals.usual.  ``wrong_if`` would prove the rule wrong, and the command ``check``
+        shows it.
 
     Units:
         ``hold_s``: how long a verdict must last to become a Finding; ``release_s``: how long it
@@ -74,6 +75,7 @@ class Rule:
     span_s: float = 10.0
     recalls: tuple[Recall, ...] = ()
     yields_to: tuple[str, ...] = ()
+    compares: bool = False
     name: str = ""
     judge: Callable[[RecentIntervals, Limits], Iterable[Verdict]] = lambda *_: ()
 

@@ -52,6 +52,15 @@ class RecentIntervals(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attrib
         """The window's intervals before these."""
         return list(self.window)[: -len(self)]
 
+    @property
+    def usual(self) -> Sequence[Snapshot]:
+        """What to compare these with: the intervals before them.
+
+        While the rule has a finding, the intervals before that began, however long it lasts.
+        """
+        basis = self.window.basis
+        return self.before if basis is None else basis
+
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
         """``make(interval, *args)`` of each interval, computed once; do not pass a closure.
 
@@ -85,6 +94,8 @@ class Window:
     Its contents depend only on its span.  Snapshots older than DETAIL_S are cut down to the
     recalls: rates, means and percentiles of some ops, and the busiest rows of some tables.
 
+    ``basis``: of the rule that judges now; RecentIntervals.usual has its meaning.
+
     Args:
         span_s: How far it reaches back.
         recalls: What is used from further back than DETAIL_S.
@@ -101,6 +112,7 @@ class Window:
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._recent: dict[float, RecentIntervals] = {}
+        self.basis: tuple[Snapshot, ...] | None = None
 
     def add(self, snapshot: Snapshot) -> None:
         """Add an interval, and drop those older than the span."""
@@ -150,6 +162,14 @@ class Window:
             found.known, found.known_of = {}, self._known_of[-count:]
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
+
+    def until(self, time_unix_s: float) -> tuple[Snapshot, ...]:
+        """The intervals that end by a time, cut down, to be kept longer than the window."""
+        return tuple(
+            each if at < self._cut else _cut_down(each, self._recalls)
+            for at, each in enumerate(self._all)
+            if each.time_unix_s <= time_unix_s
+        )
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back that far, with a tolerance for late ticks."""

@@ -351,6 +351,47 @@ def test_log_syncs_that_data_writes_do_not_slow_are_not_reported(
     assert "log_on_data_disk" not in last((15, quiet), (6, loaded))
 
 
+SLOW_LOG: Layers = {"db": commits(9_000), "block": writing(80)}
+STUCK_LOG: Layers = {
+    "db": commits(400_000, rate=3),
+    "block": writing(80, write_us=300_000),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "calm", "bad"),
+    [
+        ("log_on_data_disk", {"db": commits(2_000), "block": writing(1)}, SLOW_LOG),
+        ("checkpoint_burst", {"db": work()}, {"db": work(9_000, writes=2_000)}),
+        ("cache_miss_storm", {"db": reading(0.1)}, {"db": reading(4)}),
+    ],
+)
+def test_what_is_compared_with_the_time_before_is_reported_as_long_as_it_lasts(
+    rule: str, calm: Layers, bad: Layers
+) -> None:
+    """Minutes after the last calm second has left the window, with the same numbers."""
+    seconds = judged([*[calm] * 15, *[bad] * 200, *[calm] * 10])
+    first = next(at for at, each in enumerate(seconds) if rule in each)
+    found = [each.get(rule) for each in seconds[15:215]]
+    assert first <= 15 + 8
+    assert {each and each.since_unix_s for each in found[first - 15 :]} == {
+        seconds[first][rule].since_unix_s
+    }
+    assert found[-1] is not None
+    assert found[-1].cause == seconds[first + 10][rule].cause
+    assert rule not in seconds[-1]
+
+
+def test_it_grows_graver_as_it_gets_worse_and_is_forgotten_when_over() -> None:
+    calm: Layers = {"db": commits(2_000), "block": writing(1)}
+    seconds = judged([*[calm] * 15, *[SLOW_LOG] * 120, *[STUCK_LOG] * 20])
+    assert seconds[130]["log_on_data_disk"].severity == "warning"
+    assert seconds[-1]["log_on_data_disk"].severity == "critical"
+    always = [{"db": commits(2_500), "block": writing(60)}] * 160
+    over = judged([*[calm] * 15, *[SLOW_LOG] * 20, *always, *[SLOW_LOG] * 10])
+    assert not any("log_on_data_disk" in each for each in over[-15:])
+
+
 def pg_session(
     pid: str, state: str, s: float, blocked_by: str = "", statement: str = "select ?"
 ) -> tuple[tuple[str, ...], dict[str, Value]]:

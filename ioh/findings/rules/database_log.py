@@ -186,6 +186,7 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("block", "device")),
     recent_s=RECENT_S,
+    compares=True,
 )
 def log_on_data_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's log syncs while much is written with those while little is."""
@@ -197,7 +198,7 @@ def log_on_data_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
     if share < limits["same_min"]:
         return
     times_less = limits["writes_ratio_min"]
-    calm = [s for s in recent.window if _written_per_s(s, device) * times_less <= busy]
+    calm = [s for s in recent.usual if _written_per_s(s, device) * times_less <= busy]
     if busy < limits["write_min_mb_per_s"] * 1e6 or duration_s(calm) < CALM_S:
         return
     before = waits_by_server(calm, "commit")

@@ -43,10 +43,11 @@ _LONG_US = 1e6  # an age that is worth a clause
     span_s=90.0,
     recalls=(Recall("db", "wait"),),
     recent_s=RECENT_S,
+    compares=True,
 )
 def cache_miss_storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's reads per statement now with the mean before."""
-    before = recent.window.recent(2 * RECENT_S).before
+    before = recent.window.recent(2 * RECENT_S).usual
     if duration_s(before) < CALM_S:
         return
     calm = waits_by_server(before, "statement")
@@ -102,6 +103,7 @@ def _reads_of_one(waits: Waits) -> float:
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("db", "session"), Recall("db", IN_PROGRESS)),
     recent_s=RECENT_S,
+    compares=True,
 )
 def checkpoint_burst(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Compare each server's statements while its checkpointer writes with the time before."""
@@ -110,7 +112,7 @@ def checkpoint_burst(recent: RecentIntervals, limits: Limits) -> Verdicts:
         pages = max(_pages_per_s(recent, server), _pages_since(recent, server, running))
         if pages < limits["writes_min_per_s"]:
             continue
-        calm = [s for s in recent.before if not _is_checkpoint(s, server)]
+        calm = [s for s in recent.usual if not _is_checkpoint(s, server)]
         before = waits_by_server(calm, "statement").get(server, Waits())
         if not before.whole_ns or duration_s(calm) < CALM_S:
             continue
