@@ -154,7 +154,7 @@ def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """At most ``height`` lines: the layer's own numbers that are not zero, then its limits."""
     items = _texts(layer.spec.metrics, layer.metrics)
     limits = list(_limits(layer))
-    lines = _joined("", items, width)[: max(1, height - bool(limits))]
+    lines = _joined("", items, width)[: height - bool(limits)]
     return (lines + _joined("  limits ", limits, width))[:height]
 
 

@@ -10,7 +10,6 @@ from ioh.model.metric import LayerSpec
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
-from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
@@ -19,22 +18,23 @@ from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
-from ioh.tui.render.histogram import NUMBERS_FROM
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, frame_of, heading
+from ioh.tui.render.line import Line, ScreenFrame, clipped, frame_of, heading
 from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.verdict import render_verdict
-from ioh.tui.render.who import breakdown
-from ioh.tui.render.zoom import SIDE_BY_SIDE, LayersView, panel, shown_layer
+from ioh.tui.render.who import breakdown, visible_rows
+from ioh.tui.render.zoom import LayersView, panel, panel_kinds
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines needed to always show the time line
 _TWO_LINES = 18  # lines needed for a finding and its command
 _MIN_PANEL = 5
+_STEP = 2
+_LEAST = {"hist": 3, "heat": 4, "graph": 5}  # lines of a panel
 _LEGEND = "  .  none    -  not measured, or too few to tell"
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
@@ -212,7 +212,7 @@ def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     frame = frame_of(heading(title, width))
     frame.below(render_layers(view, rows, width, hidden))
     if layer is not None:
-        frame.lines += render_facts(layer, width, 3 if is_roomy else 1)
+        frame.lines += render_facts(layer, width, 3 if is_roomy else 2)
         frame.lines += render_notes(layer, width, 4 if is_roomy else 1)
     rest = height - len(frame.lines)
     if rest >= 2:
@@ -237,24 +237,33 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _zoomed(view: LayersView, width: int, height: int) -> ScreenFrame:
-    """The chosen op's panels, the layer's breakdown below."""
-    upper = max(_MIN_PANEL, height // 2) if height >= _MIN_PANEL + 3 else height
-    if view.state.focus == "top" and upper == height:
-        return breakdown(view, width, height)
-    layer, second = shown_layer(view), "hist"
-    if view.state.panel == "hist":  # a flow has no latencies to show over time
-        second = "graph" if layer is not None and is_flow(layer.spec) else "heat"
-    if width < SIDE_BY_SIDE:
-        frame = panel(view, width, upper)
-    elif width < NUMBERS_FROM:
-        half = (width - 2) // 2
-        left = clipped(panel(view, half, upper), upper)
-        frame = beside(left, half, panel(view, width - 2 - half, upper, second))
-    else:
-        frame = panel(view, width, upper)
-        if upper - len(frame.lines) >= _MIN_PANEL:
-            frame.below(panel(view, width, upper - len(frame.lines), second))
-    frame = clipped(frame, upper)
-    if height > upper:
-        frame.below(breakdown(view, width, height - upper))
+    """The chosen op's panels, the one chosen first, and the layer's breakdown below.
+
+    Each gets what it needs, the breakdown at least half of the lines if it needs them.  A graph
+    takes what is left: half, if it is the one chosen.
+    """
+    if height < _MIN_PANEL + 3:
+        return (breakdown if view.state.focus == "top" else panel)(view, width, height)
+    needed = _stable(2 + len(visible_rows(view)[1]))
+    left = height - min(needed, height // 2)
+    first, *others = kinds = panel_kinds(view, width)
+    kept = max(_MIN_PANEL, left // 2) if first == "graph" else 0
+    parts: dict[str, ScreenFrame] = {}
+    for kind in sorted(kinds, key=lambda kind: kind == "graph"):
+        if kind == "graph" and first != "graph":
+            left = height - needed - sum(len(part.lines) for part in parts.values())
+        most = left if kind == "graph" else left - kept
+        if kind == first or most >= _LEAST[kind]:
+            part = panel(view, width, most, kind)
+            parts[kind] = clipped(part, min(most, _stable(len(part.lines))))
+            left -= len(parts[kind].lines)
+    frame = ScreenFrame()
+    for kind in (first, *others):
+        frame.below(parts.get(kind, ScreenFrame()))
+    frame.below(breakdown(view, width, height - len(frame.lines)))
     return frame
+
+
+def _stable(lines: int) -> int:
+    """A height in steps: rows come and go with each interval, and what is below must not move."""
+    return 2 + max(1, -(-(lines - 2) // _STEP)) * _STEP
