@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ioh.tui.keys import KEYS, Key
 
+_COLOURS = "Colours"
 _WITHOUT_KEY = [
-    Key((), "", "theme", f"colours: {theme}", "", argument=theme, words="theme color scheme")
-    for theme in ("dark", "light", "mono")
+    Key((), "", "theme", f"colours: {theme}", _COLOURS, argument=theme, words="theme color scheme")
+    for theme in ("dark", "light", "mono", "auto")
 ]
 
 
@@ -23,17 +24,16 @@ def found(text: str, *fields: str) -> bool:
 
 
 def commands(text: str, layers: Sequence[str]) -> list[Key]:
-    """The commands that match a text, matching titles first; all for "".
+    """The commands that match a text, matching titles first; all for "", those without a key first.
 
     ``layers``: titles of the layers, in the order of their keys.
     """
-    known = [key for key in KEYS if key.action not in {"layer", "palette"}]
     words = "layer show details"
-    known += [
-        Key((), str(at), "layer", f"zoom into {title}", "", argument=at, words=words)
+    known = _WITHOUT_KEY + [
+        Key((), str(at), "layer", f"zoom into {title}", KEYS[0].group, argument=at, words=words)
         for at, title in enumerate(layers, 1)
     ]
-    known += _WITHOUT_KEY
+    known += [key for key in KEYS if key.action not in {"layer", "palette"}]
     fitting = [key for key in known if found(text, key.help, key.words)]
     fitting.sort(key=lambda key: not found(text, key.help))
     return sorted(fitting, key=lambda key: not key.help.casefold().startswith(text.casefold()))

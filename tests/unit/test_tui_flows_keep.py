@@ -18,7 +18,9 @@ from ioh.tui.effects import writable_folder, write_new
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
+from ioh.tui.render.text_screens import render_commands
 from ioh.tui.run import run_screen
+from ioh.tui.state import ViewState
 from tests.support.demo_samples import START_S
 from tests.support.screen_player import FakePlayer, Stage, on_screen
 from tests.support.screens import MOMENTS, judged, minute
@@ -142,6 +144,17 @@ def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -
     assert not commands("no such thing", ())
 
 
+def test_the_palette_has_groups_with_what_has_no_key_on_top() -> None:
+    lines = [line.text for line in render_commands(ViewState(), ("app", "block"), 80).frame.lines]
+    heads = [line.strip() for line in lines if not line.startswith("  ") and "▸" not in line]
+    assert heads == ["Colours", "Where", "What", "Table", "Screens", "Time", "Keep"]
+    assert [line[10:].strip() for line in lines[1:5]] == [
+        f"Colours: {theme}" for theme in ("dark", "light", "mono", "auto")
+    ]
+    matching = render_commands(ViewState(typed="colours"), (), 80).frame.lines
+    assert [line.text[:3] for line in matching] == [" ▸ ", "   ", "   ", "   "]
+
+
 @on_screen(live, told=5)
 async def test_the_palette_does_what_is_chosen(on: Stage) -> None:
     await on.press("ctrl+p")
@@ -159,9 +172,9 @@ async def test_the_palette_does_what_is_chosen(on: Stage) -> None:
 @on_screen(live, told=5)
 async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on: Stage) -> None:
     await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
-    assert "no matching command" not in on.text
+    assert "no command matches" not in on.text
     await on.press("ctrl+p", *"qRS5")
-    assert "no matching command" in on.text
+    assert "no command matches" in on.text
     await on.press("down", "pageup", "escape")
     assert on.player.calls == []
     assert (on.app.state.screen, on.app.state.layer) == ("main", "")
@@ -181,12 +194,11 @@ async def test_arrows_move_the_cursor_while_a_filter_is_typed(on: Stage) -> None
 
 @on_screen(live, told=5)
 async def test_every_command_of_the_palette_does_something_harmless(on: Stage, here: Path) -> None:
-    styles = on.canvas.styles_by_name
     for key in commands("", ("syscall", "block")):
         if key.action != "quit":
             on.app.do(key.action, key.argument)
             await on.press("escape")
-    assert on.canvas.styles_by_name != styles, "themes are among them"
+    assert on.app.chosen_theme == "auto", "themes are among them"
     await on.push(1)
     assert on.app.return_value is None
 

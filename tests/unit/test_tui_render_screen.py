@@ -163,3 +163,13 @@ def test_the_number_of_hidden_sizes_is_shown() -> None:
     hidden = SIZE_BUCKETS - len(lines)
     assert hidden
     assert f"+{hidden} sizes" in text
+
+
+@pytest.mark.parametrize(("lost_pct", "style"), [(0.99, "dim"), (1.0, "warn"), (None, "warn")])
+def test_lost_events_warn_from_one_percent(lost_pct: float | None, style: str) -> None:
+    """Below it means and rates are accurate to two digits."""
+    none = replace(LAST, findings=())
+    snapshot = with_layer(none, "block", lost={"unseen": 3}, lost_pct=lost_pct)
+    lines = drawn(snapshot, (120, 40)).lines
+    said = [span for line in lines for span in line.spans if "events not measured" in span[0]]
+    assert [shown for _, shown in said] == [style]

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ioh.layers import all_layers
+from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.finding import Finding
-from ioh.model.metric import tables
+from ioh.model.metric import LayerSpec, tables
+from ioh.model.path import TITLES
 from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
@@ -20,8 +22,8 @@ from ioh.tui.render.breakdown import (
     render_top,
     shown_columns,
 )
-from ioh.tui.render.help import render_help
-from ioh.tui.render.op_table import render_facts
+from ioh.tui.render.help import COLUMNS_HELP, render_help
+from ioh.tui.render.op_table import COLUMNS, render_facts
 from ioh.tui.render.trends import length_text
 from ioh.tui.render.verdict import render_verdict, worst_command
 from ioh.tui.rows import metric_title
@@ -153,6 +155,29 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
     assert "need 2, 20, 100, 1,000 operations" in text
     for metric in (metric for spec in specs for metric in spec.metrics):
         assert not metric.title or width < 80 or metric.help.split()[0] in text
+
+
+def explained(specs: Sequence[LayerSpec]) -> set[str]:
+    """The names that have an entry in the help."""
+    lines = [line.text for line in render_help(specs, 120).lines]
+    return {word.strip() for text in lines if text[:3].strip() for word in (text[2:17], text)}
+
+
+def test_every_word_of_the_screen_is_explained() -> None:
+    """Titles of all layers' numbers and columns, operations, lost events, steps of the path."""
+    specs = [layer.spec for layer in all_layers().values()]
+    names = explained(specs)
+    shown = {metric_title(metric) for spec in specs for metric in spec.metrics if metric.title}
+    every = [column for spec in specs for table in spec.tables for column in table.columns]
+    shown |= {column_title(column) for column in every if column.title}
+    shown |= {op.replace("_", " ") for spec in specs for op in (*spec.ops, *spec.groups)}
+    shown |= {reason for spec in specs for reason in spec.lost} | {"recursion", "page cache"}
+    steps = {*TITLES.values()} - {"block queue", *SERVED_ELSEWHERE}
+    assert shown | steps | {"queue", "pid", "comm"} <= names
+    assert {*SERVED_ELSEWHERE} <= {word for name in names for word in name.split()}
+    text = " ".join(f"{name} {meaning}" for name, meaning in COLUMNS_HELP)
+    titles = {column.title for column in COLUMNS} | {"mean", "share", "retrans"}
+    assert {title for title in titles if title not in text} == {"p95"}, "p50 … p99.9"
 
 
 def test_help_uses_the_same_names_as_the_screen() -> None:

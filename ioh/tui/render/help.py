@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ioh.model.metric import LayerSpec
-from ioh.sinks.cells import safe_name
+from ioh.sinks import words as meanings
+from ioh.sinks.cells import display_width, safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
 from ioh.tui.render.breakdown import column_title
@@ -18,12 +19,15 @@ COLUMNS_HELP = (
     ("ops/s", "completed operations per second; an app read may be 8 READs"),
     ("size", "mean size of an operation"),
     ("avg ms", "mean latency in this layer, start to end, in milliseconds"),
+    ("mean share", "time of a step of the path, and its part of the mean call's time"),
     ("queue", "part of avg ms until the layer below has it (block: until issued; NFS: RPC)"),
     ("service", "the rest of avg ms (block: from issued to completed)"),
     ("p50 … p99.9", "latency percentiles (within 6.25 %); need 2, 20, 100, 1,000 operations"),
     ("max ms (size)", "slowest operation of the interval, and its size"),
     ("in-fl", "in flight at the interval's end; avg-fl: mean of the interval"),
     ("err/s", "failed operations per second"),
+    ("retrans", "share of the segments that were sent again"),
+    ("stmt ckpt", "statements, checkpoints"),
     ("READ WRITE SYNC", "mean time of an operation, split by layer; docs/path.md"),
     ("MB/s 60s, peak", "trend over that time, newest at the right; highest interval"),
     ("1µs … >17s", "a column per latency up to that; fuller: more operations"),
@@ -32,7 +36,7 @@ COLUMNS_HELP = (
     ("990 1.04k", "three digits; k, M and G are powers of 1,000"),
     ("512 64K 1M", "sizes in bytes; K, M and G are powers of 1,024"),
     (".  -", "none; not measured, or too few operations"),
-    ("cached", "share of calls or READs that used no lower layer; measured, not estimated"),
+    ("cached", "share of the bytes read that came from memory; measured, not estimated"),
 )  # fmt: skip
 HEADER_HELP = (
     ("IOPS", "reads and writes per second, in the lowest layer with counts"),
@@ -83,7 +87,7 @@ def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> Scr
 
 def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
     indent = _INDENT
-    if width < 2 * indent and name:  # no room next to it
+    if name and (width < 2 * indent or display_width(name) > indent - 3):  # no room next to it
         yield Line("  ").add(name, style)
         name, indent = "", 4
     for part in textwrap.wrap(meaning, max(8, width - indent - 1)) or [""]:
@@ -103,7 +107,14 @@ def _entries(specs: Sequence[LayerSpec]) -> Iterator[tuple[str, str, str, str]]:
         elif key.argument == 1:
             many = f"1-{len(specs)}" if specs else "1"
             yield "key", many, "zoom into that layer of the path; again: zoom out", "layer"
-    for title, entries in (("First lines", HEADER_HELP + _SIGNS_HELP), ("Columns", COLUMNS_HELP)):
+    sections = (
+        ("First lines", HEADER_HELP + _SIGNS_HELP),
+        ("Columns", COLUMNS_HELP),
+        ("Steps of the path", tuple(meanings.STEPS.items())),
+        ("Names of rows", tuple(meanings.NAMES.items())),
+        ("Events not measured", tuple(meanings.LOST.items())),
+    )
+    for title, entries in sections:
         yield "title", title, "", ""
         for name, meaning in entries:
             yield "key", name, meaning, ""
@@ -120,6 +131,9 @@ def _of_layer(spec: LayerSpec) -> Iterator[tuple[str, str, str, str]]:
     for metric in spec.metrics:
         if metric.title:
             yield "strong", safe_name(metric_title(metric)), safe_name(metric.help), ""
+    for op in [*spec.groups, *spec.ops]:
+        if op in meanings.OPS:
+            yield "strong", op.replace("_", " "), meanings.OPS[op], ""
     for table in spec.tables:
         yield "head", f"by {safe_name(table.title)}", "", ""
         for column in table.columns:

@@ -19,7 +19,7 @@ from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.line import Line, ScreenFrame, clipped, frame_of, heading
+from ioh.tui.render.line import Line, ScreenFrame, Span, clipped, frame_of, heading
 from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
@@ -36,6 +36,7 @@ _MIN_PANEL = 5
 _STEP = 2
 _LEAST = {"hist": 3, "heat": 4, "graph": 5}  # lines of a panel
 _LEGEND = "  .  none    -  not measured, or too few to tell"
+NOTABLE_LOSS_PCT = 1.0  # as in the rule about lost events
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
 _SOURCES = {"bpf": "BPF", "proc": "/proc"}
@@ -181,7 +182,7 @@ def _main(
     high = max(1, high)
     top = render_verdict(snapshot.findings, width, high)
     # No finding is no verdict: rules may be off, or not evaluated.
-    top.lines += [Line(" ").add(text, "warn").fitted(width) for text in _remarks(data, snapshot)]
+    top.lines += [Line(" ").add(*said).fitted(width) for said in _remarks(data, snapshot)]
     has_legend = len(top.lines) < high
     top.lines += [Line(_LEGEND, "dim")] * has_legend
     top = clipped(top, high)  # always the same height: findings do not move the rest
@@ -220,20 +221,21 @@ def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     return frame
 
 
-def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
+def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
     """What the feed waits for, lost events, and layers measured without probes."""
     if data.status:
-        yield data.status
+        yield data.status, "accent"
     proc: list[str] = []
     why = "from /proc"
     for layer in snapshot.measured.values():
         if sum(layer.lost.values()):
-            yield render_lost(safe_name(layer.spec.title), layer)
+            is_little = layer.lost_pct is not None and layer.lost_pct < NOTABLE_LOSS_PCT
+            yield render_lost(safe_name(layer.spec.title), layer), "dim" if is_little else "warn"
         if layer.source == "proc":
             proc.append(safe_name(layer.spec.title))
             why = next((safe_name(n) for n in layer.notes if n.startswith(why)), why)
     if proc:
-        yield f"{', '.join(proc)} {why}"
+        yield f"{', '.join(proc)} {why}", "accent"
 
 
 def _zoomed(view: LayersView, width: int, height: int) -> ScreenFrame:

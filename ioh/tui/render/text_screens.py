@@ -71,14 +71,17 @@ class Page:
 
 
 def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page:
-    """The palette: commands that match the text typed; a click runs one."""
-    page, fitting = Page(), commands(state.typed, layers)
+    """The palette: commands that match the text typed, else all by group; a click runs one."""
+    page, fitting, group = Page(), commands(state.typed, layers), ""
     chosen = chosen_in([key.help for key in fitting], state)
     for at, key in enumerate(fitting):
+        if key.group != group and not state.typed:
+            group = key.group
+            page.frame.add(Line(f" {group}", "head"))
         line = Line(" ▸ " if at == chosen else "   ", "key").left(key.label, 7, "key")
         line = line.add(key.help[:1].upper() + key.help[1:]).fitted(width)
         line = line.styled("sel") if at == chosen else line
         page.add(line, width, key.help, key.action, key.argument)
     if not fitting:
-        page.frame.add(Line(" no matching command; ? lists all keys", "dim"))
+        page.frame.add(Line(" no command matches: Backspace deletes, Esc goes back", "dim"))
     return page
