@@ -12,6 +12,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.render.breakdown import cursor_in
 from ioh.tui.render.line import Argument
+from ioh.tui.render.overview import choices
 from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.who import tabs_of, visible_rows
 from ioh.tui.render.zoom import LayersView, folded, shown_layer
@@ -51,7 +52,8 @@ def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
         return state
     if not state.has_chosen and not state.layer:
         return replace(state, chosen=_first_choice(rows, snapshot, state.chosen))
-    if any(row.key == state.chosen for row in rows):
+    layer = snapshot.layer(state.chosen[0])
+    if layer is not None and state.layer in {"", layer.spec.name} and state.chosen[1] in layer.ops:
         return state
     same = [row for row in rows if row.layer == state.chosen[0]]
     return replace(state, chosen=(same or rows)[0].key)
@@ -90,8 +92,13 @@ def refusal(action: str, argument: Argument, context: Context) -> str:
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
     """The rows that can be chosen, in screen order."""
-    snapshot = context.panel.snapshot if state.layer else folded(context.panel).snapshot
-    return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
+    snapshot = context.panel.snapshot
+    if state.layer:
+        return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
+    return [
+        LayerRow(name, op, direction(op), op, snapshot.measured[name].ops[op])
+        for name, op in choices(context.panel)
+    ]
 
 
 def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -201,6 +208,14 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
     return replace(state, chosen=(layer, op), focus="layers") if is_known and op else state
 
 
+def _zoom(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    """Zoom into the layer of a step: ``block/read``."""
+    layer, _, op = str(argument).partition("/")
+    if layer not in context.panel.snapshot.measured:
+        return state
+    return replace(state, chosen=(layer, op), layer=layer, focus="layers", screen="main")
+
+
 def _panel(state: ViewState, argument: Argument) -> ViewState:
     """Zoom in and show one panel: the overview has no choice of panels."""
     if argument not in get_args(Panel):
@@ -268,13 +283,6 @@ def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
     return replace(state.with_table(name, cursor=at, key=keys[at]), focus="top")
 
 
-def _row_of(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    """Choose a row of another layer: ``tcp/2``."""
-    layer, _, at = str(argument).partition("/")
-    state = replace(_with_layer(state, context, layer), focus="layers")
-    return _row(state, replace(context, panel=replace(context.panel, state=state)), at)
-
-
 def _focus(state: ViewState, context: Context) -> ViewState:
     if state.focus == "top":
         return replace(state, focus="layers", screen="main")
@@ -315,6 +323,7 @@ _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
     "writes": lambda s, c, _: _direction(s, c, "W"),
     "next_op": lambda s, c, _: _next_op(s, c),
     "choose": _choose,
+    "zoom": _zoom,
     "panel": lambda s, _, a: _panel(s, a),
     "table": _table,
     "sort": lambda s, c, a: _sort(s, c, str(a)),
@@ -322,7 +331,6 @@ _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
     "sort_right": lambda s, c, _: _sort(s, c, 1),
     "invert": lambda s, c, _: _invert(s, c),
     "row": _row,
-    "row_of": _row_of,
     "findings": lambda s, *_: _text(s, "findings"),
     "help": lambda s, *_: _text(s, "help"),
     "palette": lambda s, *_: _text(s, "commands"),

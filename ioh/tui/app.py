@@ -43,7 +43,7 @@ from ioh.tui.view import HISTORY_INTERVALS, View
 MESSAGE_S = 5.0
 _CHECK_S, _END_S = 0.5, 2.0
 T = TypeVar("T")
-_FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
+_FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers", "zoom": "layers"}
 
 
 class IohApp(App[int]):

@@ -48,11 +48,6 @@ _DARK = {
     "trend_r": "bright_black",
     "trend_w": "bright_black",
     "trend_o": "bright_black",
-    # The steps of a path; only a finding's is amber.
-    "step0": "cyan reverse",
-    "step1": "blue reverse",
-    "slowest": "bright_cyan reverse",
-    "step_found": "bright_yellow reverse",
 }
 _LIGHT = {
     **_DARK,
@@ -65,9 +60,6 @@ _LIGHT = {
     "crit": "bold red",
     "read": "blue",
     "tab": "bold blue underline",
-    "step1": "bright_black reverse",
-    "slowest": "blue reverse",
-    "step_found": "magenta reverse",
 }
 _RICH = {
     "read": "#5fafff",
@@ -76,10 +68,6 @@ _RICH = {
     "rule": "#5f5f5f",
     "trend_r": "#3f6a8f",
     "trend_w": "#85653f",
-    "step0": "#6f8799 reverse",
-    "step1": "#8a9fae reverse",
-    "slowest": "#86b0d6 reverse",
-    "step_found": "#c9a75f reverse",
 }
 _RICH_LIGHT = {
     "read": "#005faf",
@@ -88,26 +76,14 @@ _RICH_LIGHT = {
     "rule": "#a8a8a8",
     "trend_r": "#6f9fc8",
     "trend_w": "#cfa070",
-    "step0": "#5f7f97 reverse",
-    "step1": "#7894a8 reverse",
-    "slowest": "#2f5f87 reverse",
-    "step_found": "#a87408 reverse",
 }
 _256 = {
     "trend_r": "color(24)",
     "trend_w": "color(94)",
-    "step0": "color(66) reverse",
-    "step1": "color(109) reverse",
-    "slowest": "color(110) reverse",
-    "step_found": "color(179) reverse",
 }
 _256_LIGHT = {
     "trend_r": "color(110)",
     "trend_w": "color(180)",
-    "step0": "color(67) reverse",
-    "step1": "color(109) reverse",
-    "slowest": "color(24) reverse",
-    "step_found": "color(136) reverse",
 }
 _MONO = {
     **dict.fromkeys(_DARK, ""),
@@ -118,11 +94,6 @@ _MONO = {
     "crit": "bold reverse",
     "demo": "bold reverse",
     "tab": "bold underline",
-    # Areas, too: a step is seen by its length.
-    "step0": "dim reverse",
-    "step1": "underline",
-    "slowest": "reverse",
-    "step_found": "bold reverse",
 }
 
 

@@ -76,7 +76,7 @@ def test_the_first_line_is_chosen_until_the_user_chooses_one() -> None:
     above = replace(LAST, layers={"db": database, **LAST.layers})
     above = replace(above, specs={"db": database.spec, **LAST.specs})
     assert with_valid_choice(ViewState(), above).chosen == ("syscall", "read"), "processes are who"
-    by_hand = do(do(first, "up", snapshot=late), "down", snapshot=late)
+    by_hand = do(do(first, "down", snapshot=late), "up", snapshot=late)
     assert by_hand.has_chosen
     assert with_valid_choice(by_hand, LAST).chosen == ("block", "read")
 

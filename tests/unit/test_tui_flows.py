@@ -82,7 +82,7 @@ def test_help_and_quit_work_with_a_feed_that_reports_nothing() -> None:
 
 @on_screen(live, told=5)
 async def test_enter_zooms_focuses_and_narrows_and_esc_goes_back(on: Stage) -> None:
-    await on.press("down", "down")
+    await on.press("down")
     assert on.app.state.chosen == ("nfs_client", "read")
     await on.press("up", "up", "enter")
     assert "── app  source:" in on.text

@@ -18,9 +18,10 @@ from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
+from ioh.tui.render.box import boxed
 from ioh.tui.render.compare import Compared
 from ioh.tui.render.line import ScreenFrame
-from ioh.tui.render.overview import boxed
+from ioh.tui.render.overview import box_of
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.state import Narrow, ViewState
@@ -96,8 +97,8 @@ PICTURES: tuple[tuple[str, tuple[int, int], ThemeName], ...] = (
     ("overview", SIZES[1], "light"),
     ("overview", SIZES[1], "mono"),
 )
-# Of a panel: its size on terminals of the sizes above; at 80 columns, on one that is high enough.
-PANEL_SIZES = ((80, 12), (120, 7), (200, 10))
+# Of a box: one of three beside each other, as low as it gets; one of two; a single one.
+PANEL_SIZES = ((40, 7), (58, 10), (120, 14))
 
 
 def as_text(frame: ScreenFrame) -> str:
@@ -154,7 +155,10 @@ def test_a_panel_is_as_committed(layer: str, size: tuple[int, int]) -> None:
     one, below = [*shown, None][LAYERS.index(layer) :][:2]
     assert isinstance(one, LayerSnapshot)
     assert below is None or isinstance(below, LayerSnapshot)
-    check(name_of(f"panel-{layer}", size, "frame"), as_text(boxed(view, one, below, *size)))
+    check(
+        name_of(f"panel-{layer}", size, "frame"),
+        as_text(boxed(box_of(one.spec), view, one, below, *size)),
+    )
 
 
 def test_every_golden_file_has_its_case() -> None:

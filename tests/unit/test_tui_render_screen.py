@@ -79,14 +79,6 @@ def test_no_size_is_too_small_to_be_drawn(width: int, height: int) -> None:
             check(draw(state, data_of("demo", variant), width, height), width, height)
 
 
-def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> None:
-    state, data = shown_states("demo")[0], screen_data(kinds()["demo"])
-    assert "too narrow" not in draw(state, data, 80, 24).text()
-    assert "too narrow" not in draw(state, data, 25, 24).text()
-    assert draw(state, data, 24, 24).lines[-1].text.startswith(" 1 column hidden")
-    assert draw(state, data, 17, 24).lines[-1].text.startswith(" 2 columns hidd")
-
-
 @pytest.mark.parametrize(
     ("recording", "said"),
     [

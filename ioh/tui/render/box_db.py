@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ioh.model.in_progress import oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_scaled
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure
 from ioh.tui.render.box import (
@@ -15,10 +14,9 @@ from ioh.tui.render.box import (
     TEXTS,
     Box,
     Trend,
-    add_latency,
-    add_letter,
     axis_line,
-    begin_title,
+    op_piece,
+    rate_and_mean,
     trend_of,
 )
 from ioh.tui.render.breakdown import render_top
@@ -42,7 +40,7 @@ _STEPS = {
 }
 # Only shown while they are in progress.
 _OTHERS = {"standby_wait": ("standby", "warn"), "checkpoint": ("ckpt", "write")}
-_MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
+_MAIN = (("statement", "stmt"), ("commit", "commit"))
 _WAITS = "wait"
 # Ops of PostgreSQL's own views: short word, number shown, unit, colour.
 _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
@@ -53,21 +51,20 @@ _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
 )
 
 
-def _db_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
+def _db_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     """Rates and latencies of statements and commits."""
-    line = begin_title(view, layer)
-    for at, (op, word, short) in enumerate(_MAIN):
-        stats = layer.ops.get(op, OpStats())
-        name = word if width >= 90 else short
-        add_letter(view, line, (layer.spec.name, op), name, is_first=not at)
-        line.right(format_scaled(stats.ops_per_s), 6, "strong").add("/s", "dim")
-        add_latency(line, stats, width)
-    return line
+    name = layer.spec.name
+    return [
+        op_piece(
+            view, (name, op), word, *rate_and_mean(layer.ops.get(op, OpStats()), has_bytes=False)
+        )
+        for op, word in _MAIN
+    ]
 
 
 def _db_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
-    for rank, (op, _, short) in enumerate(_MAIN):
+    for rank, (op, short) in enumerate(_MAIN):
         key = (layer.spec.name, op)
         trends.append(trend_of(view, key, "ops_per_s", f"{short}/s", rank))
         trends.append(trend_of(view, key, "latency_us", f"{short} ms", 2 + rank))
@@ -100,20 +97,16 @@ def waiting_lines(layer: LayerSnapshot) -> Iterator[Line]:
             yield Line().left(word, SIZES - 1, style).add(f" {text}")
 
 
-def _pg_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
+def _pg_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     """Commits, blocks read, log written, the mean sync, and the share of cached blocks."""
-    line = begin_title(view, layer)
-    for at, (op, word, measure, unit, _) in enumerate(_SHOWN):
+    pieces = []
+    for op, word, measure, unit, _ in _SHOWN:
         value = getattr(layer.ops.get(op, OpStats()), measure)
-        added = add_letter(view, Line(), (layer.spec.name, op), word, is_first=not at)
-        added.right(TEXTS[measure](value), 6, "strong").add(f"{unit} ", "dim")
-        if line.width + added.width > width - 3:
-            break
-        line.extend(added)
-    note = f" cached {share} " if (share := cached_share(layer)) else ""
-    if note and line.width + len(note) + 2 <= width - 3:
-        line.add("──", "rule").add(note, "dim")
-    return line
+        number = (f"{TEXTS[measure](value)}{unit}", "strong")
+        pieces.append(op_piece(view, (layer.spec.name, op), word, number))
+    if share := cached_share(layer):
+        pieces.append(Line(f"cached {share}", "dim"))
+    return pieces
 
 
 def _pg_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
@@ -138,4 +131,4 @@ def _waits(
 
 
 DB = Box(_db_title, _db_trends, _steps)
-PG = Box(_pg_title, _pg_trends, _waits, table_from=0)
+PG = Box(_pg_title, _pg_trends, _waits)

@@ -6,21 +6,17 @@ from collections.abc import Sequence
 
 from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
-from ioh.sinks.rows import all_op, beside_text, direction, main_stats
+from ioh.sinks.cells import ZERO, format_duration, format_ms, format_scaled, safe_name
+from ioh.sinks.rows import all_op, direction, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure, fact_series
 from ioh.tui.render.box import (
     SIZES,
     Box,
     Trend,
-    add_latency,
-    add_letter,
-    add_numbers,
-    add_rates,
     axis_line,
-    begin_title,
-    border_of,
+    op_piece,
+    rate_and_mean,
     trend_of,
 )
 from ioh.tui.render.histogram import (
@@ -35,7 +31,7 @@ from ioh.tui.render.histogram import (
 from ioh.tui.render.line import Line, wrapped
 from ioh.tui.render.trends import STYLES
 from ioh.tui.render.zoom import LayersView
-from ioh.tui.rows import cached_share, megabytes
+from ioh.tui.rows import cached_share, megabytes, percent
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
 _WORD, _SHORT = 10, 5  # letters of an op that is neither a read nor a write; in a trend's label
@@ -43,24 +39,20 @@ _MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency
 _NO_BYTES: tuple[tuple[Measure, str], ...] = (("ops_per_s", "/s"), ("latency_us", "ms"))
 
 
-def _ops_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
-    """Reads and writes, and the share of cached reads."""
-    line = begin_title(view, layer)
-    name, has_bytes = layer.spec.name, layer.spec.has_bytes
-    for at, (op, stats) in enumerate(_main(layer)):
-        add_letter(view, line, (name, op), direction(op) or op[:_WORD], is_first=not at)
-        rates = add_rates(Line(), stats, width, has_bytes=has_bytes)
-        numbers = add_latency(rates, stats, width)
-        add_numbers(line, stats, numbers, border_of(view, name), waiting_text(layer, op))
-    shares = [cached_share(layer, in_full=in_full) for in_full in (True, False)]
-    notes = [[f"cached {share}" for share in shares if share]]  # the first that fits
-    notes += [[beside_text(layer.spec, layer.ops, op)] for op, _ in _main(layer)]
-    notes += [["from /proc"] if layer.source == "proc" else []]
-    for texts in notes:
-        note = next((text for text in texts if line.width + len(text) + 5 <= width - 3), "")
-        if note:
-            line.add("──", "rule").add(f" {note} ", "dim")
-    return line
+def _ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
+    """Reads and writes, the share of cached reads, and the calls beside."""
+    name, pieces = layer.spec.name, []
+    for op, stats in _main(layer):
+        numbers = rate_and_mean(stats, has_bytes=layer.spec.has_bytes)
+        if stats.count == 0 and not stats.errors_per_s:
+            waiting = waiting_text(layer, op)
+            numbers = [(waiting, "warn")] if waiting else [(ZERO, "dim")]
+        pieces.append(op_piece(view, (name, op), direction(op) or op[:_WORD], *numbers))
+    if share := cached_share(layer):
+        pieces.append(Line(f"cached {share}", "dim"))
+    if layer.source == "proc":
+        pieces.append(Line("from /proc", "dim"))
+    return pieces
 
 
 def _ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
@@ -128,25 +120,16 @@ def is_losing(layer: LayerSnapshot) -> bool:
     return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
 
 
-def _flow_title(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
-    """Input, output, round trips and retransmits, aligned with the other boxes' numbers."""
-    line = begin_title(view, layer)
-    metrics = layer.metrics
-    for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
-        add_letter(view, line, (layer.spec.name, op), op[:3], is_first=not at)
-        numbers = add_rates(Line(), stats, width)
-        if at == 0:
-            numbers.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(" ms", "dim")
-            numbers.add(f"  {'rtt':<10}" if width >= 90 else " ", "dim")
-        else:
-            style = "crit" if is_losing(layer) else "dim"
-            numbers.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
-        add_numbers(line, stats, numbers, border_of(view, layer.spec.name))
-    return line
-
-
-def _percent(value: float | None) -> str:
-    return "0%" if value == 0 else format_short(value) + "%" * (value is not None)
+def _flow_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
+    """Input, output, round trips and retransmits."""
+    name, metrics = layer.spec.name, layer.metrics
+    pieces = [
+        op_piece(view, (name, op), op[:3], (megabytes(stats.bytes_per_s), "strong"))
+        for op, stats in main_stats(layer.spec, layer.ops)
+    ]
+    style = "crit" if is_losing(layer) else "dim"
+    pieces.append(Line("rtt ", "dim").add(format_duration(metrics.get("srtt_us")), "strong"))
+    return [*pieces, Line(f"{percent(metrics.get('retrans_pct'))} retrans", style)]
 
 
 def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
@@ -159,7 +142,7 @@ def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
             trend_of(view, (name, op), "bytes_per_s", f"{op} MB/s", rank=direction(op) == "W")
             for op in ops
         ),
-        Trend("retr %", style, again, format_short, 1),
+        Trend("retr %", style, again, format_scaled, 1),
         Trend("rtt ms", "trend_o", rtt, format_ms, 2),
     ]
 
@@ -167,7 +150,7 @@ def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
 def _connections(
     view: LayersView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
 ) -> list[Line]:
-    """Connections by round-trip time on the axis of the other boxes, then retransmits."""
+    """Connections by round-trip time, then retransmits."""
     del view, columns, height
     lines = [axis_line(axis)]
     for spec in layer.spec.gauge_hists:
@@ -181,13 +164,12 @@ def _connections(
     line = Line().left("retrans", SIZES, style or "dim")
     if segments:
         megabytes_per_s = megabytes(metrics.get("retrans_bytes_per_s"))
-        text = f"{_percent(share_pct)}  {format_scaled(segments)}/s  {megabytes_per_s} MB/s"
+        text = f"{percent(share_pct)}  {format_scaled(segments)}/s  {megabytes_per_s} MB/s"
         lines.append(line.add(text, style))
     else:
         lines.append(line.add("-" if share_pct is None else "none", "dim"))
     shortest_us = metrics.get("min_rtt_us")
-    text = f"{format_ms(shortest_us)}{'' if shortest_us is None else ' ms'}"
-    return [*lines, Line().left("min rtt", SIZES, "dim").add(text, "dim")]
+    return [*lines, Line().left("min rtt", SIZES, "dim").add(format_duration(shortest_us), "dim")]
 
 
 OPS = Box(_ops_title, _ops_trends, _histogram)

@@ -38,15 +38,24 @@ def fan_out(
     if layer.spec.name == "db":
         text = _of_statements(snapshot, layer, width - 2)
         return [*spans, (f" {text} ", "dim")] if text else spans
-    for op, stats in main_stats(layer.spec, layer.ops):
-        text = ""
-        if below is not None and stats.count and not is_flow(layer.spec):
-            text = _becomes(snapshot, layer, below, op, stats)
-        width -= len(text) + 2
-        if text and width >= 0:
-            is_found = any(_is_about(finding, layer, op) for finding in snapshot.findings)
-            spans.append((f" {text} ", "warn" if is_found else "dim"))
+    for op, _ in main_stats(layer.spec, layer.ops):
+        for text, style in becomes(snapshot, layer, below, op):
+            width -= display_width(text)
+            if width >= 0:
+                spans.append((text, style))
     return spans
+
+
+def becomes(
+    snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, op: str
+) -> list[Span]:
+    """What an op of main_stats() becomes in the next layer; nothing if that is not known."""
+    stats = layer.ops.get(op, OpStats())
+    if below is None or not stats.count or is_flow(layer.spec):
+        return []
+    text = _becomes(snapshot, layer, below, op, stats)
+    is_found = any(_is_about(finding, layer, op) for finding in snapshot.findings)
+    return [(f" {text} ", "warn" if is_found else "dim")] if text else []
 
 
 def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:

@@ -11,10 +11,10 @@ BRAILLE = [[chr(0x2800 + left + right) for right in _RIGHT] for left in _LEFT]
 BRAILLE[0][0] = " "  # some fonts draw empty dots
 
 # One column each: a frame's lines keep their width.
-_DRAWN = str.maketrans("▁▂▃▄▅▆▇█░▒▓─●‖▶└▼·╳▸↓↑╭╮╰╯│▏◂", ".:-=+*#@:+*-*=>`v.x>v^++++||<")
+_DRAWN = str.maketrans("▁▂▃▄▅▆▇█▌▐░▒▓─●‖▶└▼·╳▸↓↑╭╮╰╯│▏◂", ".:-=+*#@##:+*-*=>`v.x>v^++++||<")
 # A pair of bars becomes its higher one.
 _DRAWN |= {
-    ord(char): " .-+@"[max(left, right)]
+    ord(char): ord(" .-+@"[max(left, right)])
     for left, chars in enumerate(BRAILLE)
     for right, char in enumerate(chars)
 }

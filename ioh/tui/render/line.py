@@ -15,8 +15,7 @@ Argument = str | int | float  # of an action
 Click = tuple[int, int, str, Argument]
 
 # Styles that are visible on a space.
-_STEPS = ("step0", "step1", "slowest", "step_found")
-SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", *_STEPS})
+SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab"})
 
 
 GAP = 2  # columns between two frames side by side
@@ -198,16 +197,16 @@ def frame_of(line: Line, *hits: Click) -> ScreenFrame:
     return ScreenFrame([line], [Hit(0, *hit) for hit in hits])
 
 
-def beside(left: ScreenFrame, left_width: int, right: ScreenFrame) -> ScreenFrame:
-    """Two frames side by side, the right one ``GAP`` columns after ``left_width``."""
+def beside(left: ScreenFrame, left_width: int, right: ScreenFrame, gap: int = GAP) -> ScreenFrame:
+    """Two frames side by side, the right one ``gap`` columns after ``left_width``."""
     made = ScreenFrame()
     for y in range(max(len(left.lines), len(right.lines))):
         line = left.lines[y].fitted(left_width) if y < len(left.lines) else Line()
-        line = Line().extend(line).to(left_width + GAP)
+        line = Line().extend(line).to(left_width + gap)
         if y < len(right.lines):
             line.extend(right.lines[y])
         made.add(line)
-    made.hits = [*left.hits, *(hit.moved(left_width + GAP, 0) for hit in right.hits)]
+    made.hits = [*left.hits, *(hit.moved(left_width + gap, 0) for hit in right.hits)]
     return made
 
 

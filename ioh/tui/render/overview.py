@@ -1,60 +1,204 @@
-"""The first screen: where the time goes, and a box or lines for each layer."""
+"""The first screen: the path, a box for each busy layer, and who does it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ioh.model.metric import LayerSpec
+from ioh.model.path import IoPath, paths
 from ioh.model.sample import SOON, Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
-from ioh.sinks.rows import is_flow
-from ioh.tui.render.box import TABLE_FROM, Box, border_of, content_of
+from ioh.sinks.rows import is_flow, main_stats
+from ioh.sinks.waits import waiting_text
+from ioh.tui.render.box import Box, Trend, boxed, needed, render_trend_lines
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
-from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.findings import reasons
-from ioh.tui.render.layer_lines import render_layer_lines
-from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
-from ioh.tui.render.waterfall import render_waterfall
-from ioh.tui.render.who import breakdown, breakdown_name
-from ioh.tui.render.zoom import LayersView, busy_ops, folded
-from ioh.tui.rows import layer_rows
+from ioh.tui.render.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
+from ioh.tui.render.staircase import (
+    columns_for,
+    folded_group,
+    groups_of,
+    heading_line,
+    render_group,
+    render_rows,
+    steps_of,
+)
+from ioh.tui.render.trends import length_text
+from ioh.tui.render.who import breakdown, visible_rows
+from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
+from ioh.tui.rows import LayerRow, layer_rows
 
-_OWN_PANELS = {"db": DB, "pg": PG}
-_SIDES = 4  # columns of a box's sides, each with a space
-
-_MIN_WIDTH = 76  # of a box
-_WIDE = 100  # from this width even a low box shows more than lines
-_MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a box with its borders, if wide and if not
-_MIN_BREAKDOWN = 5
+_OWN_BOXES = {"db": DB, "pg": PG}
 _INACTIVE = 11  # columns of the word
-_MIN_WATERFALL = 12  # lines needed for the bars
+_MIN_BOX = 38  # columns
+_MIN_BOX_LINES, _MIN_WHO = 7, 6
+_MIN_HEAT, _MOST_HEAT = 8, 16  # lines of the latencies over time
+_MIN_BOXES = 116  # columns of the screen
+_TWO_GROUPS = 160  # columns for groups side by side
+_TRENDS = 4
+_CHOSEN = {"sel", "sel2"}  # styles
 
 
 def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
-    """Exactly ``height`` lines: boxes if they fit, else lines."""
-    starting = _starting(view.snapshot)
-    bars = []
-    if "syscall" not in starting:  # without the calls, the device has all of the time
-        bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
+    """Exactly ``height`` lines: the path, then boxes or trends, then a breakdown."""
+    every = _paths(view.snapshot)
     view = folded(view)
-    shown = list(view.snapshot.measured.values())
     inactive = _inactive(view, width)
-    needed = len(inactive) + (_MIN_HEIGHT if width >= _WIDE else _MIN_NARROW) * len(shown)
-    has_boxes = bool(shown) and width >= _MIN_WIDTH and height - len(bars) + 1 >= needed
-    if not has_boxes:
-        rows = sum(1 for row in layer_rows(view.snapshot) if row.op)
-        needed = len(inactive) + 1 + rows + _MIN_BREAKDOWN
-    if height < _MIN_WATERFALL:
-        bars = []
-    elif height - len(bars) < needed:  # reads and writes matter most
-        bars = bars[:-1]
-    frame, room = ScreenFrame(bars), height - len(bars)
-    if has_boxes:
-        frame.below(_boxes(view, shown, width, room - len(inactive)))
-        frame.lines += inactive
-    else:
-        frame.below(_lines(view, inactive, width, room))
+    room = height - len(inactive)
+    boxes = _box_rows(view, width)
+    with_boxes = room - _MIN_WHO - _MIN_BOX_LINES * len(boxes)
+    frame = _path(view, every, width, with_boxes)
+    if len(frame.lines) > with_boxes:
+        boxes, frame = [], _path(view, every, width, room - _MIN_WHO)
+    rest = room - len(frame.lines)
+    if boxes:
+        frame.below(_grid(view, boxes, width, rest - _MIN_WHO))
+    elif every:
+        frame.below(_trends(view, every, width, rest - _MIN_WHO))
+    frame.below(_who(view, width, room - len(frame.lines)))
+    frame = clipped(frame, room)
+    frame.lines += inactive
     return clipped(frame, height)
+
+
+def choices(view: LayersView) -> list[tuple[str, str]]:
+    """The (layer, op) of all lines that can be chosen, from top to bottom."""
+    every = _paths(view.snapshot)
+    view = folded(view)
+    steps = [step.key for path in every.values() for step in steps_of(view.snapshot, path)]
+    keys = [*(key for key in steps if all(key)), *(row.key for row in _rest(view, every))]
+    return list(dict.fromkeys(keys))
+
+
+def _paths(snapshot: Snapshot) -> dict[str, IoPath]:
+    """The paths, once the calls are measured: without them, the device has all of the time."""
+    return {} if "syscall" in _starting(snapshot) else paths(snapshot)
+
+
+def _path(view: LayersView, every: dict[str, IoPath], width: int, height: int) -> ScreenFrame:
+    """All groups, and lines for what is in none; those with least time fold if they do not fit."""
+    is_wide = width >= _TWO_GROUPS and len(every) > 1
+    wide = (width - GAP) // 2 if is_wide else width
+    layers, rest = view.snapshot.measured.values(), _rest(view, every)
+    columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
+    groups = {
+        name: render_group(view, name, every.get(name), columns, wide)
+        for name in groups_of(view, every)
+    }
+    rows = render_rows(view, rest, columns, wide)
+    by_time = sorted(every, key=lambda name: every[name].ops_per_s * every[name].mean_us)
+    frame = _arranged([*groups.values(), rows], wide, width)
+    while len(frame.lines) >= height and by_time:
+        name = by_time.pop(0)
+        groups[name] = folded_group(view, name, every[name], wide)
+        frame = _arranged([*groups.values(), rows], wide, width)
+    frame = _around_choice(frame, max(1, height - 1))
+    head = heading_line(columns, wide)
+    with_head = ScreenFrame([Line().extend(head).to(wide + GAP).extend(head) if is_wide else head])
+    with_head.below(frame)
+    return with_head
+
+
+def _around_choice(frame: ScreenFrame, height: int) -> ScreenFrame:
+    """The lines around the chosen one, if not all fit."""
+    lines = frame.lines
+    chosen = (y for y, x in enumerate(lines) if any(kind in _CHOSEN for _, kind in x.spans))
+    first = max(0, min(next(chosen, 0) - height // 2, len(lines) - height))
+    hits = [hit.moved(0, -first) for hit in frame.hits if hit.y >= first]
+    return ScreenFrame(lines[first:], hits)
+
+
+def _arranged(pieces: Sequence[ScreenFrame], columns: int, width: int) -> ScreenFrame:
+    """One below the other, or in two columns of about the same height."""
+    pieces = [piece for piece in pieces if piece.lines]
+    left, right = ScreenFrame(), ScreenFrame()
+    for piece in pieces:
+        is_left = columns == width or len(left.lines) <= len(right.lines)
+        (left if is_left else right).below(piece)
+    return beside(left, columns, right) if right.lines else left
+
+
+def _rest(view: LayersView, every: dict[str, IoPath]) -> list[LayerRow]:
+    """The rows of layers in no group, and of what waits or fails without a path."""
+    snapshot = view.snapshot
+    keys = {step.key for path in every.values() for step in steps_of(snapshot, path)}
+    layers = {layer for layer, _ in keys}
+    rows = []
+    for row in layer_rows(snapshot):
+        layer = snapshot.layer(row.layer)
+        if layer is None or not row.op or row.key in keys:
+            continue
+        is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
+        if row.layer not in layers or is_told:
+            rows.append(row)
+    return rows
+
+
+def _who(view: LayersView, width: int, room: int) -> ScreenFrame:
+    """The breakdown; above it, latencies over time if there are many lines to fill."""
+    frame = ScreenFrame()
+    spare = room - 2 - max(_MIN_WHO, len(visible_rows(view)[1]))
+    layer = shown_layer(view)
+    if spare >= _MIN_HEAT and layer is not None and not is_flow(layer.spec):
+        frame = clipped(panel(view, width, min(spare, _MOST_HEAT), "heat"), min(spare, _MOST_HEAT))
+    if room - len(frame.lines) >= _MIN_WHO - 3:
+        frame.below(breakdown(view, width, room - len(frame.lines)))
+    return frame
+
+
+def _box_rows(view: LayersView, width: int) -> list[list[LayerSnapshot]]:
+    """The busy layers in rows of about the same length; none on a narrow screen."""
+    busy = list(view.snapshot.measured.values()) if width >= _MIN_BOXES else []
+    if not busy:
+        return []
+    count = -(-len(busy) // (width // _MIN_BOX))
+    across = -(-len(busy) // count)
+    return [busy[at : at + across] for at in range(0, len(busy), across)]
+
+
+def _grid(
+    view: LayersView, rows: Sequence[Sequence[LayerSnapshot]], width: int, room: int
+) -> ScreenFrame:
+    """A box for each layer; each row of them as high as it needs, if there is room."""
+    busy = [layer for row in rows for layer in row]
+    below = dict(zip([layer.spec.name for layer in busy], [*busy[1:], None], strict=True))
+    frame = ScreenFrame()
+    for at, row in enumerate(rows):
+        ends = [width * (place + 1) // len(row) for place in range(len(row))]
+        wanted = max(needed(box_of(layer.spec), view, layer, ends[0]) for layer in row)
+        high = min(wanted, (room - len(frame.lines)) // (len(rows) - at))
+        made, begin = ScreenFrame(), 0
+        for layer, end in zip(row, ends, strict=True):
+            style = box_of(layer.spec)
+            name = layer.spec.name
+            piece = boxed(style, view, layer, below[name], end - begin, high)
+            op = next(
+                (op for op, _ in main_stats(layer.spec, layer.ops)), next(iter(layer.ops), "")
+            )
+            piece.hits = [Hit(y, 0, end - begin, "choose", f"{name}/{op}") for y in range(high)]
+            made = beside(made, begin, piece, gap=0)
+            begin = end
+        frame.below(made)
+    return frame
+
+
+def box_of(spec: LayerSpec) -> Box:
+    """A layer's own box, or the box of its kind."""
+    return _OWN_BOXES.get(spec.name) or (FLOW if is_flow(spec) else OPS)
+
+
+def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -> ScreenFrame:
+    """The last minute of each group's mean and throughput."""
+    layers = {path.top: view.snapshot.layer(path.top) for path in every.values()}
+    trends: list[Trend] = []
+    for layer in filter(None, layers.values()):
+        trends += box_of(layer.spec).trends(view, layer)
+    lines = render_trend_lines(trends, view, width - 2, min(room - 1, _TRENDS))
+    if not lines:
+        return ScreenFrame()
+    title = [(f"LAST {length_text(view.points, width)}", "title")]
+    return ScreenFrame([heading(title, width), *(Line(" ").extend(line) for line in lines)])
 
 
 def _inactive(view: LayersView, width: int) -> list[Line]:
@@ -82,97 +226,3 @@ def _starting(snapshot: Snapshot) -> list[str]:
     """Names of the layers that will have numbers soon: their probes are being compiled."""
     layers = snapshot.layers.items()
     return [name for name, x in layers if isinstance(x, Unavailable) and x.hint == SOON]
-
-
-def _boxes(view: LayersView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
-    """Boxes of equal height; the first ones get the spare lines.  A click chooses the layer."""
-    frame = ScreenFrame()
-    each, left = divmod(room, len(shown))
-    ops = {row.layer: row.op for row in reversed(layer_rows(view.snapshot))}
-    ops[view.state.chosen[0]] = view.state.chosen[1]
-    for at, (layer, below) in enumerate(zip(shown, [*shown[1:], None], strict=True)):
-        high, name = each + (at < left), layer.spec.name
-        piece = boxed(view, layer, below, width, high)
-        if name in ops:
-            argument = f"{name}/{ops[name]}"
-            piece.hits += [Hit(y, 0, width, "choose", argument) for y in range(high)]
-        frame.below(piece)
-    return frame
-
-
-def box_of(spec: LayerSpec) -> Box:
-    """A layer's own box, or the box of its kind."""
-    return _OWN_PANELS.get(spec.name) or (FLOW if is_flow(spec) else OPS)
-
-
-def boxed(
-    view: LayersView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
-) -> ScreenFrame:
-    """A layer's box; ``below`` is the next layer."""
-    style, box = border_of(view, layer.spec.name), box_of(layer.spec)
-    title = Line("╭─", style).extend(box.title(view, layer, width))
-    title = title if title.width < width else title.fitted(width - 1)
-    title.add("─" * (width - 1 - title.width), style).add("╮", style)
-    frame = ScreenFrame([title])
-    content = content_of(box, view, layer, width - _SIDES, height - 2)
-    content = clipped(content, height - 2)
-    for inside in content.lines:
-        line = Line("│", style).add(" ").extend(inside.fitted(width - _SIDES))
-        frame.add(line.add(" ").add("│", style))
-    frame.hits += [hit.moved(_SIDES // 2, 1) for hit in content.hits]
-    frame.below(_last(view, layer, below, width))
-    return frame
-
-
-def _last(
-    view: LayersView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
-) -> ScreenFrame:
-    """The lower border: operations in the next layer, and the breakdown's name."""
-    name = layer.spec.name
-    style, named = border_of(view, name), Line()
-    if width >= TABLE_FROM:
-        named.add_all(breakdown_name(view, layer))
-    line = Line("╰─", style)
-    line.add_all(fan_out(view.snapshot, layer, below, width - named.width - 6))
-    hits: list[Click] = []
-    if reasons(view.snapshot.findings, name):
-        hits.append((2, line.width, "findings", ""))
-    line.add("─" * (width - 2 - line.width - named.width), style)
-    start = line.width
-    line.extend(named).add("─" * (width - 1 - start - named.width), style)
-    if view.state.chosen[0] == name and named.width:
-        hits.append((start, start + named.width, "table", ""))
-    return frame_of(line.add("╯", style).fitted(width), *hits)
-
-
-def _lines(view: LayersView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
-    """Lines; if there is room: findings, operations in the next layer, the chosen breakdown."""
-    rows = [row for row in layer_rows(view.snapshot) if row.op]
-    head, *lines = render_layer_lines(view, rows, width)
-    keys = [row.key for row in rows]
-    at = keys.index(view.state.chosen) if view.state.chosen in keys else 0
-    fixed = 1 + len(inactive)
-    first = max(0, min(at - (room - fixed) // 2, len(lines) - (room - fixed)))
-    last = first + max(1, room - fixed)
-    spare = room - fixed - len(lines) - _MIN_BREAKDOWN
-    notes: dict[str, list[Span]] = {}
-    active = list(view.snapshot.measured.values())
-    found = {finding.layer for finding in view.snapshot.findings}
-    pairs = zip(active, [*active[1:], None], strict=False)
-    for layer, below in sorted(pairs, key=lambda pair: pair[0].spec.name not in found):
-        spans = fan_out(view.snapshot, layer, below, width - 3)
-        if spans and spare > len(notes):
-            notes[layer.spec.name] = spans
-    frame = frame_of(head)
-    for number, line in enumerate(lines[first:last], first):
-        layer_name, op = rows[number].key
-        frame.add(line.fitted(width), (0, width, "choose", f"{layer_name}/{op}"))
-        is_last = number + 1 == len(rows) or rows[number + 1].layer != layer_name
-        if is_last and layer_name in notes:
-            hits = [(0, width, "findings", "")] if layer_name in found else []
-            frame.add(Line("   ").add_all(notes[layer_name]).fitted(width), *hits)
-    frame.lines += inactive
-    rest = room - len(frame.lines)
-    if rest >= 3:
-        frame.below(breakdown(view, width, rest))
-    return frame

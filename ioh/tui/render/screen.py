@@ -18,7 +18,6 @@ from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
-from ioh.tui.render.layer_lines import hidden_count
 from ioh.tui.render.line import Line, ScreenFrame, Span, clipped, frame_of, heading
 from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.overview import render_overview
@@ -121,7 +120,7 @@ def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
     """How many lines PgDn moves; on a text screen one less than are visible."""
     if state.screen != "main":
         return max(1, body_height(data, len(frame.lines)) - 1)
-    what = "row" if state.focus == "top" else "choose"
+    what = "row" if state.focus == "top" else "choose" if state.layer else "zoom"
     return max(1, sum(1 for hit in frame.hits if hit.action == what))
 
 
@@ -155,9 +154,6 @@ def _footer(
         typed = state.pattern if state.prompt == "filter" else state.typed
         return frame_of(render_prompt(state.prompt, typed, width))
     text, style = data.message
-    missing = 0 if seen else hidden_count(width)
-    if missing and not text:
-        text, style = f"{missing} column{'s' if missing > 1 else ''} hidden: too narrow", "warn"
     if text:
         return frame_of(Line(" ").add(text, style))
     snapshot = data.snapshot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ioh.model.in_progress import IN_PROGRESS
@@ -11,7 +10,7 @@ from ioh.model.metric import TableSpec
 from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.tui.render.breakdown import chosen_rows, render_top
-from ioh.tui.render.line import Click, ScreenFrame, Span, heading
+from ioh.tui.render.line import Click, ScreenFrame, heading
 from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.state import ViewState
 
@@ -163,26 +162,3 @@ def _rows(view: LayersView, tabs: Sequence[Tab], at: int, width: int, height: in
         others = (f"; {each.title} has {count}" for each, count in found if count)
         nothing = f'no rows match "{safe_name(state.pattern)}"{next(others, "")}'
     return render_top(tab.spec, rows, table, width, height, nothing=nothing, has_focus=has_focus)
-
-
-def breakdown_name(view: LayersView, layer: LayerSnapshot) -> list[Span]:
-    """The title of a panel's breakdown, and its filter."""
-    spec = table_spec(layer, view.state)
-    spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
-    return [*spans, *((f"{part.text[2:]} ", part.style) for part in _filter(view.state))]
-
-
-def breakdown_rows(view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """The first rows of a layer's breakdown; a click on a row chooses it."""
-    name = layer.spec.name
-    spec = table_spec(layer, view.state)
-    if spec is None:
-        return ScreenFrame()
-    frame = _rows(view, [Tab(layer, spec)], 0, width, height)
-    if view.state.chosen[0] != name:
-        frame.hits = [
-            replace(hit, action="row_of", argument=f"{name}/{hit.argument}")
-            for hit in frame.hits
-            if hit.action == "row"
-        ]
-    return frame

@@ -1,0 +1,363 @@
+"""The path as a staircase: a group for each kind of call, in it a bar for each step.
+
+A bar begins where the one above it ends, on a scale from the begin of the mean call to its end.
+Beside it are the numbers of the layer that has the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile, islice
+from operator import itemgetter
+from typing import NamedTuple
+
+from ioh.model.file_systems import SERVED_ELSEWHERE
+from ioh.model.hist import LATENCY_BUCKETS
+from ioh.model.path import DIRECTIONS, IoPath, Segment
+from ioh.model.path_calls import WAITED_OPS
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import display_width, format_duration, format_ms, format_scaled
+from ioh.sinks.metrics import path_notes
+from ioh.sinks.rows import all_op, beside_text, direction, is_flow, main_stats
+from ioh.sinks.waits import waiting_text
+from ioh.tui.history import Measure, series
+from ioh.tui.render.box_ops import is_losing
+from ioh.tui.render.fan_out import becomes
+from ioh.tui.render.findings import reasons
+from ioh.tui.render.histogram import Axis, axis_for, histogram_of, shaded
+from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
+from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
+from ioh.tui.render.trends import STYLES, TREND_STYLES, render_braille
+from ioh.tui.render.zoom import LayersView, busy_ops, op_style
+from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
+
+_LETTERS = {"read": "R", "write": "W", "sync": ""}
+_CALLS = {"read": "read", "write": "write", "sync": "fsync"}
+_SYNCS = ("fsync", "commit", "flush")
+_KINDS = {"missed": "buffered"}  # that the page cache did not have
+# The layer of each step, and of each layer the step with its numbers.
+_LAYERS = {
+    "syscall": "syscall",
+    "cpu_wait": "syscall",
+    **dict.fromkeys(SERVED_ELSEWHERE, "syscall"),
+    "nfs_queue": "nfs_client",
+    "network": "tcp",
+    "network_server": "tcp",
+    "nfs_server": "nfs_server",
+    "block_queue": "block",
+    "disk_network": "block",
+    "device": "block",
+}
+_NUMBERED = {"syscall", "nfs_queue", "network", "network_server", "nfs_server", "device"}
+_SHORT = {
+    "waiting for a CPU": "cpu wait",
+    "network + nfs server": "net+server",
+    "block queue": "queue",
+    "network to disk": "net to disk",
+}
+_LABEL, _WIDE_LABEL, _WIDE = 16, 24, 110  # columns of a step's number and name
+_MEAN, _SHARE = 8, 5
+_MIN_BAR = 10
+COLUMNS = (
+    Column("MB/s", 5, lambda s: megabytes(s.bytes_per_s), rank=1),
+    Column("ops/s", 5, lambda s: format_scaled(s.ops_per_s), rank=3),
+    Column("p99 ms", 6, lambda s: format_ms(s.p99_us), rank=2),
+)
+
+
+def groups_of(view: LayersView, paths: Mapping[str, IoPath]) -> list[str]:
+    """The groups to show: those with a path, and those of measured calls that pause."""
+    recent = {op for name, op in busy_ops(view) if name == "syscall"}
+    has_calls = "syscall" in view.snapshot.measured
+    return [name for name in DIRECTIONS if name in paths or (has_calls and _CALLS[name] in recent)]
+
+
+class Step(NamedTuple):
+    """A step of a path, and whose numbers it has.
+
+    Shape:
+        ``key`` is the (layer, op) that it belongs to, the layer "" if it is not measured here;
+        ``begin`` and ``end`` are shares of the mean call, 0 to 1.
+    """
+
+    segment: Segment
+    key: tuple[str, str]
+    begin: float
+    end: float
+
+
+def steps_of(snapshot: Snapshot, path: IoPath) -> list[Step]:
+    """A path's steps, from top to bottom."""
+    steps, end = [], 0.0
+    for segment in path.segments:
+        layer = snapshot.layer(_LAYERS[segment.name])
+        key = ("", "") if layer is None else (layer.spec.name, _op_of(layer, path.direction))
+        begin, end = end, end + (segment.us or 0.0) / path.mean_us
+        steps.append(Step(segment, key, begin, end))
+    return steps
+
+
+def _op_of(layer: LayerSnapshot, way: str) -> str:
+    """The op of a layer that stands for one of DIRECTIONS; "" if it has none."""
+    if way == "sync":
+        return next((op for op in _SYNCS if op in layer.ops), "")
+    main = (op for op, _ in main_stats(layer.spec, layer.ops))
+    return next((op for op in main if direction(op) == _LETTERS[way]), "")
+
+
+class _Columns(NamedTuple):
+    """The columns of a width: terminal columns of label and bar, numbers, and the histogram."""
+
+    label: int
+    bar: int
+    numbers: Sequence[Column]
+    axis: Axis | None
+
+
+def columns_for(width: int, shown: Iterable[OpStats] = ()) -> _Columns:
+    """The columns that fit; the bar gets what the others leave."""
+    label = _WIDE_LABEL if width >= _WIDE else min(_LABEL, width)
+    room = max(0, width - label - _MEAN - _SHARE)
+    numbers = fitting(with_errors(COLUMNS, shown), room - _MIN_BAR)
+    room -= width_of(numbers)
+    most = min(room * 6 // 11, LATENCY_BUCKETS * 2)
+    axis = axis_for(most) if most >= _MIN_BAR else None
+    return _Columns(label, room - (axis.width + 2 if axis else 0), numbers, axis)
+
+
+def heading_line(columns: _Columns, width: int) -> Line:
+    """What the columns of all groups are."""
+    line = Line().to(columns.label)
+    if columns.bar >= _MIN_BAR:
+        line.left("begin", columns.bar - 3, "head").add("end", "head")
+    line.right("mean ms", _MEAN, "head").right("share", _SHARE + 1, "head")
+    titles(columns.numbers, line)
+    if columns.axis:
+        line.add(columns.axis.heading(1), "head")
+    return line.fitted(width)
+
+
+def render_group(
+    view: LayersView, name: str, path: IoPath | None, columns: _Columns, width: int
+) -> ScreenFrame:
+    """One of DIRECTIONS: its mean call in the heading, then its steps; a click zooms in."""
+    frame = ScreenFrame([_group_heading(view, name, path, width)])
+    if path is None:
+        return frame
+    for step in steps_of(view.snapshot, path):
+        line = _step_line(view, path, step, columns).fitted(width)
+        hits = [(0, width, "zoom", "/".join(step.key))] if step.key[0] else []
+        frame.add(line, *hits)
+    return frame
+
+
+def folded_group(view: LayersView, name: str, path: IoPath, width: int) -> ScreenFrame:
+    """A group in one line, with its longest step; a click zooms into that one's layer."""
+    line = _group_heading(view, name, path, width, is_folded=True)
+    slowest = max(steps_of(view.snapshot, path), key=lambda step: step.end - step.begin)
+    hits = [(0, width, "zoom", "/".join(slowest.key))] if slowest.key[0] else []
+    return frame_of(line, *hits)
+
+
+def _group_heading(
+    view: LayersView, name: str, path: IoPath | None, width: int, *, is_folded: bool = False
+) -> Line:
+    """``── READ 4.10 ms × 150/s  1M direct  → 8 READs of 128K ── + 18/s cached, 3µs ──``."""
+    style = STYLES[_LETTERS[name]] or "strong"
+    if is_folded and path and view.state.chosen in {x.key for x in steps_of(view.snapshot, path)}:
+        style = op_style(view, view.state.chosen)
+    line = Line("── ", "rule").add(name.upper(), style)
+    if path is None:
+        return _ruled(line.add(" none", "dim"), "", width)
+    line.add(f" {format_duration(path.mean_us)}", "strong").add(
+        f" × {format_scaled(path.ops_per_s)}/s"
+    )
+    slowest = path.slowest
+    longest = [(f"◂ {slowest.title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
+    size, *facts = _facts(view.snapshot, path) or [("", "")]
+    notes = [note for note in path_notes(path) if not note.startswith("mostly ")]
+    # The most important first; those that do not fit are left out.
+    left, right = [*longest, size], list[str]()
+    room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 6
+    for text, style, is_note in [
+        *((note, "", True) for note in notes[:1]),
+        *((text, style, False) for text, style in facts),
+        *((note, "", True) for note in notes[1:]),
+    ]:
+        short = next((x for x in (text, text.split(":")[0]) if display_width(x) + 2 <= room), "")
+        if short and is_note:
+            right.append(short)
+        elif short == text:
+            left.append((text, style))
+        room -= display_width(short) + 2 if short else 0
+    for text, style in filter(itemgetter(0), left):
+        line.add("  ").add(text, style)
+    return _ruled(line, "  ".join(right), width)
+
+
+def _ruled(line: Line, note: str, width: int) -> Line:
+    end = f" {note} " if note else ""
+    line.add(" ").add("─" * (width - line.width - display_width(end) - 2 * bool(end)), "rule")
+    return line.add(end, "dim").add("──" * bool(end), "rule").fitted(width)
+
+
+def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
+    """The commonest size and kind of the calls, what each becomes below, and their throughput."""
+    layer = snapshot.layer(path.top)
+    if layer is None or path.direction == "sync":
+        return []
+    op = _op_of(layer, path.direction)
+    kinds = [each for each in WAITED_OPS[path.direction] if each in layer.ops]
+    kind = max(kinds, key=lambda each: layer.ops[each].bytes or 0, default="")
+    word = kind.rpartition("_")[2] if kind and layer.ops[kind].bytes else ""
+    size = format_scaled(path.size_bytes, 1024) if path.size_bytes else ""
+    facts = [(f"{size} {_KINDS.get(word, word)}".strip(), "")]
+    below = dropwhile(lambda each: each is not layer, snapshot.measured.values())
+    for text, style in becomes(snapshot, layer, next(islice(below, 1, None), None), op):
+        whole, _, pieces = text.strip().partition(" → ")
+        is_same = whole.endswith(f" of {size}")
+        facts.append((f"→ {pieces}" if is_same else text.strip(), style))
+    if rate := _stats_of(layer, op).bytes_per_s:
+        facts.append((f"{megabytes(rate)} MB/s", ""))
+    return facts
+
+
+def _stats_of(layer: LayerSnapshot, op: str) -> OpStats:
+    """An op's numbers; of all calls if none waited."""
+    stats = layer.ops.get(op, OpStats())
+    return stats if stats.count or all_op(op) == op else layer.ops.get(all_op(op), stats)
+
+
+def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) -> Line:
+    segment, (name, op) = step.segment, step.key
+    layer = view.snapshot.layer(name) if name else None
+    line = _label(view, step, columns.label)
+    if columns.bar >= _MIN_BAR:
+        line.add_all(_bar(view, path, step, columns.bar))
+    share_pct = path.share_pct(segment)
+    line.right(format_ms(segment.us), _MEAN, "strong")
+    line.right("-" if share_pct is None else f"{share_pct:.0f}%", _SHARE + 1)
+    if layer is None or not op or segment.name not in _NUMBERED:
+        return line
+    if is_flow(layer.spec):
+        return _add_flow(line, layer, op, columns)
+    return _add_numbers(line, layer, op, columns)
+
+
+def _label(view: LayersView, step: Step, width: int) -> Line:
+    """`` 3 network``: the layer's key, red or amber beside it if a finding is about it."""
+    name, line, title = step.key[0], Line(), step.segment.title
+    marks = reasons(view.snapshot.findings, name)[:1] if name else []
+    for text, style in marks if step.segment.name in _NUMBERED else ():
+        line.add(text[1], style)
+    line.to(1).add(str(layer_number(view.snapshot, name)) if name else " ", "key").add(" ")
+    title = title if display_width(title) < width - 3 else _SHORT.get(title, title)
+    is_chosen = bool(name) and step.key == view.state.chosen
+    line.left(
+        title,
+        min(width - 4, display_width(title)),
+        op_style(view, step.key) if is_chosen else "title",
+    )
+    return line.to(width)
+
+
+def _bar(view: LayersView, path: IoPath, step: Step, width: int) -> Iterator[tuple[str, str]]:
+    """The step's place in the mean call, to half a column."""
+    if step.segment.us is None:
+        yield " " * width, ""
+        return
+    begin = min(round(2 * width * step.begin), 2 * width - 1)
+    end = max(begin + 1, min(2 * width, round(2 * width * step.end)))
+    text = "▐" if begin % 2 else ""
+    text += "█" * ((end - begin - len(text)) // 2)
+    text += "▌" if end % 2 else ""
+    yield " " * (begin // 2), ""
+    yield text, _bar_style(view, path, step)
+    yield " " * (width - begin // 2 - len(text)), ""
+
+
+def _bar_style(view: LayersView, path: IoPath, step: Step) -> str:
+    """The finding's colour on the longest step if one is about its layer, else the direction's."""
+    letter = _LETTERS[path.direction]
+    if step.segment is not path.slowest:
+        return TREND_STYLES[letter]
+    marks = reasons(view.snapshot.findings, step.key[0]) if step.key[0] else []
+    return next(
+        (style for _, style in marks if style in {"warn", "crit"}), STYLES[letter] or "strong"
+    )
+
+
+def _add_numbers(line: Line, layer: LayerSnapshot, op: str, columns: _Columns) -> Line:
+    """The layer's own numbers and latencies."""
+    stats = _stats_of(layer, op)
+    cells(columns.numbers, stats, line)
+    hist = histogram_of(layer, stats)
+    if columns.axis and hist:
+        counts = hist.by_latency()
+        style = STYLES[direction(op)]
+        shaded(line.add(" "), counts, columns.axis, style, largest=max(counts))
+    return line
+
+
+def _add_flow(line: Line, layer: LayerSnapshot, op: str, columns: _Columns) -> Line:
+    """Throughput, then round trip and retransmits in the place of latencies."""
+    cells(columns.numbers[:1], layer.ops.get(op, OpStats()), line)
+    room = width_of(columns.numbers[1:]) + (columns.axis.width if columns.axis else 0)
+    facts = [*flow_facts(layer, "R"), *flow_facts(layer, "W")]
+    while facts and len("  ".join(facts)) + 1 > room:
+        facts.pop()
+    return line.add(" ").add("  ".join(facts), "crit" if is_losing(layer) else "dim")
+
+
+def render_rows(
+    view: LayersView, rows: Sequence[LayerRow], columns: _Columns, width: int
+) -> ScreenFrame:
+    """Lines for layers without a step: databases, servers of others, what waits or fails."""
+    frame, before = ScreenFrame(), ""
+    for row in rows:
+        layer = view.snapshot.layer(row.layer)
+        line = _row_label(view, row, columns.label, is_first=row.layer != before)
+        if layer is not None:
+            _add_row(view, line, layer, row, columns)
+        frame.add(line.fitted(width), (0, width, "zoom", f"{row.layer}/{row.op}"))
+        before = row.layer
+    return frame
+
+
+def _add_row(
+    view: LayersView, line: Line, layer: LayerSnapshot, row: LayerRow, columns: _Columns
+) -> None:
+    stats, is_idle = row.stats, row.stats.count == 0 and not row.stats.errors_per_s
+    beside = beside_text(layer.spec, layer.ops, row.op)
+    if waiting := waiting_text(layer, row.op):
+        line.add(waiting, "warn")
+        if not stats.errors_per_s:
+            return
+    elif is_idle and beside:
+        line.add(beside, "dim")
+        return
+    if columns.bar >= _MIN_BAR:
+        measure: Measure = "bytes_per_s" if layer.spec.has_bytes else "ops_per_s"
+        values = series(view.points, row.key, measure)
+        bars = render_braille(values, min(30, columns.bar - 1), view.tick)
+        line.left(
+            bars, max(0, columns.label + columns.bar - line.width), TREND_STYLES[row.direction]
+        )
+    if is_flow(layer.spec):
+        _add_flow(line.right("", _MEAN + _SHARE + 1), layer, row.op, columns)
+        return
+    is_dim = "dim" if is_idle else "strong"
+    line.right("." if is_idle else format_ms(stats.latency_us), _MEAN, is_dim)
+    _add_numbers(line.right("", _SHARE + 1), layer, row.op, columns)
+
+
+def _row_label(view: LayersView, row: LayerRow, width: int, *, is_first: bool) -> Line:
+    """`` 2 nfs client  R``: the layer's name on its first line, the op's letter on each."""
+    spec, line = view.snapshot.specs[row.layer], Line()
+    letter = row.op if is_flow(spec) else (row.direction or row.op)
+    if is_first:
+        for text, kind in reasons(view.snapshot.findings, row.layer)[:1]:
+            line.add(text[1], kind)
+        line.to(1).add(f"{layer_number(view.snapshot, row.layer)} ", "key")
+        line.left(spec.title, max(0, width - 4 - len(letter)), "title")
+    return line.to(width - 1 - len(letter)).add(letter, op_style(view, row.key)).add(" ")

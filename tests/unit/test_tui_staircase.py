@@ -1,0 +1,156 @@
+"""The path on the first screen: each step's place and length, its layer's numbers, what folds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.path import IoPath, Segment
+from ioh.model.snapshot import Snapshot
+from ioh.tui.actions import Context, act, with_valid_choice
+from ioh.tui.history import point_of
+from ioh.tui.render import overview
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.overview import choices
+from ioh.tui.render.staircase import columns_for, folded_group, render_group, steps_of
+from ioh.tui.render.zoom import LayersView
+from ioh.tui.state import ViewState
+from tests.support.screens import FINDINGS, LAYERS, drawn, kinds, layer_of, minute, with_layer
+
+LAST = minute()[-1]
+QUEUE_FIRST = (Segment("syscall", 10.0), Segment("block_queue", 30.0), Segment("device", 60.0))
+
+
+def path_of(*segments: Segment, way: str = "read", notes: tuple[str, ...] = ()) -> IoPath:
+    mean_us = sum(segment.us or 0.0 for segment in segments)
+    return IoPath(way, "syscall", 5.0, mean_us, segments, notes)
+
+
+def view_of(snapshot: Snapshot = LAST, state: ViewState | None = None) -> LayersView:
+    return LayersView(state or ViewState(), snapshot, [point_of(snapshot)])
+
+
+def bars(frame: ScreenFrame, begin: int, width: int) -> list[str]:
+    return [line.text[begin : begin + width] for line in frame.lines[1:]]
+
+
+def group(path: IoPath, width: int = 80, snapshot: Snapshot = LAST) -> ScreenFrame:
+    return render_group(view_of(snapshot), path.direction, path, columns_for(width), width)
+
+
+def test_a_bar_begins_where_the_one_above_it_ends() -> None:
+    columns = columns_for(80)
+    app, queue, device = bars(group(path_of(*QUEUE_FIRST)), columns.label, columns.bar)
+    assert [len(app), len(queue), len(device)] == 3 * [columns.bar]
+    halves = 2 * columns.bar
+    for text, begin, end in ((app, 0.0, 0.1), (queue, 0.1, 0.4), (device, 0.4, 1.0)):
+        blank = len(text) - len(text.lstrip())
+        assert blank == round(begin * halves) // 2
+        assert len(text.rstrip()) == -(-round(end * halves) // 2)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 250])
+def test_the_shortest_step_is_visible_and_none_is_past_the_end(width: int) -> None:
+    tiny = path_of(Segment("syscall", 1e6), Segment("block_queue", 0.001), Segment("device", 0.001))
+    columns = columns_for(width)
+    for text in bars(group(tiny, width), columns.label, columns.bar):
+        assert text.strip()
+
+
+def test_an_unknown_step_has_no_bar_and_its_note_is_shown() -> None:
+    steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
+    frame = group(path_of(*steps, notes=("nfs server not separable",)), 120)
+    head, network, server, _ = (line.text for line in frame.lines)
+    assert head.startswith("── READ 100 µs × 5.00/s ")
+    assert head.endswith(" nfs server not separable ──")
+    assert network.split()[:2] == ["3", "network"]
+    assert " 0.090   90% " in network
+    columns = columns_for(120)
+    assert not server[columns.label :][: columns.bar].strip()
+    assert server[columns.label :].split()[:2] == ["-", "-"]
+
+
+def test_a_layer_has_its_numbers_once_and_a_step_elsewhere_none() -> None:
+    app, queue, device = (line.text for line in group(path_of(*QUEUE_FIRST), 120).lines[1:])
+    assert queue.rstrip().endswith("30%"), "the device's line has those of layer block"
+    assert " 955 " in device
+    assert app.split()[:2] == ["1", "app"]
+    only = replace(LAST, layers={"syscall": LAST.layers["syscall"]})
+    steps = steps_of(only, path_of(Segment("syscall", 1.0), Segment("network", 9.0)))
+    assert [step.key[0] for step in steps] == ["syscall", ""]
+    far = group(path_of(Segment("syscall", 1.0), Segment("network", 9.0)), 120, only)
+    assert far.lines[2].text.rstrip().endswith("90%")
+    assert not [hit for hit in far.hits if hit.y == 2]
+
+
+@pytest.mark.parametrize("severity", ["", "info", "warning", "critical"])
+def test_only_the_step_of_a_finding_is_amber_or_red(severity: str) -> None:
+    found = [replace(x, layer="block") for x in FINDINGS if x.severity == severity]
+    frame = group(path_of(*QUEUE_FIRST), 80, replace(LAST, findings=tuple(found)))
+    loud = {"warning": "warn", "critical": "crit"}.get(severity, "read")
+    styles = [
+        next(style for text, style in line.spans if set(text) & set("█▌▐"))
+        for line in frame.lines[1:]
+    ]
+    assert styles == ["trend_r", "trend_r", loud]
+
+
+def test_a_click_on_a_step_or_a_folded_group_zooms_into_its_layer() -> None:
+    frame = group(path_of(*QUEUE_FIRST))
+    assert [(hit.action, hit.argument) for hit in frame.hits] == [
+        ("zoom", "syscall/read"), ("zoom", "block/read"), ("zoom", "block/read")
+    ]  # fmt: skip
+    view = view_of()
+    state = act(view.state, "zoom", "block/read", Context(view, LAYERS, 9))
+    assert (state.layer, state.chosen) == ("block", ("block", "read"))
+    assert act(view.state, "zoom", "nowhere/read", Context(view, LAYERS, 9)) == view.state
+    one = folded_group(view, "read", path_of(*QUEUE_FIRST), 80)
+    assert len(one.lines) == 1
+    assert "◂ device 60%" in one.lines[0].text
+    assert [(hit.action, hit.argument) for hit in one.hits] == [("zoom", "block/read")]
+
+
+def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one with the longest calls: 5 of 100 µs take less than 1,000 of 50 µs."""
+    long_write = path_of(*QUEUE_FIRST, way="write")
+    many_reads = replace(path_of(Segment("syscall", 20.0), Segment("device", 30.0)), ops_per_s=1e3)
+    monkeypatch.setattr(overview, "paths", lambda _: {"read": many_reads, "write": long_write})
+    text = [line.text for line in drawn(LAST, (80, 22)).lines]
+    assert any(line.startswith("── WRITE ") and "◂ device 60%" in line for line in text)
+    assert any(line.startswith("── READ ") and "◂" not in line for line in text)
+
+
+def test_what_waits_or_fails_without_a_path_has_a_line() -> None:
+    ops = layer_of(LAST, "block").ops
+    idle = replace(ops["write"], count=0, ops_per_s=0.0, bytes_per_s=0.0, latency_us=None)
+    failing = with_layer(LAST, "block", ops={**ops, "write": replace(idle, errors_per_s=7.0)})
+    only = replace(failing, layers={"block": failing.layers["block"]})
+    words = [line.text.split() for line in drawn(only, (80, 24)).lines]
+    assert [line for line in words if line[:3] == ["5", "block", "W"] and "7.00" in line]
+
+
+def test_a_layer_in_no_group_has_lines_and_all_lines_can_be_chosen() -> None:
+    snapshot = replace(kinds()["others"], findings=())
+    view = view_of(snapshot, with_valid_choice(ViewState(), snapshot))
+    keys = choices(view)
+    assert keys == [("program", "read"), ("program", "write"), ("wire", "in"), ("wire", "out"),
+                    ("platter", "read"), ("platter", "write")]  # fmt: skip
+    assert choices(view_of())[:2] == [("syscall", "read"), ("nfs_client", "read")]
+
+
+@pytest.mark.parametrize("size", [(116, 40), (120, 40), (159, 50), (200, 55), (300, 80)])
+def test_each_busy_layer_has_a_box(size: tuple[int, int]) -> None:
+    lines = [line.text for line in drawn(LAST, size).lines]
+    for number, title in enumerate(("app", "nfs client", "tcp", "nfs server", "block"), 1):
+        assert sum(line.count(f"╭ {number} {title} ") for line in lines) == 1
+    assert {len(line) for line in lines} == {size[0]}
+    assert not any("LAST" in line for line in lines)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 22)])
+def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) -> None:
+    lines = [line.text for line in drawn(LAST, size).lines]
+    assert not any("╭" in line for line in lines)
+    assert sum("── LAST 60s ──" in line for line in lines) == 1
+    assert any(line.startswith(" R MB/s ") and " peak " in line for line in lines)
