@@ -22,7 +22,7 @@ SIDES = 4  # columns of a box's sides, each with a space
 SIZES = 3 + SIZE_COLUMNS  # columns of an op's letter, a size and a space
 _LABEL, _NOW, _PEAK = 9, 6, 6  # columns of a trend's name and numbers
 _MIN_TREND = 6
-_MIN_MIDDLE, _MOST_MIDDLE = 3, 8  # lines
+_MIN_MIDDLE = 3  # lines
 
 
 class Trend(NamedTuple):
@@ -53,11 +53,9 @@ def axis_line(axis: Axis) -> Line:
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
 
 
-def needed(box: Box, view: LayersView, layer: LayerSnapshot, width: int) -> int:
-    """The lines that show all of a box."""
-    inner = width - SIDES
-    middle = box.middle(view, layer, axis_for(max(4, inner - SIZES)), inner, _MOST_MIDDLE)
-    return 2 + len(middle) + len(_with_values(box.trends(view, layer)))
+def needed(box: Box, view: LayersView, layer: LayerSnapshot, middle: int) -> int:
+    """The lines of a box with ``middle`` ones above its trends: not more at times, not fewer."""
+    return 2 + middle + len(_with_values(box.trends(view, layer)))
 
 
 def boxed(  # noqa: PLR0913, PLR0917

@@ -25,7 +25,7 @@ from ioh.tui.render.staircase import (
     steps_of,
 )
 from ioh.tui.render.trends import length_text
-from ioh.tui.render.who import breakdown, visible_rows
+from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
 from ioh.tui.rows import LayerRow, layer_rows
 
@@ -33,10 +33,11 @@ _OWN_BOXES = {"db": DB, "pg": PG}
 _INACTIVE = 11  # columns of the word
 _MIN_BOX = 38  # columns
 _MIN_BOX_LINES, _MIN_WHO = 7, 6
-_MIN_HEAT, _MOST_HEAT = 8, 16  # lines of the latencies over time
+_MIN_HEAT, _MOST_HEAT = 7, 16  # lines of the latencies over time
 _MIN_BOXES = 116  # columns of the screen
 _TWO_GROUPS = 160  # columns for groups side by side
 _TRENDS = 4
+_ROOMY = 20  # lines of a box
 _CHOSEN = {"sel", "sel2"}  # styles
 
 
@@ -124,24 +125,24 @@ def _rest(view: LayersView, every: dict[str, IoPath]) -> list[LayerRow]:
     snapshot = view.snapshot
     keys = {step.key for path in every.values() for step in steps_of(snapshot, path)}
     layers = {layer for layer, _ in keys}
-    rows = []
+    rows: list[LayerRow] = []
     for row in layer_rows(snapshot):
         layer = snapshot.layer(row.layer)
         if layer is None or not row.op or row.key in keys:
             continue
         is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
-        if row.layer not in layers or is_told:
+        is_first = row.layer not in {*layers, *(each.layer for each in rows)}
+        if is_told or is_first or (row.layer not in layers and row.stats.count != 0):
             rows.append(row)
     return rows
 
 
 def _who(view: LayersView, width: int, room: int) -> ScreenFrame:
     """The breakdown; above it, latencies over time if there are many lines to fill."""
-    frame = ScreenFrame()
-    spare = room - 2 - max(_MIN_WHO, len(visible_rows(view)[1]))
-    layer = shown_layer(view)
-    if spare >= _MIN_HEAT and layer is not None and not is_flow(layer.spec):
-        frame = clipped(panel(view, width, min(spare, _MOST_HEAT), "heat"), min(spare, _MOST_HEAT))
+    frame, layer, high = ScreenFrame(), shown_layer(view), min(room // 2, _MOST_HEAT)
+    if high >= _MIN_HEAT and layer is not None:
+        kind = "graph" if is_flow(layer.spec) else "heat"
+        frame = clipped(panel(view, width, high, kind), high)
     if room - len(frame.lines) >= _MIN_WHO - 3:
         frame.below(breakdown(view, width, room - len(frame.lines)))
     return frame
@@ -163,10 +164,10 @@ def _grid(
     """A box for each layer; each row of them as high as it needs, if there is room."""
     busy = [layer for row in rows for layer in row]
     below = dict(zip([layer.spec.name for layer in busy], [*busy[1:], None], strict=True))
-    frame = ScreenFrame()
+    frame, middle = ScreenFrame(), 5 if room < _ROOMY * len(rows) else 8
     for at, row in enumerate(rows):
         ends = [width * (place + 1) // len(row) for place in range(len(row))]
-        wanted = max(needed(box_of(layer.spec), view, layer, ends[0]) for layer in row)
+        wanted = max(needed(box_of(layer.spec), view, layer, middle) for layer in row)
         high = min(wanted, (room - len(frame.lines)) // (len(rows) - at))
         made, begin = ScreenFrame(), 0
         for layer, end in zip(row, ends, strict=True):

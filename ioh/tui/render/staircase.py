@@ -55,7 +55,7 @@ _SHORT = {
     "block queue": "queue",
     "network to disk": "net to disk",
 }
-_LABEL, _WIDE_LABEL, _WIDE = 16, 24, 110  # columns of a step's number and name
+_LABEL = 16  # columns of a step's number and name
 _MEAN, _SHARE = 8, 5
 _MIN_BAR = 10
 COLUMNS = (
@@ -88,7 +88,7 @@ class Step(NamedTuple):
 
 def steps_of(snapshot: Snapshot, path: IoPath) -> list[Step]:
     """A path's steps, from top to bottom."""
-    steps, end = [], 0.0
+    steps, end = list[Step](), 0.0
     for segment in path.segments:
         layer = snapshot.layer(_LAYERS[segment.name])
         key = ("", "") if layer is None else (layer.spec.name, _op_of(layer, path.direction))
@@ -116,7 +116,7 @@ class _Columns(NamedTuple):
 
 def columns_for(width: int, shown: Iterable[OpStats] = ()) -> _Columns:
     """The columns that fit; the bar gets what the others leave."""
-    label = _WIDE_LABEL if width >= _WIDE else min(_LABEL, width)
+    label = min(_LABEL, width)
     room = max(0, width - label - _MEAN - _SHARE)
     numbers = fitting(with_errors(COLUMNS, shown), room - _MIN_BAR)
     room -= width_of(numbers)
@@ -263,7 +263,7 @@ def _label(view: LayersView, step: Step, width: int) -> Line:
 
 def _bar(view: LayersView, path: IoPath, step: Step, width: int) -> Iterator[tuple[str, str]]:
     """The step's place in the mean call, to half a column."""
-    if step.segment.us is None:
+    if not step.segment.us:
         yield " " * width, ""
         return
     begin = min(round(2 * width * step.begin), 2 * width - 1)
