@@ -8,7 +8,7 @@ from dataclasses import replace
 from ioh.history.findings_cache import FindingsCache
 from ioh.history.mean import mean_of
 from ioh.model.closing import Closing
-from ioh.model.player import Extent, IsWanted, Mean, Overview, TimelineEvent
+from ioh.model.player import Extent, IsWanted, Mean, Means, Overview, TimelineEvent
 from ioh.model.snapshot import Snapshot
 from ioh.playback.cursor import Cursor, walk
 from ioh.session.reader import Recording
@@ -55,8 +55,12 @@ class BaseHistory(Closing):
         intervals = walk(self._visits.session, first, last, is_whole=is_whole)
         return ((tick, self.chosen(snapshot)) for tick, snapshot in intervals)
 
-    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
-        """Intervals as one; None if there are none, or it is no longer wanted."""
+    def means(self, begin: int, last: int, is_wanted: IsWanted) -> Means:
+        """The intervals from ``begin`` to ``last`` as one, and as many before them."""
+        before = 2 * begin - last - 1
+        return self._mean(begin, last, is_wanted), self._mean(before, begin - 1, is_wanted)
+
+    def _mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
         found = mean_of(self._visits.session, first, last, is_wanted) if first <= last else None

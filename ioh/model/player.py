@@ -134,6 +134,9 @@ class Mean:
     remarks: tuple[str, ...] = ()
 
 
+Means = tuple[Mean | None, Mean | None]
+
+
 class RoundSource:
     """Yields rounds as they come.  What else it can do is nothing, unless a subclass says so."""
 
@@ -169,9 +172,9 @@ class RoundSource:
 class History(Protocol):
     """The past of one machine.
 
-    visit(), judge(), walk(), mean(), tick_at(), extent and moments() are called from one thread,
+    visit(), judge(), walk(), means(), tick_at(), extent and moments() are called from one thread,
     while a player adds intervals in another one.  No call blocks for more than 50 ms; for walk(),
-    judge() and mean() this holds per interval.
+    judge() and means() this holds per interval.
     """
 
     @property
@@ -207,10 +210,11 @@ class History(Protocol):
     ) -> Iterator[tuple[int, Snapshot]]:
         """Intervals, much faster than visit(); with tables and parts only if ``is_whole``."""
 
-    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
-        """Intervals as one, as ``ioh compare`` joins them.
+    def means(self, begin: int, last: int, is_wanted: IsWanted) -> Means:
+        """The intervals from ``begin`` to ``last`` as one, and as many before them.
 
-        None if all are lost or no longer kept, or as soon as ``is_wanted`` returns False.
+        Joined as ``ioh compare`` does.  None of each if all are lost or no longer kept, or as soon
+        as ``is_wanted``, called with the number left to read, returns False.
         """
 
     def tick_at(self, time_unix_s: float) -> int:

@@ -272,7 +272,7 @@ class IohApp(App[int]):
             specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
             found=self.view.findings.found(),
-            compared=self.view.compared() if self.state.screen == "compare" else None,
+            compared=self.view.baseline.compared() if self.state.screen == "compare" else None,
             hosts=tuple(self._player.states),
             host_at=self._views.index(self.view),
             is_ascii=self.options.ascii_only,

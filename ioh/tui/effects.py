@@ -60,8 +60,8 @@ def compare(view: View, state: ViewState, chosen_unix_s: Argument) -> tuple[View
     if state.screen == "compare" and not chosen_unix_s:
         return replace(state, screen="main", scroll=0), ""
     marks = (mark for mark in view.baseline.marks() if mark.time_unix_s == chosen_unix_s)
-    view.baseline.mark = next(marks, None)
-    mark = view.mark()
+    view.baseline.chosen = next(marks, None)
+    mark = view.baseline.mark()
     if mark is None:
         return state, "no mark: m sets one; then A compares the time since it with that before"
     return replace(state, screen="compare", scroll=0, line_key=f"{mark.time_unix_s}"), ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ioh.model.player import History, Mean
+from ioh.model.player import History, Means
 from ioh.model.snapshot import Snapshot
 from ioh.tui.history import Past
 
@@ -26,15 +26,14 @@ class Found:
     """The answer to a request; ``snapshot`` of one to show, None if it is lost.
 
     Shape:
-        ``means`` of the intervals from ``begin`` to ``tick`` and of as many before it, to compare;
-        None of each if there are none.
+        ``means`` of the intervals from ``begin`` to ``tick`` and of as many before, to compare.
     """
 
     tick: int
     snapshot: Snapshot | None
     purpose: Purpose = "show"
     begin: int = 0
-    means: tuple[Mean | None, Mean | None] = (None, None)
+    means: Means = (None, None)
 
 
 class Prefetch:
@@ -87,39 +86,26 @@ class Prefetch:
                     return
                 asked, self._is_visiting = self._asked, "show" in self._asked
                 self._asked = {}
+            _, tick = asked.get("show", asked.get("history", (0, 0)))
             if "show" in asked:
-                self._show(asked["show"][1])
+                found = self._history.visit(tick)
+                self._is_visiting = False
+                self._report(Found(tick, found))
+                self._wait(DRAW_S)
             if "compare" in asked:
                 self._compare(*asked["compare"])
+            if tick:
+                self._fill(tick)
             if "show" in asked:
-                self._fill(asked["show"][1])
-                self._judge(asked["show"][1])
-            elif "history" in asked:
-                self._fill(asked["history"][1])
+                self._judge(tick)
 
-    def _show(self, tick: int) -> None:
-        found = self._history.visit(tick)
-        self._is_visiting = False
-        self._report(Found(tick, found))
-        self._wait(DRAW_S)
-
-    def _compare(self, begin: int, tick: int) -> None:
-        """Join the intervals since one and as many before it; later if there is other work."""
-
-        def is_wanted(left: int) -> bool:
-            del left
-            return not self._has_other_work()
-
-        count = tick + 1 - begin
-        means = [
-            self._history.mean(first, first + count - 1, is_wanted)
-            for first in (begin, begin - count)
-        ]
-        if is_wanted(0):
-            self._report(Found(tick, None, "compare", begin, (means[0], means[1])))
+    def _compare(self, begin: int, last: int) -> None:
+        """Join intervals; later, if there is other work."""
+        means = self._history.means(begin, last, lambda _: not self._has_other_work())
+        if self._has_other_work():
+            self._asked.setdefault("compare", (begin, last))
         else:
-            with self._wake:
-                self._asked.setdefault("compare", (begin, tick))
+            self._report(Found(last, None, "compare", begin, means))
 
     def _wait(self, seconds: float) -> None:
         with self._wake:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf
 
 from ioh.model.filters import applied_options
-from ioh.model.player import History, News, Player, TimelineEvent
+from ioh.model.player import News, Player, TimelineEvent
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import STARTING
@@ -44,9 +44,7 @@ class View:
         self.findings = FindingTimes(lambda: player.overview(host))
         self.past = Past()
         self.seeker = Prefetch(history, self.past, report, HISTORY_INTERVALS)
-        self.baseline = Baseline(
-            history, lambda begin, tick: self.seeker.ask(tick, "compare", begin)
-        )
+        self.baseline = Baseline(self)
         self.travel = TimeNavigation(player, host, self.seeker.ask, self.findings, options.speed)
         self.news_s = time.monotonic()
         self.status = STARTING
@@ -118,21 +116,6 @@ class View:
             narrowed=printable("  ".join([*options, *only]), _NARROWED),
         )
 
-    def mark(self) -> TimelineEvent | None:
-        """The mark to compare with: the one chosen, else the last one; None if there is none."""
-        if self.baseline.mark is not None or self.shown is None:
-            return self.baseline.mark
-        # One set just now is later than the interval shown.
-        is_now = self.travel.is_following and self.player.mode == "live"
-        return self.baseline.nearest(inf if is_now else self.shown.time_unix_s)
-
-    def compared(self) -> Compared | None:
-        """The comparison at the interval shown; None without a mark."""
-        mark, travel = self.mark(), self.travel
-        if mark is None:
-            return None
-        return self.baseline.compared(mark, travel.tick, is_following=travel.is_following)
-
     def timeline(self) -> TimelineView | None:
         """The time line at the interval shown; None if there is no past yet."""
         extent, shown = self.history.extent, self.shown
@@ -155,45 +138,45 @@ class Baseline:
     """What the time since a mark is compared with: as many intervals before it.
 
     Shape:
-        ``mark`` is the one chosen; None for the last one before the interval shown.  ``request``
-        asks for the means of the intervals from one to another; take() gets the answer.
+        ``chosen`` from the list; None for the last mark before the interval shown.
     """
 
-    def __init__(self, history: History, request: Callable[[int, int], None]) -> None:
-        self._history, self._request = history, request
-        self.mark: TimelineEvent | None = None
-        self._asked: tuple[int, int] | None = None
-        self._asked_s = self._rested_s = 0.0
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.chosen: TimelineEvent | None = None
+        self._asked, self._asked_s, self._rested_s = (0, 0), 0.0, 0.0
         self._found: Found | None = None
 
     def marks(self) -> list[TimelineEvent]:
         """All marks, newest first, without gaps."""
-        marks = (moment for moment in self._history.moments() if moment.until_unix_s is None)
+        marks = (each for each in self._view.history.moments() if each.until_unix_s is None)
         return sorted(marks, key=lambda mark: -mark.time_unix_s)
 
-    def nearest(self, until_unix_s: float) -> TimelineEvent | None:
-        """The last mark until a time, else the first one after it."""
-        marks = self.marks()
-        before = next((mark for mark in marks if mark.time_unix_s <= until_unix_s), None)
-        return before or (marks[-1] if marks else None)
+    def mark(self) -> TimelineEvent | None:
+        """The mark to compare at; the first if the interval shown is before it."""
+        view, marks = self._view, self.marks()
+        # A mark set just now is later than the interval shown.
+        is_now = view.shown is None or (view.travel.is_following and view.player.mode == "live")
+        until_s = inf if is_now or view.shown is None else view.shown.time_unix_s
+        earlier = (mark for mark in marks if mark.time_unix_s <= until_s)
+        return self.chosen or next(earlier, marks[-1] if marks else None)
 
     def take(self, found: Found) -> None:
         """Take the means requested; rest, so that long ones do not take all of a CPU."""
         now_s = time.monotonic()
         self._found, self._rested_s = found, now_s + _REST * (now_s - self._asked_s)
 
-    def compared(self, mark: TimelineEvent, tick: int, *, is_following: bool) -> Compared:
-        """The data to draw at an interval; requests what is missing."""
+    def compared(self) -> Compared | None:
+        """The data to draw; requests what is missing.  None if there is no mark."""
+        view, mark, now_s = self._view, self.mark(), time.monotonic()
+        if mark is None:
+            return None
         # The first interval that ends after the mark.
-        begin = self._history.tick_at(mark.time_unix_s) + 1
-        wanted, now_s = (begin, tick), time.monotonic()
-        if (
-            begin <= tick
-            and wanted != self._asked
-            and (not is_following or now_s >= self._rested_s)
-        ):
-            self._asked, self._asked_s = wanted, now_s
-            self._request(*wanted)
-        is_known = self._found is not None and self._found.begin == begin <= tick
-        means = self._found.means if self._found and is_known else None
-        return Compared(mark, self.marks(), means, tick + 1 - begin)
+        begin, last = view.history.tick_at(mark.time_unix_s) + 1, view.travel.tick
+        is_rested = now_s >= self._rested_s or not view.travel.is_following
+        if begin <= last and self._asked != (begin, last) and is_rested:
+            self._asked, self._asked_s = (begin, last), now_s
+            view.seeker.ask(last, "compare", begin)
+        found = self._found
+        means = found.means if found is not None and found.begin == begin <= last else None
+        return Compared(mark, self.marks(), means, last + 1 - begin)

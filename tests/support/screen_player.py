@@ -21,6 +21,7 @@ from ioh.model.player import (
     Extent,
     IsWanted,
     Mean,
+    Means,
     Mode,
     News,
     Overview,
@@ -55,7 +56,7 @@ class FakePlayer(Player):
     Shape:
         ``calls`` are the screen's requests; ``lost`` are the intervals that visit() does not
         find, ``visits`` those that it was asked for, ``walked`` those that walk() yielded,
-        ``means`` the first and last of those joined.  It is its own only history.
+        ``joined`` the first and last of those joined.  It is its own only history.
     """
 
     name = ""
@@ -80,7 +81,7 @@ class FakePlayer(Player):
         self.calls: list[str] = []
         self.visits: list[int] = []
         self.walked: set[int] = set()
-        self.means: list[tuple[int, int]] = []
+        self.joined: list[tuple[int, int]] = []
         self.lost: set[int] = set()
         self.judged: dict[int, Snapshot] = {}
         self.looks_back = 0  # intervals, for findings
@@ -135,10 +136,14 @@ class FakePlayer(Player):
             found = self.intervals[tick - 1]
             yield tick, found if is_whole else _brief(found)
 
-    def mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
-        """The last interval instead of a mean, as long as all."""
+    def means(self, begin: int, last: int, is_wanted: IsWanted) -> Means:
+        """The last interval of each instead of a mean, as long as all."""
+        self.joined.append((begin, last))
+        before = 2 * begin - last - 1
+        return self._mean(begin, last, is_wanted), self._mean(before, begin - 1, is_wanted)
+
+    def _mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
         first, last = max(first, 1), min(last, self.extent.last)
-        self.means.append((first, last))
         if first > last or self.lost.intersection(range(first, last + 1)) or not is_wanted(0):
             return None
         length_s = sum(each.interval_s for each in self.intervals[first - 1 : last])
@@ -201,13 +206,13 @@ class Stage:
 
     def __init__(self, app: IohApp, pilot: Pilot[int], player: FakePlayer, clock: Clock) -> None:
         self.app, self.pilot, self.player = app, pilot, player
-        self._clock = clock
+        self.clock = clock
 
     async def later(self, seconds: float) -> None:
         """Advance the screen's clock, and wait until the screen's timer has run."""
-        self._clock.now_s += seconds
-        looks = self._clock.looks
-        await self.until(lambda: self._clock.looks > looks)
+        self.clock.now_s += seconds
+        looks = self.clock.looks
+        await self.until(lambda: self.clock.looks > looks)
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval, HostState, Round
-from ioh.model.player import IsWanted, Mean, News, RoundSource, TimelineEvent
+from ioh.model.player import IsWanted, Means, News, RoundSource, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 from ioh.player.live import LivePlayer
@@ -176,13 +176,13 @@ def test_a_mark_is_compared_on_its_own_host_only() -> None:
     hosts, may_answer = FakeHosts(), threading.Event()
     first = hosts
     first.marks = (TimelineEvent(minute()[9].time_unix_s + 0.5, "fio run 3"),)
-    mean = first.mean
+    means = first.means
 
-    def answer_late(begin: int, last: int, is_wanted: IsWanted) -> Mean | None:
+    def answer_late(begin: int, last: int, is_wanted: IsWanted) -> Means:
         assert may_answer.wait(20)
-        return mean(begin, last, is_wanted)
+        return means(begin, last, is_wanted)
 
-    first.mean = answer_late  # type: ignore[method-assign, assignment]
+    first.means = answer_late  # type: ignore[method-assign]
 
     async def flow(on: Stage) -> None:
         await on.push(20)

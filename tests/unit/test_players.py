@@ -114,9 +114,8 @@ def test_a_mean_is_of_all_operations_and_has_the_spread_of_the_intervals(make: M
     past = player.histories[0]
     with Listener(player) as listener:
         listener.wait_for_end()
-        mean = past.mean(4, 7, lambda _: True)
-        before = past.mean(-5, 3, lambda _: True)
-        assert past.mean(-5, 0, lambda _: True) is None
+        mean, before = past.means(4, 7, lambda _: True)
+        assert past.means(1, 3, lambda _: True)[1] is None
     assert mean is not None
     assert before is not None
     assert (mean.count, before.count) == (4, 3)
@@ -148,7 +147,7 @@ def test_a_mean_that_is_no_longer_wanted_is_not_read_to_its_end(make: Make) -> N
 
     with Listener(player) as listener:
         listener.wait_for_end()
-        assert player.histories[0].mean(1, 11, is_wanted) is None
+        assert player.histories[0].means(1, 11, is_wanted) == (None, None)
     assert left == [11, 10, 9, 8]
 
 

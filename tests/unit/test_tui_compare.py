@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.player import IsWanted, Mean, TimelineEvent
+from ioh.model.player import IsWanted, Mean, Means, TimelineEvent
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.state import Narrow, ViewState
 from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
@@ -35,12 +35,31 @@ async def test_live_the_comparison_grows_with_the_time_since_the_mark(on: Stage)
     await on.shows("Since 14:07:00 fio run 4 to 14:07:01: mean of 1 interval, 1 s")
     await on.push(2)
     await on.shows("to 14:07:03: mean of 3 intervals, 3 s", "Before it: mean of 3 intervals, 3 s")
-    assert on.player.means[-2:] == [(21, 23), (18, 20)]
+    assert on.player.joined[-1] == (21, 23)
     await on.press("down", "enter")
     await on.shows("Since 14:06:50 fio run 3 to 14:07:03: mean of 13 intervals, 13 s")
     await on.shows("Before it: mean of 10 intervals, 10 s, no more is kept")
     await on.press("A")
     assert on.app.state.screen == "main"
+
+
+@on_screen(lambda: FakePlayer(minute()), told=20)
+async def test_means_that_take_long_are_read_more_seldom(on: Stage) -> None:
+    on.player.marks = (TimelineEvent(minute()[9].time_unix_s + 0.5, "fio run 3"),)
+    means = on.player.means
+
+    def read_long(begin: int, last: int, is_wanted: IsWanted) -> Means:
+        on.clock.now_s += 2
+        return means(begin, last, is_wanted)
+
+    on.player.means = read_long  # type: ignore[method-assign]
+    await on.press("A")
+    await on.shows("to 14:07:00: mean of 10 intervals")
+    await on.push(1)
+    assert "to 14:07:00" in on.text
+    assert on.player.joined == [(11, 20)]
+    await on.later(20)
+    await on.shows("to 14:07:01: mean of 11 intervals")
 
 
 def replay(*ticks: int) -> FakePlayer:
@@ -83,14 +102,14 @@ async def test_lost_intervals_are_reported(on: Stage) -> None:
 @on_screen(lambda: replay(30))
 async def test_another_interval_comes_before_the_means_which_are_read_again(on: Stage) -> None:
     is_reading, may_answer = threading.Event(), threading.Event()
-    mean = on.player.mean
+    means = on.player.means
 
-    def read_long(first: int, last: int, is_wanted: IsWanted) -> Mean | None:
+    def read_long(begin: int, last: int, is_wanted: IsWanted) -> Means:
         is_reading.set()
         assert may_answer.wait(20)
-        return mean(first, last, is_wanted)
+        return means(begin, last, is_wanted)
 
-    on.player.mean = read_long  # type: ignore[method-assign]
+    on.player.means = read_long  # type: ignore[method-assign]
     await on.press("end")
     await on.shows("14:07:40")
     await on.press("A")
@@ -150,7 +169,16 @@ def test_a_change_within_the_spread_is_not_coloured(spread_us: float, style: str
     means = (reads(2000.0, spread_us), reads(1000.0, spread_us))
     page = render_compare(ViewState(), Compared(mark, (mark,), means, 30), 80, utc=True)
     styles = {text.strip(): style for line in page.frame.lines for text, style in line.spans}
-    assert styles["x2"] == style
+    assert styles["x2.00"] == style
+
+
+@pytest.mark.parametrize(
+    ("before_us", "since_us", "change"),
+    [(1000, 1004, "."), (1000, 880, "-12%"), (1000, 1990, "+99%"), (1, 5000, ">x999")],
+)
+def test_a_change_in_words(before_us: float, since_us: float, change: str) -> None:
+    cells, _ = row(drawn(reads(since_us, 1.0), reads(before_us, 1.0), 80), "nfs client", "R")
+    assert cells[-1] == change
 
 
 def test_without_a_past_the_time_since_the_mark_is_shown_alone() -> None:

@@ -26,7 +26,6 @@ SIZE_COLUMNS = 5
 _SUM = 6
 _TIME = 5  # columns of a heat map's labels
 _NUMBERS, _WITH_LABEL = 4, 5  # columns of a cell with its count, and of one with its label
-NUMBERS_FROM = SIZE_COLUMNS + 2 + _SUM + _NUMBERS * LATENCY_BUCKETS  # of the whole table
 
 
 def size_label(size: int) -> str:

@@ -33,7 +33,6 @@ ROOMY = 30  # lines needed to always show the time line
 _TWO_LINES = 18  # lines needed for a finding and its command
 _MIN_PANEL = 5
 _STEP = 2
-_LEAST = {"hist": 3, "heat": 4, "graph": 5}  # lines of a panel
 _LEGEND = "  .  none    -  not measured, or too few to tell"
 NOTABLE_LOSS_PCT = 1.0  # as in the rule about lost events
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
@@ -237,27 +236,18 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
 def _zoomed(view: LayersView, width: int, height: int) -> ScreenFrame:
     """The chosen op's panels, the one chosen first, and the layer's breakdown below.
 
-    Each gets what it needs, the breakdown at least half of the lines if it needs them.  A graph
-    takes what is left: half, if it is the one chosen.
+    Each gets the lines that it needs, the breakdown up to half; a graph takes those that are left.
     """
     if height < _MIN_PANEL + 3:
         return (breakdown if view.state.focus == "top" else panel)(view, width, height)
     needed = _stable(2 + len(visible_rows(view)[1]))
-    left = height - min(needed, height // 2)
-    first, *others = kinds = panel_kinds(view, width)
-    kept = max(_MIN_PANEL, left // 2) if first == "graph" else 0
-    parts: dict[str, ScreenFrame] = {}
-    for kind in sorted(kinds, key=lambda kind: kind == "graph"):
-        if kind == "graph" and first != "graph":
-            left = height - needed - sum(len(part.lines) for part in parts.values())
-        most = left if kind == "graph" else left - kept
-        if kind == first or most >= _LEAST[kind]:
-            part = panel(view, width, most, kind)
-            parts[kind] = clipped(part, min(most, _stable(len(part.lines))))
-            left -= len(parts[kind].lines)
     frame = ScreenFrame()
-    for kind in (first, *others):
-        frame.below(parts.get(kind, ScreenFrame()))
+    for kind, least in panel_kinds(view):
+        below = needed if frame.lines and kind == "graph" else min(needed, height // 2)
+        room = height - len(frame.lines) - below
+        if room >= least or not frame.lines:
+            part = panel(view, width, room, kind)
+            frame.below(clipped(part, min(room, _stable(len(part.lines)))))
     frame.below(breakdown(view, width, height - len(frame.lines)))
     return frame
 

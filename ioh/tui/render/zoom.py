@@ -14,20 +14,16 @@ from ioh.sinks.cells import cut_middle, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.histogram import (
-    NUMBERS_FROM,
     column_label,
     hidden_sizes,
     histogram_of,
     render_heat_map,
     render_size_latency,
 )
-from ioh.tui.render.line import GAP, Line, ScreenFrame, beside, heading, wrapped
+from ioh.tui.render.line import Line, ScreenFrame, heading, wrapped
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, render_chart
 from ioh.tui.rows import why_inactive
 from ioh.tui.state import Narrow, ViewState
-
-_MIN_HEAT = 60  # columns of a heat map beside the table
-_SIDE_BY_SIDE = NUMBERS_FROM + GAP + _MIN_HEAT
 
 # Options that narrow the probes: they measure everything, from the next start.
 _OPTIONS = {"process": "--pid", "device": "--device", "port": "--port"}
@@ -88,39 +84,25 @@ def folded(view: LayersView) -> LayersView:
     return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
 
-def panel_kinds(view: LayersView, width: int) -> list[str]:
-    """The panels worth showing, the one chosen first; a heat map beside the table is part of it."""
-    layer = shown_layer(view)
-    if layer is None:
-        return ["hist"]
-    has_heat = not is_flow(layer.spec) and any(latencies(view.points, view.state.chosen))
-    kinds = ["hist", *["heat"] * (has_heat and width < _SIDE_BY_SIDE), "graph"]
-    chosen = "hist" if view.state.panel == "heat" and width >= _SIDE_BY_SIDE else view.state.panel
-    return [chosen, *(kind for kind in kinds if kind != chosen)]
+def panel_kinds(view: LayersView) -> list[tuple[str, int]]:
+    """The panels to show where they fit, each with its fewest lines; the one chosen first."""
+    chosen, layer = view.state.panel, shown_layer(view)
+    kinds = {chosen: 0}
+    if layer is not None and chosen != "graph":
+        has_heat = not is_flow(layer.spec) and any(latencies(view.points, view.state.chosen))
+        kinds |= {"hist": 3, **({"heat": 4} if has_heat else {}), "graph": 5}
+    return list(kinds.items())
 
 
 def panel(view: LayersView, width: int, height: int, kind: str = "") -> ScreenFrame:
-    """The table, heat map or graph of the chosen op, with a heading; a graph fills the height.
-
-    In a wide terminal the heat map is beside the table.
-    """
+    """The table, heat map or graph of the chosen op, with a heading; a graph fills the height."""
     kind = kind or view.state.panel
-    layer = shown_layer(view)
-    if kind == "hist" and width >= _SIDE_BY_SIDE and layer is not None and not is_flow(layer.spec):
-        left = _panel(view, layer, NUMBERS_FROM, height, kind)
-        right = _panel(view, layer, width - NUMBERS_FROM - GAP, height, "heat")
-        return beside(left, NUMBERS_FROM, right)
-    return _panel(view, layer, width, height, kind)
-
-
-def _panel(
-    view: LayersView, layer: LayerSnapshot | None, width: int, height: int, kind: str
-) -> ScreenFrame:
+    layer, op = shown_layer(view), view.state.chosen[1]
     title, what, hidden = "", _TITLES[kind], 0
     if layer is not None:
-        title = f"{safe_name(layer.spec.title)} {view.state.chosen[1].replace('_', ' ')}"
+        title = f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}"
     if kind == "hist" and layer is not None:
-        stats = layer.ops.get(view.state.chosen[1], OpStats())
+        stats = layer.ops.get(op, OpStats())
         if _has_no_bytes(stats):
             what = "latency, counts"
         elif is_flow(layer.spec):
