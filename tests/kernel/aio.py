@@ -12,7 +12,7 @@ _MACHINE = os.uname().machine
 _NUMBERS = {"x86_64": (206, 207, 209, 210, 208), "aarch64": (0, 1, 2, 3, 4)}
 _SETUP, _DESTROY, _SUBMIT, _CANCEL, _GETEVENTS = _NUMBERS[_MACHINE]
 PREAD, PWRITE, FSYNC = 0, 1, 2
-PATIENCE = (ctypes.c_long * 2)(10, 0)  # struct timespec
+PATIENCE = (ctypes.c_long * 2)(30, 0)  # struct timespec
 
 
 class Iocb(ctypes.Structure):

@@ -105,7 +105,7 @@ def _check_same_seconds(prometheus: Prometheus, ioh: Ioh) -> None:
     def counted(by_unix_s: float) -> int:
         return sum(
             interval["layers"]["syscall"]["ops"]["read_direct"]["count"] or 0
-            for interval in ioh.intervals
+            for interval in ioh.intervals_of("syscall")  # the first may come before the layer
             if interval["time_unix_s"] <= by_unix_s
         )
 
