@@ -271,6 +271,7 @@ class IohApp(App[int]):
             line=self.view.line,
             specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
+            rows=self.view.past.rows(tick),
             found=self.view.findings.found(),
             compared=self.view.baseline.compared() if self.state.screen == "compare" else None,
             hosts=tuple(self._player.states),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from math import isnan, nan
+from typing import Literal, TypeVar
 
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.metric import TableSpec
+from ioh.model.sample import OTHERS
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.rows import is_flow
 from ioh.tui.drill_down import narrowed
 from ioh.tui.state import Narrow
 
 MAX_POINTS = 1200
+ROW_INTERVALS = 60  # of a row's trend
+_MAX_ROW_POINTS, _MAX_ROWS = 128, 20  # kept; rows of each breakdown
+T = TypeVar("T")
 Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
 # A flow's numbers instead of latencies.
 FLOW_FACTS = ("srtt_us", "retrans_pct")
@@ -65,6 +72,53 @@ def _op_point(stats: OpStats) -> OpPoint:
     return OpPoint(stats.bytes_per_s, stats.ops_per_s, by_latency, stats.latency_us)
 
 
+@dataclass(frozen=True, slots=True)
+class RowRates:
+    """The sums that rank a breakdown's busiest rows in one interval.
+
+    Shape:
+        ``keys``: hashes, because the keys of a minute would take ten times the memory.  ``rates``:
+        NaN if unknown.  ``others``: that of any other row, None if unknown.
+    """
+
+    keys: array[int]
+    rates: array[float]
+    others: float | None
+
+    def of(self, key: tuple[str, ...]) -> float | None:
+        """The rate of one row, None if unknown."""
+        try:
+            rate = self.rates[self.keys.index(hash(key))]
+        except ValueError:
+            return self.others
+        return None if isnan(rate) else rate
+
+
+# By layer and breakdown.
+RowPoint = Mapping[tuple[str, str], RowRates]
+
+
+def row_point_of(snapshot: Snapshot) -> RowPoint:
+    """The rates to keep of an interval's rows; not of a breakdown ranked by a gauge, as an age."""
+    return {
+        (name, spec.name): _row_rates(spec, layer.rows(spec.name))
+        for name, layer in snapshot.measured.items()
+        for spec in layer.spec.tables
+        if spec.name in layer.tables
+        and not any(c.kind == "gauge" for c in spec.columns if c.name in spec.sort_by)
+    }
+
+
+def _row_rates(spec: TableSpec, rows: Sequence[TableRow]) -> RowRates:
+    keys, rates = array("q"), array("d")
+    for row in rows[:_MAX_ROWS]:
+        known = [v for name in spec.sort_by if (v := row.values.get(name)) is not None]
+        keys.append(hash(row.key))
+        rates.append(sum(known) if known else nan)
+    are_all = len(rows) <= _MAX_ROWS and not any(row.key[0] == OTHERS for row in rows)
+    return RowRates(keys, rates, 0.0 if are_all else None)
+
+
 class Past:
     """The intervals near the one shown: of everything, and of the row narrowed to.
 
@@ -74,6 +128,7 @@ class Past:
 
     def __init__(self) -> None:
         self._whole: dict[int, TrendPoint] = {}
+        self._rows: dict[int, RowPoint] = {}
         self._row: tuple[Narrow, dict[int, TrendPoint]] | None = None
 
     def narrow(self, to: Narrow | None) -> bool:
@@ -90,28 +145,39 @@ class Past:
 
     def take(self, tick: int, snapshot: Snapshot, *, is_whole: bool = True) -> None:
         """Keep one more interval; without its tables (``is_whole``) it has no row."""
-        _keep(self._whole, tick, point_of(snapshot))
+        _keep(self._whole, tick, point_of(snapshot), MAX_POINTS)
+        if is_whole:
+            _keep(self._rows, tick, row_point_of(snapshot), _MAX_ROW_POINTS)
         row = self._row  # the other thread may narrow to another row now
         if row is not None and is_whole:
-            _keep(row[1], tick, point_of(narrowed(snapshot, row[0])))
+            _keep(row[1], tick, point_of(narrowed(snapshot, row[0])), MAX_POINTS)
 
     def window(self, last: int, count: int) -> list[TrendPoint | None]:
         """The ``count`` intervals up to ``last``, as narrowed; None for unknown ones."""
         points = self._row[1] if self._row else self._whole
         return [points.get(tick) for tick in range(last - count + 1, last + 1)]
 
+    def rows(self, last: int) -> list[RowPoint | None]:
+        """The rates of rows in the ``ROW_INTERVALS`` up to ``last``; None for unknown ones."""
+        return [self._rows.get(tick) for tick in range(last - ROW_INTERVALS + 1, last + 1)]
+
     def missing(self, last: int, count: int, first_kept: int) -> tuple[int, int] | None:
-        """First and last unknown interval of that window, from ``first_kept`` on."""
-        known = [self._whole, *([self._row[1]] if self._row else [])]
+        """First and last unknown interval of that window, from ``first_kept`` on.
+
+        In a window of at most ``ROW_INTERVALS`` also the rates of rows must be known.
+        """
+        known: list[Mapping[int, object]] = [self._whole]
+        known += [self._row[1]] if self._row else []
+        known += [self._rows] if count <= ROW_INTERVALS else []
         ticks = range(max(first_kept, last - count + 1), last + 1)
         gaps = [tick for tick in ticks if any(tick not in points for points in known)]
         return (gaps[0], gaps[-1]) if gaps else None
 
 
-def _keep(points: dict[int, TrendPoint], tick: int, point: TrendPoint) -> None:
+def _keep(points: dict[int, T], tick: int, point: T, most: int) -> None:
     points[tick] = point
-    if len(points) > MAX_POINTS:
-        del points[max(points, key=lambda known: abs(known - tick))]
+    if len(points) > most:  # the other thread may do the same now
+        points.pop(max(tuple(points), key=lambda known: abs(known - tick)), None)
 
 
 def series(
@@ -132,6 +198,14 @@ def latencies(
         None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
         for point in points
     ]
+
+
+def row_series(
+    points: Iterable[RowPoint | None], table: tuple[str, str], key: tuple[str, ...]
+) -> list[float | None]:
+    """The rate of one row over intervals; 0 if idle, None if unknown."""
+    rates = (None if point is None else point.get(table) for point in points)
+    return [None if each is None else each.of(key) for each in rates]
 
 
 def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:

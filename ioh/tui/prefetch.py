@@ -9,7 +9,7 @@ from typing import Literal
 
 from ioh.model.player import History, Means
 from ioh.model.snapshot import Snapshot
-from ioh.tui.history import Past
+from ioh.tui.history import ROW_INTERVALS, Past
 
 # The screen gets the CPU for this long to draw an interval, which takes less.
 DRAW_S = 0.03
@@ -127,12 +127,16 @@ class Prefetch:
             self._report(Found(tick, judged))
 
     def _fill(self, tick: int) -> None:
-        missing = self._past.missing(tick, self._span, self._history.extent.first)
-        if missing is None or self._has_other_work():
-            return
-        is_whole = self._past.is_narrowed  # by tables and parts
-        for at, snapshot in self._history.walk(*missing, is_whole=is_whole):
-            self._past.take(at, snapshot, is_whole=is_whole)
+        last = min(self._span, ROW_INTERVALS), True  # with tables and parts, for the rows' trends
+        has_read = False
+        for span, is_whole in (last, (self._span, self._past.is_narrowed)):
+            missing = self._past.missing(tick, span, self._history.extent.first)
             if self._has_other_work():
                 return
-        self._report(Found(tick, None, "history"))
+            for at, snapshot in self._history.walk(*missing, is_whole=is_whole) if missing else ():
+                self._past.take(at, snapshot, is_whole=is_whole)
+                has_read = True
+                if self._has_other_work():
+                    return
+        if has_read:
+            self._report(Found(tick, None, "history"))

@@ -11,10 +11,10 @@ from ioh.layers import all_layers
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
-from ioh.tui.history import point_of
+from ioh.tui.history import Past, point_of, row_series
 from ioh.tui.render.op_table import fitted_rows, render_layers
 from ioh.tui.render.overview import choices
-from ioh.tui.render.trends import TREND_INTERVALS
+from ioh.tui.render.trends import TREND_INTERVALS, render_braille
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import LayerRow, layer_rows
@@ -155,6 +155,25 @@ def test_a_filter_that_finds_nothing_here_says_where_it_finds_something() -> Non
     shown = who(replace(state, chosen=("syscall", "read")), judged())
     assert "dbwriter" in shown[2]
     assert len(shown) == 3
+
+
+def test_each_row_has_its_own_minute_where_there_is_room() -> None:
+    past = Past()
+    for tick, snapshot in enumerate(minute(), 1):
+        past.take(tick, snapshot)
+    state = ViewState(chosen=("syscall", "read"))
+    view = LayersView(state, BUSY, past.window(60, 60), 60, past.rows(60))
+    name = ("syscall", "process")
+    for width, columns in ((200, 30), (120, 15)):
+        head, titles, *rows = breakdown(view, width, 8).lines
+        assert head.width == width >= titles.width
+        assert "last 60s" in titles.text
+        for line, row in zip(rows, layer_of(BUSY, "syscall").rows("process"), strict=False):
+            drawn_text = render_braille(row_series(view.rows, name, row.key), columns, 60)
+            assert line.text.partition(row.key[0])[0].endswith(f" {drawn_text} ")
+            assert line.width == width
+    assert "last" not in breakdown(view, 119, 8).text()
+    assert "last" not in breakdown(replace(view, rows=[None] * 60), 200, 8).text()
 
 
 def test_what_is_in_progress_elsewhere_is_named_even_if_its_name_does_not_fit() -> None:

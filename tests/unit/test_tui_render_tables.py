@@ -202,6 +202,13 @@ def test_help_uses_the_same_names_as_the_screen() -> None:
         assert f"  {sign} " in text
 
 
+def test_a_row_has_its_mean_times_at_80_columns() -> None:
+    spec = all_layers()["syscall"].spec.tables[0]
+    assert [column_title(c) for c in shown_columns(spec, 80)] == [
+        "R MB/s", "W MB/s", "r/s", "r ms", "w/s", "w ms", "f/s",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("is_ascending", [False, True])
 def test_no_heading_is_cut_with_or_without_the_sort_mark(*, is_ascending: bool) -> None:
     """Of every table of every layer, sorted by each of its columns."""

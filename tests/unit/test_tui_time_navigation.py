@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from ioh.model.player import Extent
-from ioh.model.snapshot import Snapshot
+from ioh.model.sample import others_key
+from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
-from ioh.tui.history import Past, point_of, series
+from ioh.tui.history import Past, RowRates, point_of, row_point_of, row_series, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
 from tests.support.screen_player import FakePlayer
-from tests.support.screens import FINDINGS, minute
+from tests.support.screens import FINDINGS, minute, with_layer
 
 
 def test_a_step_to_a_dropped_interval_goes_to_the_first_one(
@@ -174,6 +176,83 @@ def test_history_forgets_what_is_farthest_away(count: int, monkeypatch: pytest.M
     known = past.window(40, 40)
     assert len([point for point in known if point is not None]) == count
     assert past.window(10, 1)[0] is not None
+
+
+def test_the_rates_of_rows_are_read_where_only_the_layers_were_known() -> None:
+    past = Past()
+    for tick in range(1, 61):
+        past.take(tick, minute()[tick - 1], is_whole=False)
+    assert past.rows(60) == [None] * 60
+    with Seeking(FakePlayer(minute(), mode="replay"), past, span=60) as seeking:
+        seeking.seeker.ask(60)
+        seeking.wait_for(lambda: any(found.purpose == "history" for found in seeking.found))
+    assert past.rows(60) == [row_point_of(snapshot) for snapshot in minute()]
+    assert past.missing(60, 60, 1) is None
+
+
+def rates_of(*rows: TableRow) -> RowRates:
+    point = row_point_of(with_layer(minute()[0], "syscall", tables={"process": rows}))
+    return point["syscall", "process"]
+
+
+def process(name: str, **values: float | None) -> TableRow:
+    return TableRow((name, name), values)
+
+
+def test_a_rows_rate_is_the_sum_that_ranks_it() -> None:
+    known = process("1", read_bytes_per_s=3.0, write_bytes_per_s=4.0, reads_per_s=9.0)
+    half = process("2", read_bytes_per_s=None, write_bytes_per_s=5.0)
+    unknown = process("3", read_bytes_per_s=None)
+    rates = rates_of(known, half, unknown)
+    assert [rates.of(row.key) for row in (known, half, unknown)] == [7.0, 5.0, None]
+    assert rates.of(("4", "4")) == 0.0, "idle: it is not in the table"
+    point = row_point_of(minute()[-1])
+    assert ("block", "device") in point
+    assert ("block", "limit") not in point, "limits have no trend"
+    assert row_series([None, {}, {("a", "b"): rates}], ("a", "b"), known.key) == [None, None, 7.0]
+
+
+def test_a_row_that_is_not_kept_may_have_done_something() -> None:
+    many = [process(str(n), read_bytes_per_s=float(n)) for n in range(21)]
+    assert rates_of(*many).of(("20", "20")) is None
+    assert rates_of(*many[:20]).of(("20", "20")) == 0.0
+    others = TableRow(others_key(2), {"read_bytes_per_s": 1.0})
+    assert rates_of(many[0], others).of(("20", "20")) is None
+
+
+def test_the_rates_of_rows_need_little_memory() -> None:
+    """Of 20 busy rows in each breakdown, with other names in each interval."""
+
+    def crowded(tick: int) -> Snapshot:
+        shown = minute()[0]
+        for name, layer in shown.measured.items():
+            tables = {
+                spec.name: tuple(
+                    TableRow(
+                        tuple(f"{tick} {n} {key}" for key in spec.keys),
+                        dict.fromkeys(spec.sort_by, float(tick)),
+                    )
+                    for n in range(40)
+                )
+                for spec in layer.spec.tables
+            }
+            shown = with_layer(shown, name, tables=tables)
+        return shown
+
+    def taken(*, is_whole: bool) -> tuple[Past, int]:
+        """The past of 200 intervals, and the memory that it takes."""
+        past = Past()
+        tracemalloc.start()
+        for tick in range(200):
+            past.take(tick, crowded(tick), is_whole=is_whole)
+        used = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return past, used
+
+    past, with_rows = taken(is_whole=True)
+    assert with_rows - taken(is_whole=False)[1] < 3_000_000
+    assert None not in past.rows(199)
+    assert past.rows(60)[0] is None
 
 
 def test_a_series_has_none_where_unknown_and_zero_where_nothing_happened() -> None:

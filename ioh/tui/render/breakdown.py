@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.sample import Value
@@ -20,6 +21,15 @@ from ioh.sinks.cells import (
 from ioh.tui.render.line import Click, Line, ScreenFrame
 from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
+
+
+class Trends(NamedTuple):
+    """A trend in each row, between its numbers and its names: its title, its columns, its text."""
+
+    title: str
+    width: int
+    of: Callable[[tuple[str, ...]], str]
+
 
 _NUMBER, _AGE = 6, 7
 _AGES = ("age_us", "state_us", "transaction_us")  # from a second to days
@@ -49,9 +59,9 @@ def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
 
 
 def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
-    """The columns that fit: first those that rank the table, then the others in table order."""
+    """The columns that fit: first two that rank the table, then the others in table order."""
     titled = [column for column in spec.columns if column.title]
-    ranked = [column for column in titled if column.derived_name in spec.sort_by]
+    ranked = [column for column in titled if column.derived_name in spec.sort_by[:2]]
     ordered = ranked + [column for column in titled if column not in ranked]
     ends = list(accumulate(_width(column) + 1 for column in ordered))
     fitting = [sum(end <= width - keys for end in ends) for keys in (width // 3, _KEYS, _MIN_KEYS)]
@@ -102,16 +112,20 @@ def render_top(  # noqa: PLR0913
     *,
     nothing: str = "nothing in this interval",
     has_focus: bool = False,
+    trends: Trends | None = None,
 ) -> ScreenFrame:
     """A heading and the rows that fit, ``nothing`` if there are none.
 
     A click on a heading sorts, one on a row chooses it.  With the focus, the cursor is shown and
     rows scroll with it.
     """
-    columns = [(column, _width(column)) for column in shown_columns(spec, width)]
-    keys_width = max(4, width - sum(each + 1 for _, each in columns) - 1)
+    left = width - (trends.width + 1 if trends else 0)
+    columns = [(column, _width(column)) for column in shown_columns(spec, left)]
+    keys_width = max(4, left - sum(each + 1 for _, each in columns) - 1)
     frame = ScreenFrame()
     head, hits = _heading(columns, table)
+    if trends:
+        head.left(trends.title, trends.width + 1, "head")
     frame.add(head.left(" ".join(spec.keys), keys_width, "head"), *hits)
     if not rows:
         frame.add(Line(f" {nothing}", "sel" if has_focus else "dim").fitted(width))
@@ -124,6 +138,8 @@ def render_top(  # noqa: PLR0913
         for column, each in columns:
             text = cell_text(column, row.values.get(column.derived_name))
             line.right(text, each, "dim" if text in {ZERO, UNKNOWN} else "").add(" ")
+        if trends:
+            line.left(trends.of(row.key), trends.width + 1, "trend_o")
         line.left(key_text(row, keys_width), keys_width, "name")
         line = line.fitted(width)
         frame.add(line.styled("sel") if at == cursor else line, (0, width, "row", at))

@@ -11,7 +11,7 @@ from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.text import render_lost
-from ioh.tui.history import TrendPoint
+from ioh.tui.history import RowPoint, TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.render.findings import render_findings
 from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
@@ -45,11 +45,11 @@ class ScreenData:
     """The data to draw; ViewState is what the user chose.
 
     Shape:
-        ``snapshot`` is already narrowed, None before the first one; ``points`` up to the interval
-        shown, which is number ``tick``; ``timeline`` None if there is no past yet; ``status`` what
-        the feed waits for; ``message`` and its style; ``found`` all findings known; ``compared``
-        of the screen that compares; ``line`` below the header, "" for none; ``hosts`` with the one
-        shown at ``host_at``, ``()`` for this machine.
+        ``snapshot`` is already narrowed, None before the first one; ``points`` and ``rows`` up to
+        the interval shown, which is number ``tick``; ``timeline`` None if there is no past yet;
+        ``status`` what the feed waits for; ``message`` and its style; ``found`` all findings known;
+        ``compared`` of the screen that compares; ``line`` below the header, "" for none; ``hosts``
+        with the one shown at ``host_at``, ``()`` for this machine.
     """
 
     snapshot: Snapshot | None
@@ -63,6 +63,7 @@ class ScreenData:
     found: Sequence[Finding] = ()
     compared: Compared | None = None
     line: str = ""
+    rows: Sequence[RowPoint | None] = ()
     hosts: Sequence[HostState] = ()
     host_at: int = 0
     is_ascii: bool = False
@@ -186,7 +187,7 @@ def _main(
         own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
         top.below(render_path(own, width, height // 4))
     room = max(0, height - len(top.lines))
-    view = LayersView(state, snapshot, data.points, data.tick)
+    view = LayersView(state, snapshot, data.points, data.tick, data.rows)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     if frame.lines and not frame.lines[-1].width and not has_legend:

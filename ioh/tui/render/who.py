@@ -9,12 +9,15 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
-from ioh.tui.render.breakdown import chosen_rows, render_top
+from ioh.tui.history import row_series
+from ioh.tui.render.breakdown import Trends, chosen_rows, render_top
 from ioh.tui.render.line import Click, ScreenFrame, heading
+from ioh.tui.render.trends import length_text, render_braille
 from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.state import ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
+_TREND_FROM, _WIDE_FROM = 120, 150  # columns needed for a trend in each row, and for a wide one
 
 
 class Tab(NamedTuple):
@@ -161,4 +164,25 @@ def _rows(view: LayersView, tabs: Sequence[Tab], at: int, width: int, height: in
         found = ((each, len(rows_of(view, each))) for each in tabs)
         others = (f"; {each.title} has {count}" for each, count in found if count)
         nothing = f'no rows match "{safe_name(state.pattern)}"{next(others, "")}'
-    return render_top(tab.spec, rows, table, width, height, nothing=nothing, has_focus=has_focus)
+    return render_top(
+        tab.spec,
+        rows,
+        table,
+        width,
+        height,
+        nothing=nothing,
+        has_focus=has_focus,
+        trends=_trends(view, tab, width),
+    )
+
+
+def _trends(view: LayersView, tab: Tab, width: int) -> Trends | None:
+    """The trend of each row: of the sum that ranks it, mostly MB/s."""
+    name, columns = (tab.layer.spec.name, tab.spec.name), 30 if width >= _WIDE_FROM else 15
+    if width < _TREND_FROM or not any(point and name in point for point in view.rows):
+        return None
+
+    def of(key: tuple[str, ...]) -> str:
+        return render_braille(row_series(view.rows, name, key), columns, view.tick)
+
+    return Trends(f"last {length_text(view.points, 2 * columns)}", columns, of)

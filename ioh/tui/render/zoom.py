@@ -12,7 +12,7 @@ from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_middle, safe_name
 from ioh.sinks.rows import direction, is_flow
-from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
+from ioh.tui.history import Measure, RowPoint, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.histogram import (
     column_label,
     hidden_sizes,
@@ -37,12 +37,13 @@ _IDLE = Unavailable("idle", is_idle=True)
 
 @dataclass(frozen=True, slots=True)
 class LayersView:
-    """The data of every panel; ``tick`` is the number of the newest point."""
+    """The data of every panel; ``tick`` is the number of the newest point, also of ``rows``."""
 
     state: ViewState
     snapshot: Snapshot
     points: Sequence[TrendPoint | None]
     tick: int = 0
+    rows: Sequence[RowPoint | None] = ()
 
 
 def shown_layer(view: LayersView) -> LayerSnapshot | None:
