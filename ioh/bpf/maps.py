@@ -224,6 +224,10 @@ class Map:
         """Sum a per-CPU value of 64-bit counters over the CPUs."""
         return sum_columns(raw, self._words, self._words)
 
+    def give_back(self) -> None:
+        """Free the buffers, which keep the memory of the largest batch so far."""
+        self._batch = None
+
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self.fd)

@@ -210,6 +210,11 @@ class AttachedLayer:
         traps_ns = self.layer.trap_ns(self.maps) if self.maps else 0
         return sum(spent for spent, _ in program_counts(self.program_fds)) + traps_ns
 
+    def give_back(self) -> None:
+        """Free what was needed for the largest reading so far."""
+        for bpf_map in self.maps.values():
+            bpf_map.give_back()
+
     def close(self) -> None:
         """Detach the probe and close the layer."""
         self.layer.close()

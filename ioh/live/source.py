@@ -227,6 +227,8 @@ class LiveSource(Closing):
             now = time.monotonic()
             if now >= next_cost and not self.awaited:
                 self._measure_cost()
+                for attached in self.attached.values():
+                    attached.give_back()
                 give_back()
                 next_cost = now + COST_PERIOD_S
             due += min(FIRST_INTERVAL_S, self._interval_s) if has_joined else self._interval_s

@@ -66,6 +66,22 @@ def test_buffers_grow_once_for_a_larger_bucket(monkeypatch: pytest.MonkeyPatch) 
         assert len(lib.calls) == 2
 
 
+def shared_bytes() -> int:
+    """The memory of this process' buffers for the kernel."""
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "RssShmem" in x)
+    return int(line.split()[1]) * 1024
+
+
+def test_the_memory_of_a_large_batch_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch, value=4096)
+    wanted = list(fill(held, 1000).items())
+    assert opened.items_bytes() == wanted
+    before = shared_bytes()
+    opened.give_back()
+    assert before - shared_bytes() >= 4_000_000
+    assert opened.items_bytes() == wanted
+
+
 @pytest.mark.parametrize("busy", [errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT])
 def test_a_locked_bucket_is_read_again(monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     opened, held, lib = one(monkeypatch)

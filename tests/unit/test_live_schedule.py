@@ -197,8 +197,13 @@ def test_freed_memory_goes_back_to_the_kernel(script: str) -> None:
 
 def test_a_live_source_gives_back_memory_now_and_then(host: Host) -> None:
     given: list[float] = []
+    freed: list[str] = []
     clock = Clock(host.patch)
     host.patch.setattr(live, "give_back", lambda: given.append(clock.now))
+    host.patch.setattr(
+        attached.AttachedLayer, "give_back", lambda self: freed.append(self.layer.spec.name)
+    )
     with source(use_bpf=False) as running:
         list(itertools.islice(running, 40))
+        assert freed == len(given) * list(running.attached)
     assert len(given) > 1
