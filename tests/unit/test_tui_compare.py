@@ -174,7 +174,13 @@ def test_a_change_within_the_spread_is_not_coloured(spread_us: float, style: str
 
 @pytest.mark.parametrize(
     ("before_us", "since_us", "change"),
-    [(1000, 1004, "."), (1000, 880, "-12%"), (1000, 1990, "+99%"), (1, 5000, ">x999")],
+    [
+        (1000, 1004, "."),
+        (1000, 880, "-12%"),
+        (1000, 1990, "+99%"),
+        (1, 5000, ">x999"),
+        (1000, 3, "<-99%"),
+    ],
 )
 def test_a_change_in_words(before_us: float, since_us: float, change: str) -> None:
     cells, _ = row(drawn(reads(since_us, 1.0), reads(before_us, 1.0), 80), "nfs client", "R")

@@ -139,6 +139,8 @@ def _change(then: float | None, now: float | None) -> str:
     ratio = now / then
     if ratio >= 2:
         return f"x{format_scaled(ratio)}" if ratio < 1000 else ">x999"
+    if 0 < ratio < 0.01:
+        return "<-99%"
     return ZERO if abs(ratio - 1) < 0.005 else f"{100 * (ratio - 1):+.0f}%"
 
 
