@@ -19,10 +19,10 @@ def rate(bytes_per_s: float) -> str:
 
 
 def duration(us: float) -> str:
-    """A time: ``83 us``, ``1.21 ms``, ``2.1 s``."""
-    if us < 1000:
-        return f"{_digits(us)} us"
-    return f"{_digits(us / 1e3)} ms" if us < 1e6 else f"{_digits(us / 1e6)} s"
+    """A time: ``83 µs``, ``91.0 ms``, as on the screen, or ``5 s``: ages are rarely more exact."""
+    if us < 999.5:
+        return f"{us:.0f} µs"
+    return f"{us / 1e3:.{_places(us / 1e3)}f} ms" if us < 999_500 else f"{_digits(us / 1e6)} s"
 
 
 def times(ratio: float) -> str:
@@ -48,6 +48,10 @@ def program(key: tuple[str, ...], others: str) -> str:
 
 def _digits(value: float) -> str:
     """About three digits, without trailing zeros."""
-    places = 2 if value < 10 else 1 if value < 100 else 0
-    text = f"{value:.{places}f}"
+    text = f"{value:.{_places(value)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _places(value: float) -> int:
+    """Decimals that make three digits."""
+    return 2 if value < 9.995 else 1 if value < 99.95 else 0

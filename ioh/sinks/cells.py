@@ -129,11 +129,6 @@ def _trimmed(value: float) -> str:
     return _three_digits(value).removesuffix(".00").removesuffix(".0")
 
 
-def format_short(value: Value) -> str:
-    """The same as format_scaled()."""
-    return format_scaled(value)
-
-
 def format_ms(value_us: Value) -> str:
     """Microseconds as milliseconds, where a title says ``ms``: ``0.003``, ``12.0``, ``1.04k``."""
     return format_scaled(value_us / 1e3 if value_us else value_us)

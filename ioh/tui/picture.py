@@ -81,7 +81,7 @@ def _line(spans: Iterable[tuple[str, str, Style]], theme: TerminalTheme, y: int)
     for text, class_, style in spans:
         width = display_width(text) * COLUMN_PX
         if style.reverse:
-            ground = _colour(style, theme) + '" opacity="0.6' * bool(style.dim)
+            ground = _colour(style, theme)
             yield f'<rect x="{x}" y="{y}" width="{width}" height="{LINE_PX}" fill="{ground}"/>'
         for run in _RUN.finditer(text):
             at = x + display_width(text[: run.start()]) * COLUMN_PX

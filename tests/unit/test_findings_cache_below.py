@@ -59,7 +59,7 @@ def test_reads_at_two_speeds_indicate_a_cache_below(
     finding = judged(second() for _ in range(15))[-1].get("cache_below")
     assert (finding is not None) is fires
     if finding is not None:
-        assert re.match(r"(59|6\d)(\.\d)? % of the 4 KB reads take at most 64 us,", finding.cause)
+        assert re.match(r"(59|6\d)(\.\d)? % of the 4 KB reads take at most 64 µs,", finding.cause)
         assert ("the server's" in finding.cause) is (name == "nfs_client")
 
 

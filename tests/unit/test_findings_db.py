@@ -53,8 +53,8 @@ def test_commits_that_wait_for_the_log_are_reported() -> None:
     finding = found({"db": commits()})["commit_bound"]
     assert (finding.severity, finding.subject) == ("info", SERVER)
     assert finding.cause == (
-        "postgres 15/main: 100 commits a second take 10 ms each; 80 % of that is the log "
-        "sync, 8 ms each."
+        "postgres 15/main: 100 commits a second take 10.0 ms each; 80 % of that is the log "
+        "sync, 8.00 ms each."
     )
 
 
@@ -63,12 +63,12 @@ def test_the_sync_time_is_attributed_to_the_disk_or_the_nfs_server() -> None:
     client = layer("nfs_client", {"commit": op(100, 0, 30_000)})
     slow = commits(sync_us=40_000)
     disk = found({"db": commits(), "block": block})["commit_bound"]
-    assert disk.cause.endswith("8 ms each; a disk flush takes 7 ms.")
+    assert disk.cause.endswith("8.00 ms each; a disk flush takes 7.00 ms.")
     server = found({"db": slow, "nfs_client": client, "block": block})["commit_bound"]
     assert server.severity == "warning"
-    assert server.cause.endswith("40 ms each; the NFS server's COMMIT takes 30 ms.")
+    assert server.cause.endswith("40.0 ms each; the NFS server's COMMIT takes 30.0 ms.")
     unknown = found({"db": slow, "block": layer("block")})["commit_bound"]
-    assert unknown.cause.endswith("40 ms each.")
+    assert unknown.cause.endswith("40.0 ms each.")
     assert "Give the log a device" in unknown.advice
 
 
@@ -85,8 +85,8 @@ def test_no_device_is_advised_if_the_disk_has_less_than_half_of_the_syncs_time()
     busy = HostStats(cpu_pct=97.0)
     finding = found(on_a_busy_cpu(), host=busy)["commit_bound"]
     assert finding.cause.endswith(
-        "8 ms each; the disk takes 800 us of it, 60 % is CPU time and waiting for a CPU, the CPUs "
-        "are 97 % busy."
+        "8.00 ms each; the disk takes 800 µs of it, 60 % is CPU time and waiting for a CPU, the "
+        "CPUs are 97 % busy."
     )
     assert (finding.title, finding.severity) == ("Log syncs are slow, not the disk", "info")
     assert "faster disk will not help" in finding.advice
@@ -166,8 +166,8 @@ def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0)
 def test_commits_that_wait_for_another_sessions_sync_are_reported() -> None:
     finding = found({"db": shared_syncs()})["commit_bound"]
     assert finding.cause == (
-        "postgres 15/main: 120 commits a second take 32 ms each; 99.9 % of that is the log "
-        "sync, 16 ms each, mostly another session's."
+        "postgres 15/main: 120 commits a second take 32.0 ms each; 99.9 % of that is the log "
+        "sync, 16.0 ms each, mostly another session's."
     )
 
 
@@ -192,7 +192,7 @@ def test_sessions_that_wait_for_locks_are_reported() -> None:
     finding = found({"db": locked()})["lock_bound"]
     assert finding.cause == (
         "postgres 15/main: statements spend 90 % of their time waiting for locks held by "
-        "other sessions, 30 ms each; reads, writes and syncs take 0.3 %. Faster storage will not "
+        "other sessions, 30.0 ms each; reads, writes and syncs take 0.3 %. Faster storage will not "
         "help."
     )
     assert [round(e.value or 0.0, 1) for e in finding.evidence] == [3.0, 90.0]
@@ -233,8 +233,8 @@ def last(*spans: tuple[int, Layers]) -> dict[str, Finding]:
 def test_a_checkpoint_that_slows_statements_is_reported() -> None:
     finding = last((15, {"db": work()}), (6, {"db": work(9_000, writes=2_000)}))["checkpoint_burst"]
     assert finding.cause == (
-        "postgres 15/main: statements take 9 ms while a checkpoint writes 2,000 pages a second, "
-        "and 2 ms without it."
+        "postgres 15/main: statements take 9.00 ms while a checkpoint writes 2,000 pages a second, "
+        "and 2.00 ms without it."
     )
     assert finding.confidence == "high"
 
@@ -278,7 +278,7 @@ def test_a_sudden_rise_of_cache_misses_is_reported() -> None:
     finding = last((20, {"db": reading(0.1)}), (7, {"db": reading(4)}))["cache_miss_storm"]
     assert finding.cause == (
         "postgres 15/main: a statement reads 4 pages that are not in the server's cache, 0.1 "
-        "before: 2,000 reads a second, 300 us each, 85.7 % of the statements' time."
+        "before: 2,000 reads a second, 300 µs each, 85.7 % of the statements' time."
     )
     assert finding.severity == "warning"
     cached = last((20, {"db": reading(0.1, 30)}), (7, {"db": reading(9, 30)}))["cache_miss_storm"]
@@ -317,7 +317,7 @@ def test_a_log_that_shares_a_device_with_its_data_is_reported() -> None:
         "log_on_data_disk"
     ]
     assert finding.cause == (
-        "postgres 15/main: a log sync takes 9 ms while 80 MB/s is written to sda, and 2 ms "
+        "postgres 15/main: a log sync takes 9.00 ms while 80 MB/s is written to sda, and 2.00 ms "
         "while little is written: log and data share that device."
     )
 

@@ -106,10 +106,10 @@ def server(read_us: float, reads: int = 500, **metrics: Value) -> LayerSnapshot:
     ("layers", "says"),
     [
         ({"nfs_client": rpc(6_000, 3_000, 9_100)}, "in this client"),
-        ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(7_000)}, "The network takes 7 ms"),
+        ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(7_000)}, "The network takes 7.00 ms"),
         (
             {"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900)},
-            "The network takes 8.1 ms",
+            "The network takes 8.10 ms",
         ),
         (
             {
@@ -158,21 +158,21 @@ def named(**tables: Any) -> Layers:
 @pytest.mark.parametrize(
     ("layers", "subject", "says"),
     [
-        (named(tcp=linked(35_000)), "read network", "The network takes 35 ms"),
+        (named(tcp=linked(35_000)), "read network", "The network takes 35.0 ms"),
         (named(tcp=linked(300)), "read server", "The server takes 38.7 ms"),
         (
             named(tcp=linked(300, reordered_segs_per_s=90.0)),
             "read loss",
-            "Packets are lost between this client and its NFS server: 39 ms of each READ's",
+            "Packets are lost between this client and its NFS server: 39.0 ms of each READ's",
         ),
         # The round trip alone is most of it: however many are lost, it is the network.
-        (named(tcp=linked(35_000, reordered_segs_per_s=90.0)), "read network", "takes 35 ms"),
+        (named(tcp=linked(35_000, reordered_segs_per_s=90.0)), "read network", "takes 35.0 ms"),
         (named(tcp=linked(300, reordered_segs_per_s=4.0)), "read server", "takes 38.7 ms"),
         # Whose time nfsd measures is known by the connection, not by the number of calls.
         (
             named(tcp=linked(300, is_local=True), nfs_server=server(900, 900)),
             "read network",
-            "The network takes 38.1 ms of each READ's 40 ms; the server takes only 900 us",
+            "The network takes 38.1 ms of each READ's 40.0 ms; the server takes only 900 µs",
         ),
         (named(tcp=linked(300), nfs_server=server(900, 500)), "read server", "takes 38.7 ms"),
         (
@@ -181,7 +181,7 @@ def named(**tables: Any) -> Layers:
                 nfs_server=server(900, 900, threads=1, busy_threads=1),
             ),
             "read threads",
-            "READs wait 20 ms of their 40 ms for one of the server's 1 threads",
+            "READs wait 20.0 ms of their 40.0 ms for one of the server's 1 threads",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def test_the_wait_for_a_thread_is_that_of_unread_calls() -> None:
     port: dict[str, Value] = {"unread_bytes": 2_400, "in_bytes_per_s": 48_000.0}
     links = layer("tcp", tables={"port": [(("2049", "nfs"), port)]})
     cause = found({"nfs_server": busy, "tcp": links})["nfsd_threads"].cause
-    assert cause.endswith("found no idle thread, and calls wait for 50 ms for a thread.")
+    assert cause.endswith("found no idle thread, and calls wait for 50.0 ms for a thread.")
     assert "calls wait for a thread." in found({"nfs_server": busy})["nfsd_threads"].cause
 
 
@@ -207,16 +207,16 @@ def test_time_that_the_network_adds_is_reported() -> None:
     found = told(given)["network_adds"]
     assert found.subject == "db01 from nfs01"
     assert found.cause == (
-        "Network and RPC take 4.8 ms of each READ's 5 ms (96 %) between db01 and nfs01; "
-        "the server takes 200 us."
+        "Network and RPC take 4.80 ms of each READ's 5.00 ms (96 %) between db01 and nfs01; "
+        "the server takes 200 µs."
     )
     assert found.confidence == "high"
     found_near = told(seconds({"read": calls()}, tcp_rtt_us=100.0))["network_adds"]
     assert found_near.confidence == "medium"
     assert [each.text for each in found.evidence] == [
-        "READ: round trip 5 ms; server 200 us, network and RPC 4.8 ms (96 %)",
+        "READ: round trip 5.00 ms; server 200 µs, network and RPC 4.80 ms (96 %)",
         "500 calls, counted by both ends",
-        "TCP's smoothed round trip is 4.9 ms",
+        "TCP's smoothed round trip is 4.90 ms",
         "2 segments a second retransmitted",
         "nfs01: link eth0 is 93 % used",
     ]
@@ -227,8 +227,8 @@ def test_time_that_the_servers_disk_adds_is_reported() -> None:
     found = told(given)
     assert found.keys() & WHO == {"disk_adds"}
     assert found["disk_adds"].cause == (
-        "The disks of nfs01 take 8 ms per request while it serves db01: the server takes 8.5 ms "
-        "of each READ's 9 ms (94.4 %)."
+        "The disks of nfs01 take 8.00 ms per request while it serves db01: the server takes "
+        "8.50 ms of each READ's 9.00 ms (94.4 %)."
     )
 
 
@@ -278,7 +278,7 @@ def test_calls_that_the_ends_count_in_different_intervals_are_all_counted() -> N
         for each, more in zip(both, late, strict=True)
     ]
     texts = [each.text for each in told(given)["network_adds"].evidence]
-    assert texts[0].startswith("READ: round trip 5 ms; server 600 us")
+    assert texts[0].startswith("READ: round trip 5.00 ms; server 600 µs")
     assert texts[1] == "500 calls, counted by both ends"
 
 

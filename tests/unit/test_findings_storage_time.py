@@ -33,10 +33,10 @@ def advised(layers: Any, rule: str = "sync_writes") -> Finding:
 
 def test_slow_syncs_on_a_fast_disk_are_not_the_disks() -> None:
     finding = advised({"syscall": app(for_cpu_us=5500), "block": block(400, 300)})
-    assert finding.cause.endswith("durable; the storage takes only 1.1 ms of it.")
+    assert finding.cause.endswith("durable; the storage takes only 1.10 ms of it.")
     assert "A faster device would not help." in finding.advice
     assert [item.text for item in finding.evidence][2:] == [
-        "each waits 5.5 ms for a CPU",
+        "each waits 5.50 ms for a CPU",
         "CPUs 20 % busy",
     ]
 

@@ -28,7 +28,7 @@ def one_at_a_time(
 
 def test_waiting_for_a_busy_cpu_is_named_as_a_cause() -> None:
     cause = one_at_a_time(300, 3.3e3, 200, 99.0)["single_stream"].cause
-    assert "The storage takes only 200 us of that: the CPUs are 99 % busy" in cause
+    assert "The storage takes only 200 µs of that: the CPUs are 99 % busy" in cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 200, 50.0)["single_stream"].cause
     assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, 99.0)["single_stream"].cause
 
@@ -71,7 +71,7 @@ def test_a_rival_is_named_while_it_runs_with_the_victims_numbers() -> None:
     said = [each.get("shared_drive") for each in judged(given)]
     assert not any(said[:30])
     assert all(said[38:90])
-    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), because "
+    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 µs each), because "
     assert said[89] is not None
     assert said[89].cause == cause + "backup[9] (99.8 %) now uses sda too."
 

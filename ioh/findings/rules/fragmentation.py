@@ -228,8 +228,8 @@ def _evidence(
         text = f"{limit.name} = {size(limit.bytes)}"
         yield Evidence(text, "", pieces.piece_size, limit.bytes, limit.file)
     if device is not None and pieces.at_once is not None:
-        text = f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
-        text += f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} are in flight at a time"
+        text = f"a call takes {duration(pieces.above_us or 0)} and a request of {device.name} "
+        text += f"{duration(pieces.below_us or 0)}: {times(pieces.at_once)} are in flight at a time"
         yield Evidence(text, "latency_us", pieces.above_us)
 
 

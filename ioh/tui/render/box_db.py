@@ -33,13 +33,13 @@ _STEPS = {
     "commit": ("commit", "other"),
     "log_sync": ("sync", "write"),
     "data_read": ("read", "read"),
-    "lock_wait": ("lock", "warn"),
+    "lock_wait": ("lock", "other"),
     "log_write": ("log", "write"),
     "data_write": ("write", "write"),
-    "lwlock_wait": ("lwlock", "warn"),
+    "lwlock_wait": ("lwlock", "other"),
 }
 # Only shown while they are in progress.
-_OTHERS = {"standby_wait": ("standby", "warn"), "checkpoint": ("ckpt", "write")}
+_OTHERS = {"standby_wait": ("standby", "other"), "checkpoint": ("ckpt", "write")}
 _MAIN = (("statement", "stmt"), ("commit", "commit"))
 _WAITS = "wait"
 # Ops of PostgreSQL's own views: short word, number shown, unit, colour.
@@ -91,7 +91,7 @@ def _steps(
 
 
 def waiting_lines(layer: LayerSnapshot) -> Iterator[Line]:
-    """``lock   in-fl 5  oldest 12s``, by kind of operation."""
+    """``lock   in-fl 5  oldest 12.0 s``, by kind of operation."""
     for op, (word, style) in {**_STEPS, **_OTHERS}.items():
         if oldest_us(layer, op) is not None and (text := waiting_text(layer, op)):
             yield Line().left(word, SIZES - 1, style).add(f" {text}")

@@ -133,7 +133,7 @@ def _flow_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
 
 
 def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
-    name, style = layer.spec.name, "crit" if is_losing(layer) else "warn"
+    name, style = layer.spec.name, "crit" if is_losing(layer) else "trend_o"
     ops = [op for op, _ in main_stats(layer.spec, layer.ops)]
     again = fact_series(view.points, (name, "retrans_pct"))
     rtt = fact_series(view.points, (name, "srtt_us"))

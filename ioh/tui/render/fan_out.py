@@ -6,7 +6,7 @@ from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
 from ioh.model.sizes import Pieces, pieces_of
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import display_width, format_scaled, format_short, safe_name
+from ioh.sinks.cells import display_width, format_scaled, safe_name
 from ioh.sinks.rows import all_op, direction, is_flow, main_stats
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Span
@@ -88,7 +88,7 @@ def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
 
 def _many(count: float, nouns: str) -> str:
     """``8 READs``, ``1 request``, ``0.42 reads``."""
-    text = format_short(count)
+    text = format_scaled(count)
     text = text.rstrip("0").rstrip(".") if "." in text else text
     if text == "1":
         nouns = nouns.replace("s and ", " or ").removesuffix("s")

@@ -161,7 +161,7 @@ def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
 def render_notes(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """At most ``height`` lines: what the layer does not measure; for /proc the panels have it."""
     notes = layer.notes if layer.source != "proc" else ()
-    lines = [wrapped(safe_name(note, 1000), width - 1, "warn", 2) for note in notes]
+    lines = [wrapped(safe_name(note, 1000), width - 1, "dim", 2) for note in notes]
     return list(chain.from_iterable(lines))[:height]
 
 

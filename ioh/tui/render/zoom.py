@@ -110,7 +110,7 @@ def panel(view: LayersView, width: int, height: int, kind: str = "") -> ScreenFr
             what = "connections by round-trip time"
         hidden = hidden_sizes(stats.size_lat, height - 1)
     spans = [(title, "title"), (f"  {what}", "dim")]
-    spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
+    spans += [(f"  +{hidden} sizes", "dim")] if hidden else []
     lines = [heading(spans, width), *_body(view, layer, kind, width, height - 1)]
     return ScreenFrame([line.fitted(width) for line in lines[:height]])
 
