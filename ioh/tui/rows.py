@@ -114,7 +114,8 @@ def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
     for name in _FLOW_FACTS.get(direction, ()):
         value = layer.metrics.get(name)
         if name in by_name and value is not None:
-            yield f"{metric_title(by_name[name])} {metric_text(by_name[name], value)}"
+            text = metric_text(by_name[name], value) if value else "0"
+            yield f"{metric_title(by_name[name])} {text}"
 
 
 def megabytes(bytes_per_s: Value) -> str:

@@ -54,16 +54,16 @@ def shown(snapshot: Snapshot, width: int, height: int, table: str = "") -> list[
 def test_the_panel_shows_what_a_dba_asks_first() -> None:
     lines = shown(interval(), 120, 40)
     title = next(line for line in lines if "1 postgresql" in line)
-    for said in ("commit 1.50k/s", "read  8.19 MB/s", "log  3.00 MB/s", "sync 0.500 ms", "90.0%"):
+    for said in ("commit 1.50k/s", "read 8.19 MB/s", "log 3.00 MB/s", "sync 500 µs", "90.0%"):
         assert said in title, title
     text = "\n".join(lines)
-    for said in ("commit/s", "sync ms", "Lock:relation", "shop select ?", "by statements"):
+    for said in ("commit/s", "sync ms", "Lock:relation", "shop select ?", "postgresql: statements"):
         assert said in text, text
 
 
 def test_the_panel_shows_statements_when_the_breakdown_shows_waits() -> None:
     text = "\n".join(shown(interval(), 120, 40, "wait"))
-    assert "by waits" in text
+    assert "statements  sessions  waits" in text
     assert text.count("Lock:relation") == 1
     assert "shop select ?" in text
     text = "\n".join(shown(interval(), 120, 40, "session"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ioh.model.in_progress import oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats
+from ioh.sinks.cells import format_duration
 from ioh.sinks.waits import waiting_text
 from ioh.tui.history import Measure
 from ioh.tui.render.box import (
@@ -102,8 +103,9 @@ def _pg_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     pieces = []
     for op, word, measure, unit, _ in _SHOWN:
         value = getattr(layer.ops.get(op, OpStats()), measure)
-        number = (f"{TEXTS[measure](value)}{unit}", "strong")
-        pieces.append(op_piece(view, (layer.spec.name, op), word, number))
+        text = f"{TEXTS[measure](value)}{unit}"
+        text = format_duration(value) if measure == "latency_us" else text
+        pieces.append(op_piece(view, (layer.spec.name, op), word, (text, "strong")))
     if share := cached_share(layer):
         pieces.append(Line(f"cached {share}", "dim"))
     return pieces
