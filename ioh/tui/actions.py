@@ -15,7 +15,7 @@ from ioh.tui.render.line import Argument
 from ioh.tui.render.overview import choices
 from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.who import tabs_of, visible_rows
-from ioh.tui.render.zoom import LayersView, folded, shown_layer
+from ioh.tui.render.zoom import LayersView, folded
 from ioh.tui.rows import LayerRow, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
@@ -122,13 +122,12 @@ def _open(state: ViewState, context: Context) -> ViewState:
         if state.layer:
             return replace(state, focus="top")
         return replace(state, layer=state.chosen[0])
-    layer = shown_layer(context.panel)
-    spec, keys = visible_rows(context.panel)
-    if layer is None or spec is None or not keys:
+    tab, keys = visible_rows(context.panel)
+    if tab is None or not keys:
         return state
-    cursor = cursor_in(keys, state.table_of(layer.spec.name))
-    to = _narrow_to(layer.spec, spec, keys[cursor])
-    state = state.with_table(layer.spec.name, cursor=0, key=())
+    name = tab.layer.spec.name
+    to = _narrow_to(tab.layer.spec, tab.spec, keys[cursor_in(keys, state.table_of(name))])
+    state = state.with_table(name, cursor=0, key=())
     return replace(state, narrow=to, focus="layers")
 
 
@@ -228,33 +227,25 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     """Show the breakdown named (``block/device``), else the next one, and choose its layer."""
     view = context.panel if state.layer else folded(context.panel)
     tabs, at = tabs_of(view)
-    if at < 0:
+    if not tabs:
         return state
     tab = next((each for each in tabs if each.name == argument), tabs[(at + 1) % len(tabs)])
     layer = tab.layer.spec.name
-    state = replace(_with_layer(state, context, layer), screen="main")
+    state = replace(state, screen="main")
+    rows = [row for row in layer_rows(view.snapshot) if row.layer == layer and row.op]
+    rows.sort(key=lambda row: row.direction != direction(state.chosen[1]))
+    if layer != state.chosen[0] and rows:
+        state = replace(state, chosen=rows[0].key)
     return state.with_table(
         layer, name=tab.spec.name, sort="", cursor=0, key=(), is_ascending=False
     )
 
 
-def _with_layer(state: ViewState, context: Context, layer: str) -> ViewState:
-    """Choose a layer's op in the direction of the one chosen, if it has one."""
-    rows = [row for row in _rows(state, context) if row.layer == layer]
-    if not rows or state.chosen[0] == layer:
-        return state
-    same = [row for row in rows if row.direction == direction(state.chosen[1])]
-    return replace(state, chosen=(same or rows)[0].key)
-
-
 def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
-    layer = shown_layer(context.panel)
-    if layer is None or not layer.spec.tables:
-        return state
-    name = layer.spec.name
+    name = state.chosen[0]
     table = state.table_of(name)
     if by == table.sort:
-        return _invert(state, context)
+        return _invert(state)
     if isinstance(by, str):
         return state.with_table(name, sort=by, is_ascending=False, cursor=0, key=())
     columns = list(context.columns)
@@ -264,12 +255,9 @@ def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     return state.with_table(name, sort=wanted, cursor=0, key=())
 
 
-def _invert(state: ViewState, context: Context) -> ViewState:
-    layer = shown_layer(context.panel)
-    if layer is None:
-        return state
-    table = state.table_of(layer.spec.name)
-    return state.with_table(layer.spec.name, is_ascending=not table.is_ascending)
+def _invert(state: ViewState) -> ViewState:
+    name = state.chosen[0]
+    return state.with_table(name, is_ascending=not state.table_of(name).is_ascending)
 
 
 def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -302,11 +290,9 @@ def _text(state: ViewState, name: Screen) -> ViewState:
     )
 
 
-def _filter(state: ViewState, context: Context) -> ViewState:
+def _filter(state: ViewState) -> ViewState:
     if state.screen == "help":
         return replace(state, prompt="search", scroll=0)
-    if shown_layer(context.panel) is None:
-        return state
     return replace(state, prompt="filter", focus="top", screen="main")
 
 
@@ -329,13 +315,13 @@ _ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
     "sort": lambda s, c, a: _sort(s, c, str(a)),
     "sort_left": lambda s, c, _: _sort(s, c, -1),
     "sort_right": lambda s, c, _: _sort(s, c, 1),
-    "invert": lambda s, c, _: _invert(s, c),
+    "invert": lambda s, *_: _invert(s),
     "row": _row,
     "findings": lambda s, *_: _text(s, "findings"),
     "help": lambda s, *_: _text(s, "help"),
     "palette": lambda s, *_: _text(s, "commands"),
     "mark": lambda s, *_: replace(s, prompt="mark", typed="", screen="main"),
-    "filter": lambda s, c, _: _filter(s, c),
+    "filter": lambda s, *_: _filter(s),
 }
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import isnan, nan
 from typing import Literal, TypeVar
 
 from ioh.model.metric import TableSpec
-from ioh.model.sample import OTHERS
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.drill_down import narrowed
 from ioh.tui.state import Narrow
 
 MAX_POINTS = 1200
 ROW_INTERVALS = 60  # of a row's trend
-_MAX_ROW_POINTS, _MAX_ROWS = 128, 20  # kept; rows of each breakdown
+_MAX_ROW_POINTS, _MAX_ROWS = 64, 20  # intervals kept; rows of each breakdown
 T = TypeVar("T")
 Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
 # A flow's numbers instead of latencies.
@@ -72,51 +69,28 @@ def _op_point(stats: OpStats) -> OpPoint:
     return OpPoint(stats.bytes_per_s, stats.ops_per_s, by_latency, stats.latency_us)
 
 
-@dataclass(frozen=True, slots=True)
-class RowRates:
-    """The sums that rank a breakdown's busiest rows in one interval.
-
-    Shape:
-        ``keys``: hashes, because the keys of a minute would take ten times the memory.  ``rates``:
-        NaN if unknown.  ``others``: that of any other row, None if unknown.
-    """
-
-    keys: array[int]
-    rates: array[float]
-    others: float | None
-
-    def of(self, key: tuple[str, ...]) -> float | None:
-        """The rate of one row, None if unknown."""
-        try:
-            rate = self.rates[self.keys.index(hash(key))]
-        except ValueError:
-            return self.others
-        return None if isnan(rate) else rate
+RowRates = Mapping[int, float]  # by row_id()
 
 
-# By layer and breakdown.
-RowPoint = Mapping[tuple[str, str], RowRates]
+def row_id(layer: str, table: str, key: tuple[str, ...]) -> int:
+    """Identifies a row of a breakdown; its names would need ten times the memory."""
+    return hash((layer, table, key))
 
 
-def row_point_of(snapshot: Snapshot) -> RowPoint:
-    """The rates to keep of an interval's rows; not of a breakdown ranked by a gauge, as an age."""
+def has_rates(table: TableSpec) -> bool:
+    """Whether a breakdown's rows are ranked by rates, not by gauges such as an age."""
+    return all(column.kind != "gauge" for column in table.columns if column.name in table.sort_by)
+
+
+def row_rates(snapshot: Snapshot) -> RowRates:
+    """Of each breakdown's busiest rows the sum that ranks them."""
     return {
-        (name, spec.name): _row_rates(spec, layer.rows(spec.name))
+        row_id(name, spec.name, row.key): sum(row.values.get(rate) or 0.0 for rate in spec.sort_by)
         for name, layer in snapshot.measured.items()
         for spec in layer.spec.tables
-        if spec.name in layer.tables
-        and not any(c.kind == "gauge" for c in spec.columns if c.name in spec.sort_by)
+        if has_rates(spec)
+        for row in layer.rows(spec.name)[:_MAX_ROWS]
     }
-
-
-def _row_rates(spec: TableSpec, rows: Sequence[TableRow]) -> RowRates:
-    keys, rates = array("q"), array("d")
-    for row in rows[:_MAX_ROWS]:
-        known = [v for name in spec.sort_by if (v := row.values.get(name)) is not None]
-        keys.append(hash(row.key))
-        rates.append(sum(known) if known else nan)
-    are_all = len(rows) <= _MAX_ROWS and not any(row.key[0] == OTHERS for row in rows)
-    return RowRates(keys, rates, 0.0 if are_all else None)
 
 
 class Past:
@@ -128,7 +102,7 @@ class Past:
 
     def __init__(self) -> None:
         self._whole: dict[int, TrendPoint] = {}
-        self._rows: dict[int, RowPoint] = {}
+        self._rows: dict[int, RowRates] = {}
         self._row: tuple[Narrow, dict[int, TrendPoint]] | None = None
 
     def narrow(self, to: Narrow | None) -> bool:
@@ -147,7 +121,7 @@ class Past:
         """Keep one more interval; without its tables (``is_whole``) it has no row."""
         _keep(self._whole, tick, point_of(snapshot), MAX_POINTS)
         if is_whole:
-            _keep(self._rows, tick, row_point_of(snapshot), _MAX_ROW_POINTS)
+            _keep(self._rows, tick, row_rates(snapshot), _MAX_ROW_POINTS)
         row = self._row  # the other thread may narrow to another row now
         if row is not None and is_whole:
             _keep(row[1], tick, point_of(narrowed(snapshot, row[0])), MAX_POINTS)
@@ -157,7 +131,7 @@ class Past:
         points = self._row[1] if self._row else self._whole
         return [points.get(tick) for tick in range(last - count + 1, last + 1)]
 
-    def rows(self, last: int) -> list[RowPoint | None]:
+    def rows(self, last: int) -> list[RowRates | None]:
         """The rates of rows in the ``ROW_INTERVALS`` up to ``last``; None for unknown ones."""
         return [self._rows.get(tick) for tick in range(last - ROW_INTERVALS + 1, last + 1)]
 
@@ -198,14 +172,6 @@ def latencies(
         None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
         for point in points
     ]
-
-
-def row_series(
-    points: Iterable[RowPoint | None], table: tuple[str, str], key: tuple[str, ...]
-) -> list[float | None]:
-    """The rate of one row over intervals; 0 if idle, None if unknown."""
-    rates = (None if point is None else point.get(table) for point in points)
-    return [None if each is None else each.of(key) for each in rates]
 
 
 def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:

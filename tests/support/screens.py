@@ -13,7 +13,7 @@ from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, Tabl
 from ioh.pipeline import snapshots
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
-from ioh.tui.history import RowPoint, point_of, row_point_of
+from ioh.tui.history import RowRates, point_of, row_rates
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.screen import ScreenData, draw
@@ -155,9 +155,9 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
 
 
 @cache
-def minute_rows() -> list[RowPoint]:
+def minute_rows() -> list[RowRates]:
     """The rates of rows in the minute of the demo."""
-    return [row_point_of(interval) for interval in minute()]
+    return [row_rates(interval) for interval in minute()]
 
 
 def screen_data(
@@ -194,7 +194,7 @@ def screen_data(
         snapshot=snapshot,
         header=view,
         points=[point_of(interval) for interval in past],
-        rows=minute_rows() if history is None else [row_point_of(interval) for interval in past],
+        rows=minute_rows() if history is None else [row_rates(interval) for interval in past],
         timeline=timeline,
         status=status,
         message=message,

@@ -11,7 +11,7 @@ from ioh.layers import all_layers
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
-from ioh.tui.history import Past, point_of, row_series
+from ioh.tui.history import Past, point_of, row_id
 from ioh.tui.render.op_table import fitted_rows, render_layers
 from ioh.tui.render.overview import choices
 from ioh.tui.render.trends import TREND_INTERVALS, render_braille
@@ -103,9 +103,7 @@ def test_the_breakdown_shown_and_its_filter_are_named(
     snapshot = judged()
     spec = snapshot.specs[layer]
     titles = {
-        f"{name}/{table.name}": table.title
-        for name in LAYERS
-        for table in snapshot.specs[name].tables
+        (name, table.name): table.title for name in LAYERS for table in snapshot.specs[name].tables
     }
     for table in spec.tables:
         state = ViewState(
@@ -125,30 +123,34 @@ def test_the_breakdown_shown_and_its_filter_are_named(
         hits = [hit for hit in frame.hits if hit.action == "table"]
         assert f"{layer}/{table.name}" in {hit.argument for hit in hits}
         for hit in hits:
-            title = titles[str(hit.argument)]
-            assert head.text[hit.left : hit.right] == (named if title == table.title else title)
+            name, _, kind = str(hit.argument).partition("/")
+            text = titles[name, kind] if name == layer else snapshot.specs[name].title
+            text = named if (name, kind) == (layer, table.name) else text
+            assert head.text[hit.left : hit.right] == text
 
 
 def who(state: ViewState, snapshot: Snapshot, width: int = 80) -> list[str]:
     return breakdown(LayersView(state, snapshot, ()), width, 6).text().splitlines()
 
 
-def test_the_overview_names_the_breakdowns_that_have_rows_in_path_order() -> None:
-    state = ViewState(chosen=("block", "read"))
-    head = who(state, judged(), 400)[0]
-    assert head.startswith("── WHO  app: processes  files  mounts  nfs client: mounts  servers  ")
-    assert "  block: devices  processes  I/O limits" in head
-    assert "failed calls" not in head, "it has no rows"
-    narrow = who(state, judged())[0]
-    assert narrow.startswith("── WHO  ~  ")
-    assert "  block: devices  " in narrow
+def test_the_overview_names_the_breakdowns_of_the_layer_shown_and_the_other_layers() -> None:
+    state, others = (
+        ViewState(chosen=("block", "read")),
+        "── WHO  app  nfs client  tcp  nfs server  ",
+    )
+    head = who(state, judged(), 120)[0]
+    assert head.startswith(f"{others}block: devices  processes  I/O limits of control groups ─")
+    assert "maintenance" not in head, "it has no rows"
+    assert who(state, judged())[0].startswith(f"{others}block: devices  processes  ~ ─")
+    last = replace(state, tables={"block": TableState(name="limit")})
+    assert "  block: processes  I/O limits of control groups ─" in who(last, judged(), 60)[0]
     assert who(replace(state, layer="block"), judged())[0].startswith("── WHO  block: devices  ")
 
 
 def test_a_filter_that_finds_nothing_here_says_where_it_finds_something() -> None:
     state = ViewState(chosen=("block", "read"), pattern="dbwriter")
     head, _, found = who(state, judged())
-    assert "app: processes  nfs client: processes  block: devices" in head
+    assert "app  nfs client  block: devices  filter: dbwriter" in head
     assert found == ' no rows match "dbwriter"; app: processes has 1'
     assert who(replace(state, layer="block"), judged())[2] == ' no rows match "dbwriter"'
     assert who(replace(state, pattern="no such"), judged())[2] == ' no rows match "no such"'
@@ -163,13 +165,14 @@ def test_each_row_has_its_own_minute_where_there_is_room() -> None:
         past.take(tick, snapshot)
     state = ViewState(chosen=("syscall", "read"))
     view = LayersView(state, BUSY, past.window(60, 60), 60, past.rows(60))
-    name = ("syscall", "process")
     for width, columns in ((200, 30), (120, 15)):
         head, titles, *rows = breakdown(view, width, 8).lines
         assert head.width == width >= titles.width
         assert "last 60s" in titles.text
         for line, row in zip(rows, layer_of(BUSY, "syscall").rows("process"), strict=False):
-            drawn_text = render_braille(row_series(view.rows, name, row.key), columns, 60)
+            known = row_id("syscall", "process", row.key)
+            rates = [each.get(known) for each in view.rows if each is not None]
+            drawn_text = render_braille(rates, columns, 60)
             assert line.text.partition(row.key[0])[0].endswith(f" {drawn_text} ")
             assert line.width == width
     assert "last" not in breakdown(view, 119, 8).text()
@@ -187,7 +190,7 @@ def test_what_is_in_progress_elsewhere_is_named_even_if_its_name_does_not_fit() 
         head = frame.lines[0]
         assert head.text.count("in progress") == 1
         (named,) = (text for text, style in head.spans if style == "warn")
-        assert named.strip() in {"nfs client in progress", "in progress"}
+        assert named.rstrip() == "nfs client in progress"
         assert [hit.argument for hit in frame.hits].count("nfs_client/in_progress") == 1
     assert "in progress" not in who(state, judged(), 200)[0]
 

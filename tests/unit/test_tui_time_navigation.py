@@ -11,16 +11,15 @@ from dataclasses import replace
 import pytest
 
 from ioh.model.player import Extent
-from ioh.model.sample import others_key
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
-from ioh.tui.history import Past, RowRates, point_of, row_point_of, row_series, series
+from ioh.tui.history import Past, has_rates, point_of, row_id, row_rates, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import FindingTimes, TimeNavigation
 from tests.support.screen_player import FakePlayer
-from tests.support.screens import FINDINGS, minute, with_layer
+from tests.support.screens import FINDINGS, layer_of, minute, with_layer
 
 
 def test_a_step_to_a_dropped_interval_goes_to_the_first_one(
@@ -186,38 +185,25 @@ def test_the_rates_of_rows_are_read_where_only_the_layers_were_known() -> None:
     with Seeking(FakePlayer(minute(), mode="replay"), past, span=60) as seeking:
         seeking.seeker.ask(60)
         seeking.wait_for(lambda: any(found.purpose == "history" for found in seeking.found))
-    assert past.rows(60) == [row_point_of(snapshot) for snapshot in minute()]
+    assert past.rows(60) == [row_rates(snapshot) for snapshot in minute()]
     assert past.missing(60, 60, 1) is None
 
 
-def rates_of(*rows: TableRow) -> RowRates:
-    point = row_point_of(with_layer(minute()[0], "syscall", tables={"process": rows}))
-    return point["syscall", "process"]
-
-
-def process(name: str, **values: float | None) -> TableRow:
-    return TableRow((name, name), values)
-
-
 def test_a_rows_rate_is_the_sum_that_ranks_it() -> None:
+    def process(name: str, **values: float | None) -> TableRow:
+        return TableRow((name, name), values)
+
     known = process("1", read_bytes_per_s=3.0, write_bytes_per_s=4.0, reads_per_s=9.0)
     half = process("2", read_bytes_per_s=None, write_bytes_per_s=5.0)
-    unknown = process("3", read_bytes_per_s=None)
-    rates = rates_of(known, half, unknown)
-    assert [rates.of(row.key) for row in (known, half, unknown)] == [7.0, 5.0, None]
-    assert rates.of(("4", "4")) == 0.0, "idle: it is not in the table"
-    point = row_point_of(minute()[-1])
-    assert ("block", "device") in point
-    assert ("block", "limit") not in point, "limits have no trend"
-    assert row_series([None, {}, {("a", "b"): rates}], ("a", "b"), known.key) == [None, None, 7.0]
-
-
-def test_a_row_that_is_not_kept_may_have_done_something() -> None:
-    many = [process(str(n), read_bytes_per_s=float(n)) for n in range(21)]
-    assert rates_of(*many).of(("20", "20")) is None
-    assert rates_of(*many[:20]).of(("20", "20")) == 0.0
-    others = TableRow(others_key(2), {"read_bytes_per_s": 1.0})
-    assert rates_of(many[0], others).of(("20", "20")) is None
+    many = [process(str(n), read_bytes_per_s=2.0) for n in range(3, 30)]
+    rates = row_rates(with_layer(minute()[0], "syscall", tables={"process": (known, half, *many)}))
+    kept = [rates.get(row_id("syscall", "process", row.key)) for row in (known, half, *many)]
+    assert kept == [7.0, 5.0, *[2.0] * 18, *[None] * 9]
+    tables = {spec.name: spec for spec in minute()[0].specs["block"].tables}
+    assert has_rates(tables["device"])
+    assert not has_rates(tables["limit"]), "limits have no trend"
+    (limit,) = layer_of(minute()[-1], "block").rows("limit")
+    assert row_id("block", "limit", limit.key) not in row_rates(minute()[-1])
 
 
 def test_the_rates_of_rows_need_little_memory() -> None:
@@ -252,7 +238,7 @@ def test_the_rates_of_rows_need_little_memory() -> None:
     past, with_rows = taken(is_whole=True)
     assert with_rows - taken(is_whole=False)[1] < 3_000_000
     assert None not in past.rows(199)
-    assert past.rows(60)[0] is None
+    assert past.rows(100)[0] is None
 
 
 def test_a_series_has_none_where_unknown_and_zero_where_nothing_happened() -> None:

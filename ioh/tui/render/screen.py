@@ -11,7 +11,7 @@ from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.text import render_lost
-from ioh.tui.history import RowPoint, TrendPoint
+from ioh.tui.history import RowRates, TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.render.findings import render_findings
 from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
@@ -63,7 +63,7 @@ class ScreenData:
     found: Sequence[Finding] = ()
     compared: Compared | None = None
     line: str = ""
-    rows: Sequence[RowPoint | None] = ()
+    rows: Sequence[RowRates | None] = ()
     hosts: Sequence[HostState] = ()
     host_at: int = 0
     is_ascii: bool = False

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
-from ioh.tui.history import row_series
+from ioh.tui.history import has_rates, row_id
 from ioh.tui.render.breakdown import Trends, chosen_rows, render_top
-from ioh.tui.render.line import Click, ScreenFrame, heading
+from ioh.tui.render.line import Click, Line, ScreenFrame, heading
 from ioh.tui.render.trends import length_text, render_braille
 from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.state import ViewState
@@ -30,11 +31,6 @@ class Tab(NamedTuple):
     def name(self) -> str:
         """The argument of the action ``table``: ``block/device``."""
         return f"{self.layer.spec.name}/{self.spec.name}"
-
-    @property
-    def title(self) -> str:
-        """``block: devices``, printable."""
-        return f"{safe_name(self.layer.spec.title)}: {safe_name(self.spec.title)}"
 
 
 class Part(NamedTuple):
@@ -82,76 +78,64 @@ def rows_of(view: LayersView, tab: Tab) -> list[TableRow]:
     return chosen_rows(rows, state.table_of(tab.layer.spec.name), state.pattern)
 
 
-def visible_rows(view: LayersView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
+def visible_rows(view: LayersView) -> tuple[Tab | None, list[tuple[str, ...]]]:
     """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
     tab = shown_tab(view)
-    return (tab.spec, [row.key for row in rows_of(view, tab)]) if tab else (None, [])
+    return tab, [row.key for row in rows_of(view, tab)] if tab else []
 
 
 def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
     """The breakdown shown; the heading has the names of the others."""
     tabs, at = tabs_of(view)
-    parts = [Part("WHO", "title")]
-    if at >= 0:
-        beside = [*_in_progress(view, tabs, at), *_filter(view.state)]
-        room = width - 4 - sum(display_width(part.text) for part in (*parts, *beside))
-        named = list(_named(view, tabs, at, room))
-        seen = {part.tab for part in named}
-        parts += [*named, *(part for part in beside if not part.tab or part.tab not in seen)]
-    hits, left = list[Click](), 3
-    for part in parts:
-        right = left + display_width(part.text)
-        hits += [(left, right, "table", part.tab)] if part.tab else []
-        left = right
+    line, hits = Line("WHO", "title"), list[Click]()
+    beside = list(_beside(view, tabs, at))
+    room = width - 4 - line.width - sum(display_width(part.text) + 2 for part in beside)
+    for text, style, name in [*_named(tabs, at, room), *beside] if at >= 0 else ():
+        left = line.add(" " if line.text.endswith(":") else "  ").width + 3
+        hits += [(left, left + display_width(text), "table", name)] if name else []
+        line.add(text, style)
     frame = ScreenFrame()
-    frame.add(heading([(part.text, part.style) for part in parts], width), *hits)
+    frame.add(heading(line.spans, width), *hits)
     if at >= 0:
         frame.below(_rows(view, tabs, at, width, height - 1))
     return frame
 
 
-def _in_progress(view: LayersView, tabs: Sequence[Tab], at: int) -> Iterator[Part]:
-    """The first layer in which something is in progress for long, if that is not shown."""
-    for tab in tabs:
-        if tab.spec.name == IN_PROGRESS and tab is not tabs[at] and rows_of(view, tab):
-            yield Part(f"  {safe_name(tab.layer.spec.title)} in progress", "warn", tab.name)
-            return
+def _beside(view: LayersView, tabs: Sequence[Tab], at: int) -> Iterator[Part]:
+    """The first breakdown of what is in progress, if it is not shown, and the filter."""
+    waiting = (tab for tab in tabs if tab.spec.name == IN_PROGRESS and rows_of(view, tab))
+    for layer, spec in islice((tab for tab in waiting if tab is not tabs[at]), 1):
+        text = f"{safe_name(layer.spec.title)} in progress"
+        yield Part(text, "warn", Tab(layer, spec).name)
+    if view.state.pattern:
+        yield Part(f"filter: {cut_to(safe_name(view.state.pattern), _FILTER)}", "accent")
 
 
-def _filter(state: ViewState) -> Iterator[Part]:
-    if state.pattern:
-        yield Part(f"  filter: {cut_to(safe_name(state.pattern), _FILTER)}", "accent")
+def _named(tabs: Sequence[Tab], at: int, room: int) -> list[Part]:
+    """The breakdowns of the layer shown, between the other layers, if they fit."""
+    parts, label, shown = list[Part](), 0, 0
+    for i, tab in enumerate(tabs):
+        layer, is_own = safe_name(tab.layer.spec.title), tab.layer is tabs[at].layer
+        if not i or tabs[i - 1].layer is not tab.layer:
+            label = len(parts) if is_own else label
+            parts.append(Part(f"{layer}:") if is_own else Part(layer, "dim", tab.name))
+        if is_own:
+            shown = len(parts) if i == at else shown
+            parts.append(Part(safe_name(tab.spec.title), "tab" if i == at else "dim", tab.name))
 
+    def over(count: int) -> int:
+        return sum(display_width(part.text) + 2 for part in parts[:count]) + 3 - room
 
-def _named(view: LayersView, tabs: Sequence[Tab], at: int, room: int) -> Iterator[Part]:
-    """The breakdowns whose names fit, each layer's after its title, always with the one shown."""
-    layers = [f"{safe_name(tab.layer.spec.title)}: " for tab in tabs]
-    titles = [safe_name(tab.spec.title) for tab in tabs]
-
-    def label(i: int, begin: int) -> str:
-        return layers[i] if i == begin or tabs[i].layer is not tabs[i - 1].layer else ""
-
-    def width(begin: int, end: int) -> int:
-        left_out = (begin > 0) + (end < len(tabs))
-        texts = (label(i, begin) + titles[i] for i in range(begin, end))
-        return sum(display_width(text) + 2 for text in texts) + 3 * left_out
-
-    begin, end = 0, at + 1
-    while begin < at and width(begin, end) > room:
-        begin += 1
-    while end < len(tabs) and width(begin, end + 1) <= room:
-        end += 1
-    over = max(0, width(begin, end) - room)
-    if begin:
-        yield Part("  ~", "dim")
-    for i in range(begin, end):
-        is_waiting = tabs[i].spec.name == IN_PROGRESS and rows_of(view, tabs[i])
-        yield Part("  ")
-        yield Part(label(i, begin))
-        title = cut_to(titles[i], max(1, display_width(titles[i]) - over * (i == at)))
-        yield Part(title, "tab" if i == at else "warn" if is_waiting else "dim", tabs[i].name)
-    if end < len(tabs):
-        yield Part("  ~", "dim")
+    while shown > 1 and over(shown + 1) > 0:
+        parts.pop(0 if label else 1)  # never the layer shown
+        label, shown = max(0, label - 1), shown - 1
+    left_out = 0
+    while len(parts) > shown + 1 and over(len(parts)) > 0:
+        left_out += bool(parts.pop())
+    title = parts[shown].text
+    cut = cut_to(title, max(1, display_width(title) - max(0, over(shown + 1))))
+    parts[shown] = parts[shown]._replace(text=cut)
+    return [*parts, Part("~", "dim")] if left_out else parts
 
 
 def _rows(view: LayersView, tabs: Sequence[Tab], at: int, width: int, height: int) -> ScreenFrame:
@@ -161,28 +145,25 @@ def _rows(view: LayersView, tabs: Sequence[Tab], at: int, width: int, height: in
     has_focus = state.focus == "top" and tab.layer.spec.name == state.chosen[0]
     nothing = "nothing in this interval"
     if state.pattern and not rows:
+        nothing = f'no rows match "{safe_name(state.pattern)}"'
         found = ((each, len(rows_of(view, each))) for each in tabs)
-        others = (f"; {each.title} has {count}" for each, count in found if count)
-        nothing = f'no rows match "{safe_name(state.pattern)}"{next(others, "")}'
+        for (layer, spec), count in islice((each for each in found if each[1]), 1):
+            nothing += f"; {safe_name(layer.spec.title)}: {safe_name(spec.title)} has {count}"
+    trends = _trends(view, tab, width)
     return render_top(
-        tab.spec,
-        rows,
-        table,
-        width,
-        height,
-        nothing=nothing,
-        has_focus=has_focus,
-        trends=_trends(view, tab, width),
+        tab.spec, rows, table, width, height, nothing=nothing, has_focus=has_focus, trends=trends
     )
 
 
 def _trends(view: LayersView, tab: Tab, width: int) -> Trends | None:
     """The trend of each row: of the sum that ranks it, mostly MB/s."""
-    name, columns = (tab.layer.spec.name, tab.spec.name), 30 if width >= _WIDE_FROM else 15
-    if width < _TREND_FROM or not any(point and name in point for point in view.rows):
+    layer, table, columns = tab.layer.spec.name, tab.spec.name, 30 if width >= _WIDE_FROM else 15
+    if width < _TREND_FROM or not any(view.rows) or not has_rates(tab.spec):
         return None
 
     def of(key: tuple[str, ...]) -> str:
-        return render_braille(row_series(view.rows, name, key), columns, view.tick)
+        row = row_id(layer, table, key)
+        values = [None if rates is None else rates.get(row) for rates in view.rows]
+        return render_braille(values, columns, view.tick)
 
     return Trends(f"last {length_text(view.points, 2 * columns)}", columns, of)

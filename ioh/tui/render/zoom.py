@@ -12,7 +12,7 @@ from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_middle, safe_name
 from ioh.sinks.rows import direction, is_flow
-from ioh.tui.history import Measure, RowPoint, TrendPoint, is_busy, latencies, series
+from ioh.tui.history import Measure, RowRates, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.histogram import (
     column_label,
     hidden_sizes,
@@ -43,7 +43,7 @@ class LayersView:
     snapshot: Snapshot
     points: Sequence[TrendPoint | None]
     tick: int = 0
-    rows: Sequence[RowPoint | None] = ()
+    rows: Sequence[RowRates | None] = ()
 
 
 def shown_layer(view: LayersView) -> LayerSnapshot | None:
