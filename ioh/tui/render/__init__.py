@@ -10,12 +10,12 @@
                 ╭ 1 app ─ R 158 4.10 ms ──╮╭ 5 block ─ R 160 ──╮
     overview    │ size × latency, trends  ││                   │   box, box_ops, box_db
                 ╰─────────────────────────╯╰───────────────────╯   fan_out, in the border
-    who         ── WHO  app: processes  files  block: devices ──
+    who         ── WHO  app: processes  files  mounts  block ──
     footer        1-6 zoom  f findings  ? help  q quit
 
 ``overview`` puts the middle together; on a narrow screen trends take the place of boxes.  After a
 layer's number, ``zoom`` takes its place: the layer's ops (op_table, with op_columns), then the
 chosen op's histogram, heat map or graph, then its breakdown: ``who`` chooses it, ``breakdown``
-draws it.  ``findings``, ``help``, ``compare`` and the list of commands are
-text_screens.  ``screen`` puts all together, of ``line``s.
+draws it.  ``findings``, ``help``, ``compare`` and the list of commands are text_screens.
+``screen`` puts all together, of ``line``s.
 """
