@@ -66,6 +66,10 @@ def binned(values: Values, width: int, tick: int, *, group: int = 1) -> list[flo
     """
     each = per_column(width)
     end = len(values) + each * group - 1 - tick % (each * group)
+    if each == 1:
+        known = values[max(0, end - width) : end]
+        missing: list[float | None] = [None] * (end - len(values))
+        return [*newest(known, width - len(missing)), *missing]
     ranges = (values[max(0, at) : max(0, at + each)] for at in range(end - width * each, end, each))
     return [max((v for v in part if v is not None), default=None) for part in ranges]
 
