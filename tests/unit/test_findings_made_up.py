@@ -289,6 +289,20 @@ def test_the_disk_limit_that_splits_requests_is_named(layers: Layers, says: str)
         assert "one after another" in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("upper", "says"),
+    [("loop2", "echo 1024 > /sys/block/loop2/queue/max_sectors_kb"), ("md0", "cannot cross a")],
+)
+def test_a_limit_of_a_device_above_the_disk_is_mended_there(upper: str, says: str) -> None:
+    """A loop device has a queue of its own; md reports its chunk as the largest request."""
+    block = disk("sda", op(320.0, 64 * KB, 560))
+    row = {**block["tables"]["device"][0][1], "stacked": 1, "reads_per_s": 320.0}
+    block["tables"]["device"].append(((upper, upper), {**row, "max_request_bytes": 64 * KB}))
+    finding = found({**cut(16, 64 * KB), "block": layer("block", **block)})["fragmentation"]
+    assert f"max_sectors_kb of {upper} is 64 KB" in finding.cause
+    assert says in f"{finding.advice} {finding.command}"
+
+
 @pytest.mark.parametrize("rule", ["maintenance", "saturation"])
 @pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
 def test_a_lasting_trim_or_queue_is_reported_but_not_a_single_burst(

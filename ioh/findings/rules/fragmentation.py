@@ -180,12 +180,14 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
 
 
 def _limit_above(recent: RecentIntervals, op: str, pieces: Pieces) -> _Limit | None:
-    """The chunk size of an array above the disks; md reports it as its largest request."""
+    """A limit of a device above the disks; md reports its chunk size as its largest request."""
     settings = (("chunk_sectors", "chunk_bytes"), ("max_sectors_kb", "max_request_bytes"))
     for device in passing(recent, op):
         for name, setting in settings:
             limit = device.setting(setting)
             if limit and pieces.is_cut_at(limit):
+                if name == "max_sectors_kb" and not device.name.startswith("md"):
+                    return _request_limit(device, limit, pieces.call_size)
                 return _chunk_limit(device, name, limit)
     return None
 
