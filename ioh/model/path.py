@@ -355,7 +355,7 @@ class _Direction:
             name, of = "syscall" if self.calls.is_mixed else "", " of calls"
         cached = self._metric(name, "cached_pct")
         if cached is not None and cached >= _CACHED_MIN_PCT:
-            yield f"{cached:.0f} %{of} cached"
+            yield f"{cached:.0f}%{of} cached"
 
     def _whose(self, top: str) -> str:
         """The origin of operations without a known local call."""
@@ -372,6 +372,11 @@ class _Direction:
         behind = max(0.0, lower.size - self.calls.waited.size)
         if lower.size and behind > _BEHIND_MIN * lower.size:
             yield (
-                f"write-back: {behind / 1e6:.3g} MB/s, "
-                f"{lower.us / lower.ops / 1e3:.3g} ms per {title} write"
+                f"write-back: {_digits(behind / 1e6)} MB/s, "
+                f"{_digits(lower.us / lower.ops / 1e3)} ms per {title} write"
             )
+
+
+def _digits(value: float) -> str:
+    """A number with three digits, or all of its whole part: ``9.00``, ``12.3``, ``1234``."""
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"

@@ -86,7 +86,7 @@ def test_an_old_recording_spreads_the_device_over_cached_reads(
     }
     found = old(ticks(1, layers)[0], cached_pct)
     assert steps(found) == {"syscall": 1000 - 9 * slow, "block_queue": 0, "device": 9 * slow}
-    assert found.notes == (f"{cached_pct} % of calls cached",)
+    assert found.notes == (f"{cached_pct}% of calls cached",)
     assert found.segments[0].title == title
 
 
@@ -369,15 +369,18 @@ def test_a_server_shows_its_clients_calls() -> None:
     assert steps(found) == {"nfs_server": 200, "block_queue": 100, "device": 300}
 
 
-def test_buffered_writes_wait_for_no_device_and_a_note_shows_write_back() -> None:
+@pytest.mark.parametrize(("size", "told"), [(1e6, "100"), (1.234e7, "1234")])
+def test_buffered_writes_wait_for_no_device_and_a_note_shows_write_back(
+    size: float, told: str
+) -> None:
     found = path(
-        "write", syscall=reads("write_buffered"), block=disk("sda", write=op(100, 1e6, 9000))
+        "write", syscall=reads("write_buffered"), block=disk("sda", write=op(100, size, 9000))
     )
     assert steps(found) == {"syscall": 1000}
     assert found.segments[0].title == "page cache"
     assert found.notes == (
         "no call reached a lower layer",
-        "write-back: 100 MB/s, 9 ms per block write",
+        f"write-back: {told} MB/s, 9.00 ms per block write",
     )
 
 
