@@ -15,7 +15,7 @@ import pytest
 
 from ioh.model.sample import LayerSample
 from ioh.session.reader import Session
-from ioh.sinks.cells import format_ms, format_scaled
+from ioh.sinks.cells import format_duration, format_ms, format_scaled
 from ioh.tui.first_picture import STARTING
 from ioh.tui.rows import megabytes
 from tests.kernel.rig import Volume, ioh_command, ioh_ended
@@ -62,7 +62,8 @@ def test_sigterm_during_startup_ends_it_without_a_traceback(tmp_path: Path, dela
         assert "Traceback" not in shown.text
 
 
-PANELS = (("app", "syscall"), ("block", "block"))
+# The title of its box, its name, and the step of the path that has its numbers.
+LAYERS = (("app", "syscall", "app"), ("block", "block", "device"))
 ENOUGH = 5
 
 
@@ -80,7 +81,9 @@ def recorded(folder: Path) -> int:
         if path.stat().st_size:
             with Session(str(path)) as session:
                 layers = [tick.sample.layers for tick in session.ticks(0)]
-            return sum(all(is_measured(found.get(name)) for _, name in PANELS) for found in layers)
+            return sum(
+                all(is_measured(found.get(name)) for _, name, _ in LAYERS) for found in layers
+            )
     return 0
 
 
@@ -102,19 +105,27 @@ def interval_of(session: Path, stamp: str) -> dict[str, Any]:
     return found[0]
 
 
-def title_numbers(saved: str, panel: str) -> dict[str, list[str]]:
-    """The numbers in a panel's title, of reads and of writes: MB/s, ops/s, ms, p99."""
-    lines = [line for line in saved.splitlines() if re.match(rf"\S+ \d {panel} ", line)]
-    assert len(lines) == 1, saved
-    found = re.findall(r" ([RW]) +(\S+) MB/s +(\S+)/s +(\S+) ms +p99 +(\S+) ", lines[0])
+def title_numbers(saved: str, title: str) -> dict[str, list[str]]:
+    """The numbers in a box's title, of reads and of writes: MB/s and mean."""
+    titles = re.findall(rf"╭ \d {title} .*?╮", saved)
+    assert len(titles) == 1, saved
+    found = re.findall(r" ([RW]) (\S+) (\S+ \S+) ", titles[0])
     return {op: numbers for op, *numbers in found}
+
+
+def step_numbers(saved: str, step: str) -> list[str]:
+    """The numbers beside a step of the mean read: MB/s, ops/s, p99 in ms."""
+    reads = saved.partition("── READ ")[2].partition("\n──")[0]
+    found = re.findall(rf"(?m)^.\d {step} .*% +(\S+) +(\S+) +(\S+) ", reads)
+    assert len(found) == 1, saved
+    return list(found[0])
 
 
 def test_numbers_on_the_screen_are_those_of_json(tmp_path: Path, volume: Volume) -> None:
     load = fio(volume)
     try:
-        with PtyScreen(ioh_command(), tmp_path) as shown:
-            shown.wait_until(lambda: attached(shown) >= PROGRAMS)
+        with PtyScreen([*IOH, "--layers", "syscall,block"], tmp_path) as shown:
+            shown.wait_until(lambda: attached(shown) >= 2)
             shown.press("R")
             shown.wait_until(lambda: recorded(tmp_path) >= ENOUGH)
             shown.press(" ", "S")
@@ -128,15 +139,13 @@ def test_numbers_on_the_screen_are_those_of_json(tmp_path: Path, volume: Volume)
     (session,) = tmp_path.glob("ioh-*.ioh")
     saved, _, rest = text.read_text().partition("\ndate: ")
     interval = interval_of(session, "date: " + rest.splitlines()[0])
-    for panel, layer in PANELS:
-        shown_there = title_numbers(saved, panel)
+    for title, layer, step in LAYERS:
+        shown_there = title_numbers(saved, title)
         for letter, op in (("R", "read"), ("W", "write")):
             kind = f"{op}_waited" if layer == "syscall" else op  # others' reads from memory aside
             stats = interval["layers"][layer]["ops"][kind]
             assert stats["count"] > 0
-            assert shown_there[letter] == [
-                megabytes(stats["bytes_per_s"]),
-                format_scaled(stats["ops_per_s"]),
-                format_ms(stats["latency_us"]),
-                format_ms(stats["p99_us"]),
-            ]
+            moved, rate = megabytes(stats["bytes_per_s"]), format_scaled(stats["ops_per_s"])
+            assert shown_there[letter] == [moved, format_duration(stats["latency_us"])]
+            if letter == "R":
+                assert step_numbers(saved, step) == [moved, rate, format_ms(stats["p99_us"])]
