@@ -12,6 +12,7 @@ from ioh.model.metric import MetricSpec
 from ioh.sinks.cells import format_duration, format_ms, format_scaled
 from ioh.tui.render.breakdown import cell_text, column_title
 from ioh.tui.render.help import render_help
+from ioh.tui.render.trends import render_chart
 from ioh.tui.rows import percent
 from ioh.tui.state import ViewState
 from tests.support.screens import drawn, kinds, minute
@@ -101,3 +102,9 @@ def test_no_number_on_any_screen_is_in_another_form() -> None:
 def test_the_forms_are_explained() -> None:
     text = "\n".join(line.text for line in render_help((), 120).lines)
     assert "1.04k" in text
+
+
+def test_a_chart_of_nothing_has_one_zero() -> None:
+    """Not a dot at its top and a 0 at its bottom."""
+    scales = [[line.text[:8].strip() for line in render_chart(v, 20, 3)] for v in ([0.0], [2e3])]
+    assert scales == [["", "", "0"], ["2.00k", "", "0"]]

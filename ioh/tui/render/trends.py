@@ -43,7 +43,7 @@ def render_chart(values: Values, width: int, height: int, style: str = "") -> li
     highest = max((v for v in shown if v is not None), default=0.0)
     lines = []
     for row, text in enumerate(render_bars(shown, height)):
-        label = format_scaled(highest) if row == 0 else ("0" if row == height - 1 else "")
+        label = format_scaled(highest) if highest and row == 0 else "0" * (row == height - 1)
         lines.append(Line().right(label, _SCALE, "dim").add(" ").add(text, style))
     return lines
 
