@@ -31,12 +31,10 @@
 
 /* The call that an nfsd thread serves. */
 struct serving {
-	u64 call_ns;
+	struct nfsd_call call;
 	u64 step_ns; /* the last operation of the compound ended */
-	u64 start_ns;
 	u64 request; /* struct svc_rqst */
 	u64 inode; /* of the file opened last */
-	u32 op;
 	u32 dev;
 	u32 bios;
 	u32 done; /* operations of the compound */
@@ -96,14 +94,25 @@ int on_call(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *rqst = (const char *)ctx->args[0];
 	u32 tid = bpf_get_current_pid_tgid();
-	struct serving s = {.op = NOTHING, .served = NOTHING, .request = (u64)rqst};
+	struct serving s = {.served = NOTHING, .request = (u64)rqst};
 
 	if (!is_nfs(rqst) || !IS_OUR_CALL(AT_CALL, rqst))
 		return 0;
-	s.call_ns = s.step_ns = bpf_ktime_get_ns();
+	s.call.op = NOTHING;
+	s.call.came_ns = s.step_ns = bpf_ktime_get_ns();
 	if (servings.update(&tid, &s))
 		count_lost(LOST_MAP_FULL);
 	return 0;
+}
+
+/* Note the client: at the first operation, so that a call that does not end has one, too. */
+static inline void note_client(struct serving *s)
+{
+	struct nfsd_call *call = &s->call;
+
+	if (!call->family)
+		read_address(&call->family, &call->port, call->address,
+			     FIELD((const char *)s->request, svc_rqst_rq_addr));
 }
 
 static inline const char *inode_of(const char *handle)
@@ -119,7 +128,6 @@ static inline const char *inode_of(const char *handle)
 static inline void finish(struct serving *s, const char *inode, u32 op, u64 start_ns, u64 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), ns = now > start_ns ? now - start_ns : 0;
-	const char *rqst = (const char *)s->request;
 	struct op_totals *t;
 	u32 dev;
 
@@ -136,7 +144,8 @@ static inline void finish(struct serving *s, const char *inode, u32 op, u64 star
 	ADD(t->started, 1);
 	add_finished(t, ns, bytes);
 	s->served = op;
-	note_flow(rqst, inode, dev, op, bytes, ns);
+	note_client(s);
+	note_flow(&s->call, inode, dev, op, bytes, ns);
 }
 
 /* An operation without an end has failed. */
@@ -144,14 +153,14 @@ static inline void give_up(struct serving *s)
 {
 	struct op_totals *t;
 
-	if (s->op == NOTHING)
+	if (s->call.op == NOTHING)
 		return;
-	t = totals_of(s->dev, s->op);
+	t = totals_of(s->dev, s->call.op);
 	if (t) {
 		ADD(t->started, 1);
 		ADD(t->errors, 1);
 	}
-	s->op = NOTHING;
+	s->call.op = NOTHING;
 }
 
 static inline void start(struct serving *s, u32 op)
@@ -159,10 +168,11 @@ static inline void start(struct serving *s, u32 op)
 	if (!s)
 		return;
 	give_up(s);
-	s->op = op;
+	s->call.op = op;
 	s->dev = 0;
 	s->bios = 0;
-	s->start_ns = bpf_ktime_get_ns();
+	s->call.start_ns = bpf_ktime_get_ns();
+	note_client(s);
 }
 
 /* nfsd_read_start(rqstp, fhp, u64 offset, u32 len): len is the size requested */
@@ -183,13 +193,13 @@ int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!is_our_part(AT_READ_DONE, s, (const char *)ctx->args[0]))
 		return 0;
-	if (!s || s->op != OP_READ_DISK) {
+	if (!s || s->call.op != OP_READ_DISK) {
 		count_lost(LOST_NO_START);
 		return 0;
 	}
 	op = s->bios ? OP_READ_DISK : OP_READ_CACHED;
-	s->op = NOTHING;
-	finish(s, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
+	s->call.op = NOTHING;
+	finish(s, inode_of((const char *)ctx->args[1]), op, s->call.start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
@@ -235,13 +245,13 @@ int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!is_our_part(AT_WRITE_DONE, s, (const char *)ctx->args[0]))
 		return 0;
-	if (!s || s->op < OP_WRITE_UNSTABLE || s->op > OP_WRITE_FILE_SYNC) {
+	if (!s || s->call.op < OP_WRITE_UNSTABLE || s->call.op > OP_WRITE_FILE_SYNC) {
 		count_lost(LOST_NO_START);
 		return 0;
 	}
-	op = s->op;
-	s->op = NOTHING;
-	finish(s, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
+	op = s->call.op;
+	s->call.op = NOTHING;
+	finish(s, inode_of((const char *)ctx->args[1]), op, s->call.start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
@@ -253,8 +263,10 @@ int on_file(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
 
-	if (s)
-		s->inode = ctx->args[FILE_INODE_ARG];
+	if (!s)
+		return 0;
+	s->inode = ctx->args[FILE_INODE_ARG];
+	note_client(s); /* a COMMIT has nothing earlier */
 	return 0;
 }
 
@@ -327,16 +339,16 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 		READ(proc, FIELD(rqst, svc_rqst_rq_procinfo));
 		READ(name, FIELD(proc, svc_procedure_pc_name));
 		bpf_probe_read_kernel_str(key.name, sizeof(key.name), name);
-		one.execute_ns = bpf_ktime_get_ns() - s->call_ns;
+		one.execute_ns = bpf_ktime_get_ns() - s->call.came_ns;
 		add_procedure(&key, &one);
 		/* The handle is already released. */
 		if (key.version == 3 && number == V3_COMMIT)
-			finish(s, (const char *)s->inode, OP_COMMIT, s->call_ns, 0);
+			finish(s, (const char *)s->inode, OP_COMMIT, s->call.came_ns, 0);
 	}
 #ifdef SAMPLED_CALLS
 	if (s->served != NOTHING)
 		sample_call(FIELD(rqst, svc_rqst_rq_xid), FIELD(rqst, svc_rqst_rq_addr), s->served,
-			    bpf_ktime_get_ns() - s->call_ns);
+			    bpf_ktime_get_ns() - s->call.came_ns);
 #endif
 	servings.delete(&tid);
 	return 0;

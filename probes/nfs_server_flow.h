@@ -4,10 +4,10 @@
 BPF_PERCPU_ARRAY(unlisted, u64, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
-static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 op, u64 bytes,
-			     u64 ns)
+static inline void note_flow(const struct nfsd_call *call, const char *inode, u32 dev, u32 op,
+			     u64 bytes, u64 ns)
 {
-	struct flow_key key = {.dev = dev, .op = op};
+	struct flow_key key = {.dev = dev, .op = op, .family = call->family, .port = call->port};
 	struct flow *f, fresh = {.count = 1, .bytes = bytes, .ns = ns};
 	const char *dentry = alias_of(inode);
 	u32 zero = 0;
@@ -15,7 +15,7 @@ static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 o
 
 	READ(key.ino, FIELD(inode, inode_i_ino));
 	key.name = name_hash_of(dentry);
-	read_address(&key.family, &key.port, key.address, FIELD(rqst, svc_rqst_rq_addr));
+	__builtin_memcpy(key.address, call->address, sizeof(key.address));
 	f = flows.lookup(&key);
 	if (f) {
 		ADD(f->count, 1);

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from socket import AF_INET, AF_INET6, ntohs
 from typing import TYPE_CHECKING
@@ -24,17 +29,27 @@ from ioh.layers.nfs_maps import (
     read_procedures,
 )
 from ioh.layers.part_totals import Parts, PartTotals, sum_parts
+from ioh.layers.per_owner_totals import Ops
 from ioh.model.filters import Filters, notes_of_unfiltered
+from ioh.model.in_progress import (
+    IN_PROGRESS,
+    LEAST_AGE_NS,
+    Open,
+    in_progress_table,
+    oldest_first,
+)
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
 from ioh.model.rows import Rows
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.nfsd import NfsdStats, read_max_block_bytes, read_nfsd, read_pool_stats
+from ioh.procfs.processes import are_pids_the_kernels, thread_state
 from ioh.procfs.sock_diag import format_endpoint
 
 if TYPE_CHECKING:
+    from ioh.bpf.counters import Bytes
     from ioh.bpf.host import HostFacts
-    from ioh.bpf.maps import Maps
+    from ioh.bpf.maps import Map, Maps
 
 SPEC = LayerSpec(
     name="nfs_server",
@@ -74,6 +89,7 @@ SPEC = LayerSpec(
             {FLOW_COLUMNS}
         export | file systems | mount, fstype | {BY_BYTES}
             {FLOW_COLUMNS}
+        {in_progress_table("thread, client, op", age="Time since the oldest of them came.")}
         procedure | procedures | version, procedure | calls_per_s
             calls_total      | calls/s | Calls, counting each attempt.
             errors_total     | err/s   | Calls that failed; ENOENT is normal for LOOKUP.
@@ -97,6 +113,9 @@ _MEMBERS = (
 )
 _CALL_MEMBERS = ("svc_rqst rq_xid",)
 _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
+_CALL = Layout("nfsd_call", "u64 came_ns, start_ns; u32 op; u16 family, port; u8 address[16];")
+_BUSY = ("R", "D")  # states of a thread
+_OTHER = "other"  # a COMMIT, or any other procedure: which is not known before it ends
 _FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, op; u16 family, port; u32 name; u8 address[16];")
 
 
@@ -141,6 +160,38 @@ def name_client(family: int, port: int, address: bytes) -> str:
     return format_endpoint(address, ntohs(port), family)
 
 
+def _call(key: bytes, value: Bytes) -> Open[Client]:
+    """A call that has come and has no answer yet, from an entry of the map ``servings``."""
+    (thread,) = struct.unpack("=I", key)
+    came_ns, start_ns, number, family, port, address = _CALL.unpack_from(value)
+    client = family, port, address
+    if number >= len(SPEC.ops):
+        return Open(_OTHER, client, came_ns, tid=thread)
+    op = SPEC.ops[number]
+    # Whether a READ is cached is known at its end.
+    return Open("read" if op in SPEC.groups["read"] else op, client, start_ns, tid=thread)
+
+
+def _name_call(call: Open[Client]) -> tuple[str, str, str]:
+    return str(call.tid), name_client(*call.who), call.op
+
+
+def _without_inflight(ops: Ops) -> Ops:
+    """Of which file system a call is, is not known before its end."""
+    return {name: replace(op, inflight=None) for name, op in ops.items()}
+
+
+def _with_inflight(
+    ops: Mapping[str, OpTotals], serving: Sequence[Open[Client]]
+) -> dict[str, OpTotals]:
+    """Add the numbers in flight; of READs as a group, and of COMMITs only if none can be one."""
+    under_way = Counter(call.op for call in serving)
+    known: dict[str, int | None] = {op: under_way[op] for op in SPEC.groups["write"]}
+    known["commit"] = None if under_way[_OTHER] else 0
+    found = {name: replace(op, inflight=known.get(name)) for name, op in ops.items()}
+    return {**found, "read": OpTotals(inflight=under_way["read"])}
+
+
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
     """Offsets in the structs of nfsd and of sunrpc's server."""
     shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
@@ -175,7 +226,7 @@ class NfsServer(Layer):
             Event("call", "svc_process"),
         ),
         defines=_defines,
-        structs=(*NFS_STRUCTS, FILE_PATH, _FLOW_KEY),
+        structs=(*NFS_STRUCTS, FILE_PATH, _FLOW_KEY, _CALL),
         takes_turns=True,
         modules=("sunrpc", "nfsd"),
     )
@@ -193,11 +244,15 @@ class NfsServer(Layer):
         self._totals = PartTotals(SPEC.ops, queue=False)
         self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
         self._parts = Parts(self._find_name)
+        self._sees_threads = are_pids_the_kernels(root)
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each exported file system's totals, and the tables."""
         ended = advance_epoch(maps["epoch"])
-        parts = self._totals.read(maps["totals"], ended)
+        read = self._totals.read(maps["totals"], ended)
+        parts = {dev: _without_inflight(ops) for dev, ops in read.items()}
+        now_ns = time.monotonic_ns()
+        serving = self._serving(maps["servings"], now_ns)
         stats = read_nfsd(self.root)
         unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
@@ -205,14 +260,15 @@ class NfsServer(Layer):
         ops = sum_parts(parts, SPEC.ops)
         return LayerSample(
             source="bpf",
-            ops=ops,
+            ops=_with_inflight(ops, serving),
             metrics={
                 **self._proc_metrics(stats),
-                "busy_threads": len(maps["servings"].items_bytes()),
+                "busy_threads": len(serving),
                 "unlisted_total": unlisted,
             },
             tables={
                 **flows,
+                IN_PROGRESS: oldest_first(serving, now_ns, _name_call),
                 "procedure": {key: (row[0], row[1], row[4]) for key, row in procedures.items()},
             },
             parts=self._parts.name(parts),
@@ -220,6 +276,19 @@ class NfsServer(Layer):
             notes=notes_of_unfiltered(self.filters, "all clients and files"),
             calls=self._calls.read(maps, ops),
         )
+
+    def _serving(self, servings: Map, now_ns: int) -> list[Open[Client]]:
+        """The calls in progress.
+
+        A call that the server drops has no end: its entry stays until the thread's next call.
+        Meanwhile the thread sleeps as idle ones do.
+        """
+
+        def lasts(call: Open[Client]) -> bool:
+            is_young = now_ns - call.start_ns < LEAST_AGE_NS
+            return is_young or not self._sees_threads or thread_state(call.tid, self.root) in _BUSY
+
+        return [call for call in itertools.starmap(_call, servings.entries()) if lasts(call)]
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read only /proc/net/rpc/nfsd: counts and bytes, but no times, files or clients."""

@@ -68,9 +68,14 @@ def read_comm(pid: int, root: Path = ROOT) -> str | None:
 
 def is_uninterruptible(tid: int, root: Path = ROOT) -> bool | None:
     """Whether a thread sleeps so that nothing but its I/O wakes it; None if it is gone."""
-    text = read_text(path_under(root, f"proc/{tid}/stat")) or ""
-    state = text.rpartition(") ")[2][:1]
+    state = thread_state(tid, root)
     return state == "D" if state else None
+
+
+def thread_state(tid: int, root: Path = ROOT) -> str:
+    """The kernel's letter: R runs or waits for a CPU, D as above; "" if the thread is gone."""
+    text = read_text(path_under(root, f"proc/{tid}/stat")) or ""
+    return text.rpartition(") ")[2][:1]
 
 
 def read_process_io(pid: int, root: Path = ROOT) -> Flow | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from ioh.layers.base import Layer
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
 from ioh.layers.nfs_mounts import proc_ops
-from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, NfsServer, name_client
+from ioh.layers.nfs_server import _CALL, _FLOW_KEY, ClientTables, NfsServer, name_client
 from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
 from ioh.model.derive import derive
 from ioh.model.filters import Filters
@@ -94,6 +95,49 @@ def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     }
     assert set(found["client"]) == {("10.99.1.2:1",), ("10.99.1.2:2",)}
     assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
+
+
+def test_calls_that_nfsd_has_not_answered_are_in_progress(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two READs and a WRITE of two clients for seconds, a COMMIT or so, and a call just begun."""
+    maps, held, _ = install(monkeypatch, text_of("nfs_server").maps())
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 60 * 10**9)
+    held["totals"].entries[PART_OP.pack(make_dev(8, 1), 0)] = counted({STARTED: 3, COUNT: 3})
+    size = held["servings"].spec.value_size
+
+    def serve(
+        thread: int, op: int, start_s: float, port: int, came_s: float = 1.0, state: str = "D"
+    ) -> None:
+        (tmp_path / f"proc/{thread}").mkdir(parents=True)
+        (tmp_path / f"proc/{thread}/stat").write_text(f"{thread} (nfsd) {state} 2 0")
+        call = _CALL.pack(
+            int(came_s * 1e9), int(start_s * 1e9), op, 2 * bool(port), htons(port), V4
+        )
+        held["servings"].entries[struct.pack("=I", thread)] = call.ljust(size, b"\0")
+
+    serve(71, 0, 50, 713)
+    serve(72, 0, 52, 713)
+    serve(73, 4, 55, 714)
+    serve(74, 0xFF, 0, 713, came_s=40)
+    serve(75, 0, 59.99, 715, state="S")
+    for thread, idle in ((76, "S"), (77, "I")):  # dropped calls: the thread waits for another one
+        serve(thread, 0xFF, 0, 716, state=idle)
+    layer = NfsServer(Filters(), tmp_path)
+    sample = layer.read(maps)
+    assert sample.tables["in_progress"] == {
+        ("74", "10.99.1.2:713", "other"): (20_000_000, 1),
+        ("71", "10.99.1.2:713", "read"): (10_000_000, 2),
+        ("73", "10.99.1.2:714", "write_file_sync"): (5_000_000, 1),
+    }
+    in_flight = {name: op.inflight for name, op in sample.ops.items()}
+    assert [in_flight[op] for op in ("read", "write_file_sync", "commit")] == [3, 1, None]
+    assert sample.metrics["busy_threads"] == 5
+    # Of which file system it is not known before the end.
+    assert {op.inflight for ops in sample.parts.values() for op in ops.values()} == {None}
+    held["servings"].entries.clear()
+    assert layer.read(maps).tables["in_progress"] == {}
+    assert layer.read(maps).ops["commit"].inflight == 0
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
 from tests.kernel.part import part_of
-from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
+from tests.kernel.rig import MIB, Ioh, aligned, fio, opened, run
+from tests.kernel.talker import wait_until
 from tests.vm.disks import Disks
 from tests.vm.nfs import (
     Server,
@@ -235,6 +237,47 @@ def test_a_dead_server_does_not_hang_ioh(both_ends: Ioh) -> None:
         stat.wait(60)
     assert len(ioh.intervals) >= 5
     assert max(interval["interval_s"] for interval in ioh.intervals) < 2
+
+
+@contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """Writes to a file system wait meanwhile."""
+    run("fsfreeze", "--freeze", folder)
+    try:
+        yield
+    finally:
+        run("fsfreeze", "--unfreeze", folder)
+
+
+def test_a_write_that_the_servers_file_system_holds_back_is_in_progress_there(
+    both_ends: Ioh, version: str
+) -> None:
+    export_slow_disk(Disks())
+
+    def waiting() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = both_ends.intervals[-1]["layers"]["nfs_server"]["top"][
+            "in_progress"
+        ]
+        return rows
+
+    with mounted(version, folder=SERVED.name) as place:
+        direct = os.O_WRONLY | os.O_CREAT | os.O_DIRECT
+        with opened(place / "held", direct) as fd, aligned(4096) as buffer:
+            os.pwritev(fd, [buffer], 0)
+            writer = threading.Thread(target=os.pwritev, args=(fd, [buffer], 0))
+            with frozen(SERVED):
+                writer.start()
+                wait_until(lambda: any(row["age_us"] > 2e6 for row in waiting()), why=waiting)
+                (row,) = waiting()
+                comm = Path("/proc", row["thread"], "comm").read_text()
+                in_flight = both_ends.intervals[-1]["layers"]["nfs_server"]["ops"]["write"]
+            writer.join()
+        both_ends.settle()
+        assert waiting() == []
+    assert row["client"].startswith("10.99.1.2:")
+    assert row["op"].startswith("write_")
+    assert (row["count"], comm) == (1, "nfsd\n")
+    assert in_flight["inflight"] == 1
 
 
 def test_calls_wait_in_the_servers_sockets_for_its_only_thread(
