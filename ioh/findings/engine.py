@@ -92,8 +92,8 @@ class Engine:
                 self._states[rule.name] = {}  # do not stand beside it for release_s
             if verdicts or self._states[rule.name]:
                 findings += self._update(rule, verdicts, snapshot)
-                if rule.compares:
-                    self._keep_basis(rule)
+            if rule.compares:
+                self._keep_basis(rule)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 

@@ -79,6 +79,23 @@ def test_a_finding_ends_when_a_stronger_one_begins() -> None:
     assert names == [*[{"made_up"}] * 4, *[{"stronger"}] * 2, *[{"made_up"}] * 3]
 
 
+def test_a_rule_that_compares_keeps_the_time_before_its_finding() -> None:
+    """Of 5 s; the finding lasts for 20, and what was before it goes with it."""
+    seen: list[list[int]] = []
+
+    def judge(recent: RecentIntervals, limits: Limits) -> Verdicts:
+        seen.append([round(each.time_unix_s - 1e9) for each in recent.usual])
+        return says(range(8, 28))(recent, limits)
+
+    engine = Engine(
+        [rule(judge, span_s=5.0, recent_s=1.0, hold_s=2.0, release_s=2.0, compares=True)]
+    )
+    assert shown(engine, ticks(40)) == list(range(9, 29))
+    assert seen[7] == [3, 4, 5, 6, 7]
+    assert seen[9] == seen[27] == [4, 5, 6]
+    assert seen[-1] == [35, 36, 37, 38, 39]
+
+
 def test_a_verdict_must_last_before_it_is_a_finding() -> None:
     engine = Engine([rule(says([2, 3, 4, 5]), hold_s=3.0, release_s=2.0)])
     assert shown(engine, ticks(9)) == [4, 5, 6]
