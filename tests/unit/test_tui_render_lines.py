@@ -5,10 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
+from textual.strip import Strip
 
 from ioh.sinks.cells import display_width
-from ioh.tui.patch import Paint, Runs, changed_runs, pieces_of, strip_of
+from ioh.tui.patch import Paint, changed_runs, pieces_of
 from ioh.tui.render.line import Line
 
 TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
@@ -91,7 +93,7 @@ def test_a_wide_character_in_place_of_another_is_written_as_a_whole() -> None:
     was, now = Line("ab数c"), Line("ab据c")
     styles = {"": Style()}
     written = pieces_of(now, 0, changed_runs(was, now), Paint(styles, Console()))
-    assert written == ["\x1b[1;3H据"]
+    assert "".join(written) == "\x1b[1;3H据"
     row = changed_runs(Line("数" * 20), Line("a").add("数" * 19).add("b"))
     assert row == [(0, 40)], "each stands a column further: no half stays"
 
@@ -104,22 +106,15 @@ PIECES = st.lists(
 )
 
 
-def cut(points: list[int], width: int) -> Runs:
-    """Separate runs of a line that begin and end at some of these columns."""
-    inside = sorted({min(point, width) for point in points})
-    return list(zip(inside[::2], inside[1::2], strict=False))
-
-
-@given(PIECES, st.lists(st.integers(0, 54), min_size=2, max_size=8), st.integers(0, 39))
+@given(PIECES, PIECES, st.integers(1, 54), st.integers(0, 39))
 def test_pieces_are_what_a_strip_of_them_renders(
-    spans: list[tuple[str, str]], points: list[int], y: int
+    old: list[tuple[str, str]], new: list[tuple[str, str]], width: int, y: int
 ) -> None:
     """The bytes are those that textual itself would write."""
-    line = line_of(spans)
+    was, line = line_of(old).fitted(width), line_of(new).fitted(width)
     console = Console(color_system="truecolor", force_terminal=True)
-    runs, strip = cut(points, line.width), strip_of(line, WRITTEN)
-    wanted = [
-        f"\x1b[{y + 1};{first + 1}H" + strip.crop(first, last).render(console)
-        for first, last in runs
-    ]
-    assert "".join(pieces_of(line, y, runs, Paint(WRITTEN, console))) == "".join(wanted)
+    strip = Strip([Segment(text, WRITTEN[style]) for text, style in line.spans], width)
+    runs = changed_runs(was, line)
+    for first, last in [*runs, (0, width)]:
+        wanted = f"\x1b[{y + 1};{first + 1}H" + strip.crop(first, last).render(console)
+        assert "".join(pieces_of(line, y, [(first, last)], Paint(WRITTEN, console))) == wanted
