@@ -47,7 +47,7 @@ def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
     Until the user chooses, it is the first busy line with latencies from applications' calls on,
     because these know who; it does not move down when that line pauses.
     """
-    rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
+    rows = layer_rows(snapshot, only=state.layer)
     if not rows:
         return state
     if not state.has_chosen and not state.layer:
@@ -90,15 +90,11 @@ def refusal(action: str, argument: Argument, context: Context) -> str:
     return why_inactive(context.panel.snapshot, context.layers[at])
 
 
-def _rows(state: ViewState, context: Context) -> list[LayerRow]:
-    """The rows that can be chosen, in screen order."""
-    snapshot = context.panel.snapshot
-    if state.layer:
-        return [row for row in layer_rows(snapshot, only=state.layer) if row.op]
-    return [
-        LayerRow(name, op, direction(op), op, snapshot.measured[name].ops[op])
-        for name, op in choices(context.panel)
-    ]
+def _choices(state: ViewState, context: Context) -> list[tuple[str, str]]:
+    """The (layer, op) of all lines that can be chosen, in screen order."""
+    if not state.layer:
+        return choices(context.panel)
+    return [row.key for row in layer_rows(context.panel.snapshot, only=state.layer)]
 
 
 def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -109,7 +105,7 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     chosen = state.chosen
-    ops = [row.key for row in layer_rows(context.panel.snapshot, only=name) if row.op]
+    ops = [row.key for row in layer_rows(context.panel.snapshot, only=name)]
     if not ops or chosen[0] != name:
         chosen = ops[0] if ops else (name, "")
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
@@ -167,12 +163,11 @@ def _move(state: ViewState, context: Context, by: int) -> ViewState:
         offset = max(cursor - context.page + 1, min(offset, cursor, last - context.page + 1), 0)
         key = keys[cursor] if keys else ()
         return state.with_table(state.chosen[0], cursor=cursor, offset=offset, key=key)
-    rows = _rows(state, context)
-    if not rows:
+    ops = _choices(state, context)
+    if not ops:
         return state
-    keys_ = [row.key for row in rows]
-    at = keys_.index(state.chosen) if state.chosen in keys_ else 0
-    return replace(state, chosen=keys_[max(0, min(at + by, len(keys_) - 1))])
+    at = ops.index(state.chosen) if state.chosen in ops else 0
+    return replace(state, chosen=ops[max(0, min(at + by, len(ops) - 1))])
 
 
 def _move_in(text: Page, state: ViewState, context: Context, by: int) -> ViewState:
@@ -183,20 +178,20 @@ def _move_in(text: Page, state: ViewState, context: Context, by: int) -> ViewSta
     return replace(state, line=at, line_key=text.entries[at].key, scroll=FOLLOW)
 
 
-def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
-    rows = [row for row in _rows(state, context) if row.direction == wanted]
-    same = [row for row in rows if row.layer == state.chosen[0]]
-    return replace(state, chosen=same[0].key) if same else state
+def _direction(state: ViewState, context: Context, way: str) -> ViewState:
+    layer, ops = state.chosen[0], _choices(state, context)
+    same = [op for op in ops if op[0] == layer and direction(op[1]) == way]
+    return replace(state, chosen=same[0]) if same else state
 
 
 def _next_op(state: ViewState, context: Context) -> ViewState:
     """Zoom in and choose the layer's next kind of operation."""
     state = replace(state, layer=state.chosen[0])
-    rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
-    if not rows:
+    ops = _choices(state, context)
+    if not ops:
         return state
-    at = rows.index(state.chosen) if state.chosen in rows else -1
-    return replace(state, chosen=rows[(at + 1) % len(rows)])
+    at = ops.index(state.chosen) if state.chosen in ops else -1
+    return replace(state, chosen=ops[(at + 1) % len(ops)])
 
 
 def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -232,7 +227,7 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     tab = next((each for each in tabs if each.name == argument), tabs[(at + 1) % len(tabs)])
     layer = tab.layer.spec.name
     state = replace(state, screen="main")
-    rows = [row for row in layer_rows(view.snapshot) if row.layer == layer and row.op]
+    rows = [row for row in layer_rows(view.snapshot) if row.layer == layer]
     rows.sort(key=lambda row: row.direction != direction(state.chosen[1]))
     if layer != state.chosen[0] and rows:
         state = replace(state, chosen=rows[0].key)

@@ -21,9 +21,7 @@ class LayerRow:
     """One line of a layer.
 
     Shape:
-        ``op`` is "" for a line without numbers: an inactive layer (``note`` says why), or a share
-        that the label has.  ``note`` of a flow's op has its other numbers, such as the round-trip
-        time.  ``is_part`` lines belong to the line above.
+        ``is_part`` lines belong to the line above.
     """
 
     layer: str
@@ -31,7 +29,6 @@ class LayerRow:
     direction: Direction
     label: str
     stats: OpStats
-    note: str = ""
     is_part: bool = False
 
     @property
@@ -41,21 +38,17 @@ class LayerRow:
 
 
 def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
-    """The lines in path order, a layer's reads before its writes.
+    """The lines of measured layers in path order, a layer's reads before its writes.
 
     ``only``: show every op of this layer; "" for the reads and writes of all layers.
     """
     found: list[LayerRow] = []
-    for name, layer in snapshot.layers.items():
+    for name, layer in snapshot.measured.items():
         if only and name != only:
-            continue
-        if isinstance(layer, Unavailable):
-            note = ". ".join(safe_name(text) for text in (layer.reason, layer.hint) if text)
-            found.append(LayerRow(name, "", "R", safe_name(snapshot.title(name)), OpStats(), note))
             continue
         rows = list(_rows(name, layer, every_op=bool(only)))
         rows.sort(key=lambda row: ("R", "W", "").index(row.direction))
-        main = [row for row in rows if row.op and row.direction and not row.is_part]
+        main = [row for row in rows if row.direction and not row.is_part]
         busy = [row for row in rows if row.stats.count][:_MOST_BUSY]
         found += rows if only else main or busy or rows[:2]
     return found
@@ -77,35 +70,24 @@ def why_inactive(snapshot: Snapshot, name: str) -> str:
 
 def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerRow]:
     title = safe_name(layer.spec.title)
-    flow = is_flow(layer.spec)
-    shown = op_rows(layer.spec, layer.ops, title, every_op=every_op)
-    share = cached_share(layer)
-    has_cached_op = any("cached" in row.op for row in shown)
-    for row in shown:
-        note = "  ".join(flow_facts(layer, row.direction)) if flow and row.is_main else ""
+    flow, share = is_flow(layer.spec), cached_share(layer)
+    for row in op_rows(layer.spec, layer.ops, title, every_op=every_op):
         label = f"{title} {row.op}" if flow and row.is_main else row.label
         is_part = not row.is_main and bool(row.direction) and not flow
         if is_part:
             label = label.removeprefix(title).strip() or label
         if share and "cached" in row.op:
             label = f"{label} {share}"
-        yield LayerRow(name, row.op, row.direction, label, row.stats, note, is_part)
-        if share and row.is_main and row.direction == "R" and not has_cached_op:
-            yield LayerRow(name, "", "R", f"cached {share}", OpStats(), "", is_part=True)
+        yield LayerRow(name, row.op, row.direction, label, row.stats, is_part)
 
 
-def cached_share(layer: LayerSnapshot, *, in_full: bool = False) -> str:
+def cached_share(layer: LayerSnapshot) -> str:
     """Share of the bytes read that came from memory; "" if unknown.
 
-    In an old recording of calls it is a share of them.  ``in_full``: says so, or that share, too.
+    In an old recording of calls it is a share of them.
     """
-    share, calls = (layer.metrics.get(f"cached_{name}pct") for name in ("", "calls_"))
-    if share is None:
-        return ""
-    beside = f", calls {percent(calls)}" if calls is not None else ""
-    if "read_calls_per_s" in layer.metrics and "cached_calls_pct" not in layer.metrics:
-        beside = " of calls"
-    return percent(share) + beside * in_full
+    share = layer.metrics.get("cached_pct")
+    return "" if share is None else percent(share)
 
 
 def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:

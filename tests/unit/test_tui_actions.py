@@ -136,7 +136,7 @@ def test_o_cycles_through_a_layers_ops() -> None:
     for _ in range(20):
         now = press(now, "o")
         ops.add(now.chosen)
-    assert ops == {row.key for row in layer_rows(LAST, only="block") if row.op}
+    assert ops == {row.key for row in layer_rows(LAST, only="block")}
 
 
 def shown_names(state: ViewState) -> str:

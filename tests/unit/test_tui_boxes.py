@@ -17,7 +17,6 @@ from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.histogram import axis_for
 from ioh.tui.render.overview import box_of
 from ioh.tui.render.zoom import LayersView
-from ioh.tui.rows import cached_share
 from ioh.tui.state import ViewState
 from tests.support.fakes import size_index
 from tests.support.screens import FINDINGS, drawn, layer_of, minute, with_layer
@@ -132,15 +131,6 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     app = layer_of(found, "syscall")
     assert main_stats(app.spec, app.ops)[0][1].inflight == 3, "before its end no kind is known"
     assert any("── WRITE 11 µs × 300/s  4K " in line for line in lines)
-
-
-def test_an_old_recording_says_that_its_share_is_of_calls() -> None:
-    app = layer_of(mixed(), "syscall")
-    old = replace(app, metrics={"cached_pct": 99.9, "read_calls_per_s": 50_000.0})
-    assert cached_share(old, in_full=True) == "99.9% of calls"
-    assert cached_share(app, in_full=True) == "3.10%, calls 99.9%"
-    assert cached_share(app) == "3.10%"
-    assert cached_share(replace(app, metrics={"cached_pct": 3.1})) == "3.10%"
 
 
 def test_trends_are_of_calls_that_waited() -> None:

@@ -36,19 +36,16 @@ def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
     return SizeLatencyHist(tuple(cells))
 
 
-@example([1.1e-308], 1, False)
-@given(VALUES, st.integers(1, 4), st.booleans())
-def test_there_is_one_bar_for_each_value(
-    values: list[float | None], height: int, gap: bool
-) -> None:
-    lines = render_bars(values, height, gap=gap)
+@example([1.1e-308], 1)
+@given(VALUES, st.integers(1, 4))
+def test_there_is_one_bar_for_each_value(values: list[float | None], height: int) -> None:
+    lines = render_bars(values, height)
     assert {display_width(text) for text in lines} == {len(values)}
     for value, bar in zip(values, lines[-1], strict=True):
         assert (bar == " ") == (not value), "something above 0 is seen, 0 and unknown are not"
     known = [value for value in values if value]
     if known:
-        highest = lines[0][values.index(max(known))]
-        assert highest == BARS[-2 if gap else -1], "a gap is left to what is above"
+        assert lines[0][values.index(max(known))] == BARS[-1]
 
 
 def test_in_ascii_bars_of_different_heights_differ() -> None:

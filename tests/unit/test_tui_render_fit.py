@@ -12,7 +12,7 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import Past, point_of, row_id
-from ioh.tui.render.op_table import fitted_rows, render_layers
+from ioh.tui.render.op_table import fitted_rows, render_ops
 from ioh.tui.render.overview import choices
 from ioh.tui.render.trends import TREND_INTERVALS, render_braille
 from ioh.tui.render.who import breakdown
@@ -36,7 +36,7 @@ NOBODY = ("", "")
 
 def row(direction: str, label: str, *, is_part: bool = False, count: int = 1) -> LayerRow:
     stats = OpStats(count=count)
-    return LayerRow("x", label, direction, label, stats, "", is_part)  # type: ignore[arg-type]
+    return LayerRow("x", label, direction, label, stats, is_part)  # type: ignore[arg-type]
 
 
 ROWS = [
@@ -51,7 +51,7 @@ ROWS = [
 
 
 def labels(room: int, chosen: tuple[str, str] = NOBODY) -> list[str]:
-    return [shown.label for shown in fitted_rows(ROWS, chosen, room)[0]]
+    return [shown.label for shown in fitted_rows(ROWS, chosen, room)]
 
 
 def test_parts_are_hidden_first_and_reads_and_writes_last() -> None:
@@ -67,12 +67,16 @@ def test_parts_are_hidden_first_and_reads_and_writes_last() -> None:
 
 @pytest.mark.parametrize(
     ("hidden", "width", "said"),
-    [(0, 24, ""), (1, 24, "+1 row hidden"), (3, 24, "+3 rows hidden"), (3, 12, "+3 rows")],
+    [(0, 24, ""), (1, 24, "+1 row hidden"), (2, 24, "+2 rows hidden"), (2, 12, "+2 rows")],
 )
 def test_the_note_on_hidden_rows_depends_on_the_room(hidden: int, width: int, said: str) -> None:
-    label = row("R", "x" * (width - 2))
-    view = LayersView(ViewState(), judged(), ())
-    head = render_layers(view, [label], 120, [label] * hidden).lines[0].text
+    block = layer_of(judged(), "block")
+    named = replace(block.spec, title="x" * (width - 7))  # beside "R " and "write"
+    snapshot = with_layer(judged(), "block", spec=named)
+    view = LayersView(ViewState(), snapshot, ())
+    count = len(layer_rows(snapshot, only="block"))
+    assert count > 2
+    head = render_ops(view, layer_of(snapshot, "block"), 120, count - hidden).lines[0].text
     assert head[:width].rstrip() == said
 
 
@@ -82,7 +86,7 @@ def test_the_note_on_hidden_rows_depends_on_the_room(hidden: int, width: int, sa
 def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, int]) -> None:
     snapshot = kinds()["trouble"]
     state = with_valid_choice(ViewState(layer=layer, chosen=(layer, "")), snapshot)
-    wanted = [each.key for each in layer_rows(snapshot, only=layer) if each.op]
+    wanted = [each.key for each in layer_rows(snapshot, only=layer)]
     wanted = wanted if layer else choices(LayersView(state, snapshot, ()))
     met = []
     for _ in wanted:

@@ -9,6 +9,7 @@ from ioh.model.metric import MetricSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, format_ms, format_scaled, safe_name
+from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.op_columns import (
@@ -20,9 +21,16 @@ from ioh.tui.render.op_columns import (
     width_of,
     with_errors,
 )
-from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
+from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, length_text, render_braille
 from ioh.tui.render.zoom import LayersView, op_style
-from ioh.tui.rows import LayerRow, megabytes, metric_text, metric_title
+from ioh.tui.rows import (
+    LayerRow,
+    flow_facts,
+    layer_rows,
+    megabytes,
+    metric_text,
+    metric_title,
+)
 
 _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size
@@ -68,34 +76,33 @@ def visible_columns(label_width: int, width: int, shown: Iterable[OpStats] = ())
     return fitting(with_errors(COLUMNS, shown), width - label_width - trend)
 
 
-def render_layers(
-    view: LayersView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
-) -> ScreenFrame:
-    """A heading and a line for each row; a click chooses the op; ``hidden`` rows did not fit."""
+def render_ops(view: LayersView, layer: LayerSnapshot, width: int, room: int) -> ScreenFrame:
+    """A heading and a line for each op, at most ``room`` of them; a click chooses the op."""
+    every = layer_rows(view.snapshot, only=layer.spec.name)
+    rows = fitted_rows(every, view.state.chosen, room)
+    hidden = len(every) - len(rows)
     # Hidden rows count too: columns do not move when one becomes visible.
-    widest = max((len(_label(row)) for row in (*rows, *hidden)), default=0)
+    widest = max((len(_label(row)) for row in every), default=0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - width_of(_NEEDED)))
-    every = [row.stats for row in (*rows, *hidden)]
-    columns = visible_columns(label_width, width, every)
+    columns = visible_columns(label_width, width, [row.stats for row in every])
     used = label_width + width_of(columns)
-    trend = min(TREND_INTERVALS, width - used - 2)
+    trend = min(TREND_INTERVALS // 2, width - used - 2)
     points = view.points[-TREND_INTERVALS:]
-    is_flow = all(row.note for row in rows if row.op)  # the notes have its other numbers
-    missing = f"+{len(hidden)} row{'s' if len(hidden) > 1 else ''}" if hidden else ""
+    missing = f"+{hidden} row{'s' if hidden > 1 else ''}" if hidden else ""
     if hidden and len(missing) + 7 <= label_width:
         missing += " hidden"
     head = Line().left(missing, label_width, "dim" if hidden else "")
-    head = titles(columns[:2] if is_flow else columns, head).to(used)
+    head = titles(columns[:2] if is_flow(layer.spec) else columns, head).to(used)
     if trend >= _MIN_TREND:
-        head.add("  ").add(f"trend {length_text(points, trend)}", "head")
+        head.add("  ").add(f"trend {length_text(points, 2 * trend)}", "head")
     frame = ScreenFrame([head.fitted(width)])
     for row in rows:
-        line = _render_row(row, view, columns, label_width)
-        if trend >= _MIN_TREND and row.op and line.width <= used:
+        line = _render_row(row, view, layer, columns, label_width)
+        if trend >= _MIN_TREND and line.width <= used:
             values = series(points, row.key, "bytes_per_s")
             if not any(values):
                 values = series(points, row.key, "ops_per_s")
-            bars = render_trend(values, trend, view.tick)
+            bars = render_braille(values, trend, view.tick)
             line.to(used).add("  ").add(bars, TREND_STYLES[row.direction])
         frame.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
     return frame
@@ -107,47 +114,32 @@ def _label(row: LayerRow) -> str:
 
 
 def _render_row(
-    row: LayerRow, view: LayersView, columns: Sequence[Column], label_width: int
+    row: LayerRow,
+    view: LayersView,
+    layer: LayerSnapshot,
+    columns: Sequence[Column],
+    label_width: int,
 ) -> Line:
-    style = op_style(view, row.key) if row.op else STYLES[row.direction] if row.is_part else "dim"
-    line = Line().left(_label(row), label_width, style)
-    if not row.op:
-        return line.add(" ").add(row.note, "dim")
-    if row.note:  # a flow: no latencies, show its other numbers there
-        return cells(columns[:2], row.stats, line).add("  ").add(row.note)
+    line = Line().left(_label(row), label_width, op_style(view, row.key))
+    if is_flow(layer.spec):  # no latencies, show its other numbers there
+        facts = "  ".join(flow_facts(layer, row.direction))
+        return cells(columns[:2], row.stats, line).add("  ").add(facts)
     return cells(columns, row.stats, line, "dim" if row.stats.count == 0 else "")
 
 
-def fitted_rows(
-    rows: Sequence[LayerRow], chosen: tuple[str, str], room: int
-) -> tuple[list[LayerRow], list[LayerRow]]:
-    """The rows that fit ``room`` lines, always with the chosen one, and the rows left out.
+def fitted_rows(rows: Sequence[LayerRow], chosen: tuple[str, str], room: int) -> Sequence[LayerRow]:
+    """The rows that fit ``room`` lines, always with the chosen one.
 
-    Parts are left out first, then rows that are neither reads nor writes.  If reads and writes
-    alone are too many, those around the chosen one are shown.
+    Parts are left out first, the idle ones before others, then rows that are neither reads nor
+    writes; of each kind the last row first.
     """
-    room = max(1, room)
-    kept = list(rows)
-    # Idle parts first; of each kind the last row first.
-    order = sorted(range(len(rows)), key=lambda at: (_usefulness(rows[at]), -at))
-    for row in (rows[at] for at in order):
-        if len(kept) <= room or _usefulness(row) == _MAIN:
-            break
-        if not row.op or row.key != chosen:
-            kept.remove(row)
-    at = next((at for at, row in enumerate(kept) if row.op and row.key == chosen), 0)
-    first = max(0, min(at - room // 2, len(kept) - room))
-    shown = kept[first : first + room]
-    return shown, [row for row in rows if row not in shown]
 
+    def order(at: int) -> tuple[bool, bool, bool, bool, int]:
+        row = rows[at]
+        is_idle = row.is_part and not row.stats.count
+        return row.key != chosen, is_idle, row.is_part, not row.direction, at
 
-_IDLE_PART, _PART, _BESIDE, _MAIN = range(4)
-
-
-def _usefulness(row: LayerRow) -> int:
-    if row.is_part:
-        return _PART if row.stats.count or not row.op else _IDLE_PART
-    return _MAIN if row.direction else _BESIDE
+    return [rows[at] for at in sorted(sorted(range(len(rows)), key=order)[: max(1, room)])]
 
 
 def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:

@@ -128,7 +128,7 @@ def _rest(view: LayersView, every: dict[str, IoPath]) -> list[LayerRow]:
     rows: list[LayerRow] = []
     for row in layer_rows(snapshot):
         layer = snapshot.layer(row.layer)
-        if layer is None or not row.op or row.key in keys:
+        if layer is None or row.key in keys:
             continue
         is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
         is_first = row.layer not in {*layers, *(each.layer for each in rows)}

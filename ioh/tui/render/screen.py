@@ -19,14 +19,13 @@ from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
 from ioh.tui.render.line import Line, ScreenFrame, Span, clipped, frame_of, heading
-from ioh.tui.render.op_table import fitted_rows, render_facts, render_layers, render_notes
+from ioh.tui.render.op_table import render_facts, render_notes, render_ops
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.verdict import render_verdict
 from ioh.tui.render.who import breakdown, visible_rows
 from ioh.tui.render.zoom import LayersView, panel, panel_kinds
-from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines needed to always show the time line
@@ -199,16 +198,14 @@ def _main(
 def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     """One layer: every kind of operation, its numbers and limits, panels, breakdown."""
     state, is_roomy = view.state, height >= ROOMY - 5
-    rows = layer_rows(view.snapshot, only=state.layer)
-    # Leave room for the headings and for the panels.
-    rows, hidden = fitted_rows(rows, state.chosen, height - 1 - _MIN_PANEL - 3)
     layer = view.snapshot.layer(state.layer)
     title = [(safe_name(view.snapshot.title(state.layer)), "title")]
     if layer is not None:
         title.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
     frame = frame_of(heading(title, width))
-    frame.below(render_layers(view, rows, width, hidden))
     if layer is not None:
+        # Leave room for the headings and for the panels.
+        frame.below(render_ops(view, layer, width, height - 1 - _MIN_PANEL - 3))
         frame.lines += render_facts(layer, width, 3 if is_roomy else 2)
         frame.lines += render_notes(layer, width, 4 if is_roomy else 1)
     rest = height - len(frame.lines)

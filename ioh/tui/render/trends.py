@@ -20,17 +20,13 @@ _USUAL = 4  # intervals needed for a median length: the first ones are short
 _SCALE = 8  # columns of a chart's numbers
 
 
-def render_bars(values: Values, height: int, *, gap: bool = False) -> list[str]:
-    """A bar for each value in ``height`` lines, top first; no bar for an unknown value.
-
-    With ``gap`` the highest bar leaves a gap to the line above.
-    """
+def render_bars(values: Values, height: int) -> list[str]:
+    """A bar for each value in ``height`` lines, top first; no bar for an unknown value."""
     highest = max((v for v in values if v is not None), default=0.0)
     full = len(BARS) - 1
     eighths = [0] * len(values)
     if highest > 0:  # divide first: 1 / highest may overflow
-        most = height * full - gap
-        eighths = [max(1, round(v / highest * most)) if v else 0 for v in values]
+        eighths = [max(1, round(v / highest * height * full)) if v else 0 for v in values]
     return [
         "".join([BARS[max(0, min(full, high - floor))] for high in eighths])
         for floor in range((height - 1) * full, -1, -full)
@@ -72,11 +68,6 @@ def binned(values: Values, width: int, tick: int, *, group: int = 1) -> list[flo
         return [*newest(known, width - len(missing)), *missing]
     ranges = (values[max(0, at) : max(0, at + each)] for at in range(end - width * each, end, each))
     return [max((v for v in part if v is not None), default=None) for part in ranges]
-
-
-def render_trend(values: Values, width: int, tick: int) -> str:
-    """The newest values as bars in one line."""
-    return render_bars(binned(values, width, tick), 1, gap=True)[0]
 
 
 def render_braille(values: Values, width: int, tick: int) -> str:
