@@ -69,8 +69,8 @@ def test_errors_take_the_place_of_a_number_that_matters_less(
     assert all(line.width == size[0] for line in bad.lines)
 
 
-def fanned(snapshot: Snapshot, upper: str, lower: str, width: int = 200) -> list[tuple[str, str]]:
-    return fan_out(snapshot, layer_of(snapshot, upper), layer_of(snapshot, lower), width)
+def fanned(snapshot: Snapshot, upper: str, width: int = 200) -> list[tuple[str, str]]:
+    return fan_out(snapshot, layer_of(snapshot, upper), width)
 
 
 def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() -> None:
@@ -82,18 +82,18 @@ def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() ->
     }
     snapshot = with_layer(with_ops({"read": read}, "syscall"), "syscall", metrics=metrics)
     first = (" 1 read of 1M → 8 READs and requests of 128K ", "dim")
-    assert fanned(snapshot, "syscall", "nfs_client")[0] == first
+    assert fanned(snapshot, "syscall")[0] == first
     about = replace(snapshot, findings=FINDINGS)
-    assert fanned(about, "syscall", "nfs_client")[0][1] == "warn"
+    assert fanned(about, "syscall")[0][1] == "warn"
     reasons = [(" !! A critical thing ", "crit"), (" ! A warning thing ", "warn")]
-    assert fanned(about, "nfs_client", "tcp") == [
+    assert fanned(about, "nfs_client") == [
         *reasons,
         (" i A info thing ", "dim"),
         (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim"),
     ]
-    assert fanned(LAST, "nfs_server", "block")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
-    assert fanned(snapshot, "syscall", "nfs_client", 20) == [], "never half a number"
-    assert fanned(LAST, "tcp", "nfs_server") == [], "segments are nobody's calls"
+    assert fanned(LAST, "nfs_server")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
+    assert fanned(snapshot, "syscall", 20) == [], "never half a number"
+    assert fanned(LAST, "tcp") == [], "segments are nobody's calls"
 
 
 def mixed(**more: float) -> Snapshot:
@@ -169,7 +169,7 @@ def test_what_a_read_becomes_is_told_of_the_size_that_moves_most(
     }  # fmt: skip
     app = layer_made("syscall", {"read_waited": read, "read": read}, metrics=metrics)
     snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
-    assert fanned(snapshot, "syscall", "block") == [(f" {expected} ", "dim")]
+    assert fanned(snapshot, "syscall") == [(f" {expected} ", "dim")]
 
 
 def test_requests_of_fsyncs_are_not_the_writes() -> None:
@@ -180,7 +180,7 @@ def test_requests_of_fsyncs_are_not_the_writes() -> None:
         ops = {"write_waited": write, "write": write, "fsync": sync}
         app = layer_made("syscall", ops, metrics={**metrics})
         snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
-        assert bool(fanned(snapshot, "syscall", "block")) == is_told
+        assert bool(fanned(snapshot, "syscall")) == is_told
 
 
 def test_what_a_statement_becomes_is_the_io_of_its_sessions() -> None:
@@ -206,19 +206,19 @@ def test_what_a_statement_becomes_is_the_io_of_its_sessions() -> None:
     }  # fmt: skip
     snapshot = replace(LAST, layers={**layers})
     text = " 1 statement → 0.42 reads, 1.2 writes, 1.5 requests "
-    assert fan_out(snapshot, db, None, 80) == [(text, "dim")]
-    assert fan_out(snapshot, db, None, len(text) - 1) == [
+    assert fan_out(snapshot, db, 80) == [(text, "dim")]
+    assert fan_out(snapshot, db, len(text) - 1) == [
         (" 1 statement → 0.42 reads, 1.2 writes ", "dim")
     ]
-    assert fan_out(snapshot, db, None, 20) == []
-    assert fan_out(replace(LAST, layers={"db": db}), db, None, 80) == []
+    assert fan_out(snapshot, db, 20) == []
+    assert fan_out(replace(LAST, layers={"db": db}), db, 80) == []
 
 
 def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     client = layer_of(LAST, "nfs_client")
     half = replace(client.ops["read"], bytes_per_s=(client.ops["read"].bytes_per_s or 0) * 2)
     cached = replace(client, ops={**client.ops, "read": half})
-    assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
+    assert fan_out(LAST, cached, 200) == []
 
 
 def test_a_layer_without_a_panel_of_its_own_uses_that_of_its_kind() -> None:
@@ -256,7 +256,7 @@ def test_operations_without_bytes_have_rates_and_one_histogram_each() -> None:
     view = LayersView(ViewState(), snapshot, (point_of(snapshot),))
     layer = layer_of(snapshot, "block")
     assert [piece.text for piece in OPS.title(view, layer)] == ["open 7/s 3.00 ms"]
-    assert [trend.label for trend in OPS.trends(view, layer)] == ["open /s", "open ms"]
+    assert [trend.label for trend in OPS.trends(view, layer)] == ["open/s", "open ms"]
     rows = OPS.middle(view, layer, axis_for(60), 60, 4)[1:]
     assert [row.text[:9].split() for row in rows] == [["open"]]
 

@@ -58,15 +58,8 @@ def needed(box: Box, view: LayersView, layer: LayerSnapshot, middle: int) -> int
     return 2 + middle + len(_with_values(box.trends(view, layer)))
 
 
-def boxed(  # noqa: PLR0913, PLR0917
-    box: Box,
-    view: LayersView,
-    layer: LayerSnapshot,
-    below: LayerSnapshot | None,
-    width: int,
-    height: int,
-) -> ScreenFrame:
-    """A layer's box; ``below`` is the next layer.  A click chooses the layer."""
+def boxed(box: Box, view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+    """A layer's box; a click chooses the layer."""
     style, inner = border_of(view, layer.spec.name), width - SIDES
     trends = _with_values(box.trends(view, layer))
     count = min(len(trends), max(1, height - 2 - _MIN_MIDDLE))
@@ -78,7 +71,7 @@ def boxed(  # noqa: PLR0913, PLR0917
     frame = ScreenFrame([_title(box, view, layer, width)])
     for line in lines:
         frame.add(Line("│", style).add(" ").extend(line.fitted(inner)).add(" ").add("│", style))
-    frame.add(_lower_border(view, layer, below, width))
+    frame.add(_lower_border(view, layer, width))
     return frame
 
 
@@ -102,12 +95,10 @@ def _title(box: Box, view: LayersView, layer: LayerSnapshot, width: int) -> Line
     )
 
 
-def _lower_border(
-    view: LayersView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
-) -> Line:
+def _lower_border(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
     """Findings, and operations in the next layer."""
     style, line = border_of(view, layer.spec.name), Line("╰", border_of(view, layer.spec.name))
-    line.add_all(fan_out(view.snapshot, layer, below, width - 3))
+    line.add_all(fan_out(view.snapshot, layer, width - 3))
     return line.add("─" * (width - 1 - line.width), style).add("╯", style).fitted(width)
 
 

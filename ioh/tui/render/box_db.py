@@ -17,9 +17,9 @@ from ioh.tui.render.box import (
     Trend,
     axis_line,
     op_piece,
-    rate_and_mean,
     trend_of,
 )
+from ioh.tui.render.box_ops import ops_title, ops_trends
 from ioh.tui.render.breakdown import render_top
 from ioh.tui.render.histogram import Axis, histogram_of, shaded
 from ioh.tui.render.line import Line
@@ -41,7 +41,6 @@ _STEPS = {
 }
 # Only shown while they are in progress.
 _OTHERS = {"standby_wait": ("standby", "other"), "checkpoint": ("ckpt", "write")}
-_MAIN = (("statement", "stmt"), ("commit", "commit"))
 _WAITS = "wait"
 # Ops of PostgreSQL's own views: short word, number shown, unit, colour.
 _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
@@ -50,26 +49,6 @@ _SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
     ("log_write", "log", "bytes_per_s", " MB/s", "trend_w"),
     ("log_sync", "sync", "latency_us", " ms", "trend_o"),
 )
-
-
-def _db_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
-    """Rates and latencies of statements and commits."""
-    name = layer.spec.name
-    return [
-        op_piece(
-            view, (name, op), word, *rate_and_mean(layer.ops.get(op, OpStats()), has_bytes=False)
-        )
-        for op, word in _MAIN
-    ]
-
-
-def _db_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
-    trends = []
-    for rank, (op, short) in enumerate(_MAIN):
-        key = (layer.spec.name, op)
-        trends.append(trend_of(view, key, "ops_per_s", f"{short}/s", rank))
-        trends.append(trend_of(view, key, "latency_us", f"{short} ms", 2 + rank))
-    return trends
 
 
 def _steps(
@@ -132,5 +111,5 @@ def _waits(
     return render_top(replace(spec, columns=ranked), rows, TableState(), columns, height).lines
 
 
-DB = Box(_db_title, _db_trends, _steps)
+DB = Box(ops_title, ops_trends, _steps)
 PG = Box(_pg_title, _pg_trends, _waits)

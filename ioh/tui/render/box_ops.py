@@ -34,12 +34,18 @@ from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share, megabytes, percent
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
-_WORD, _SHORT = 10, 5  # letters of an op that is neither a read nor a write; in a trend's label
-_MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
-_NO_BYTES: tuple[tuple[Measure, str], ...] = (("ops_per_s", "/s"), ("latency_us", "ms"))
+_WORD, _SHORT = 10, 6  # letters of an op that is neither a read nor a write; in a trend's label
+_SHORTER = {"statement": "stmt"}
+_MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", " MB/s"), ("latency_us", " ms"))
+_NO_BYTES: tuple[tuple[Measure, str], ...] = (("ops_per_s", "/s"), ("latency_us", " ms"))
 
 
-def _ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
+def _word(op: str) -> str:
+    """``R``, ``W``, or a word for another op."""
+    return direction(op) or _SHORTER.get(op, op[:_WORD])
+
+
+def ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     """Reads and writes, the share of cached reads, and the calls beside."""
     name, pieces = layer.spec.name, []
     for op, stats in _main(layer):
@@ -47,7 +53,7 @@ def _ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
         if stats.count == 0 and not stats.errors_per_s:
             waiting = waiting_text(layer, op)
             numbers = [(waiting, "warn")] if waiting else [(ZERO, "dim")]
-        pieces.append(op_piece(view, (name, op), direction(op) or op[:_WORD], *numbers))
+        pieces.append(op_piece(view, (name, op), _word(op), *numbers))
     if share := cached_share(layer):
         pieces.append(Line(f"cached {share}", "dim"))
     if layer.source == "proc":
@@ -55,12 +61,13 @@ def _ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     return pieces
 
 
-def _ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
+def ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
+    """Throughput or rate, and mean time, of each."""
     trends = []
     for op, _ in _main(layer):
         key, where = (layer.spec.name, op), direction(op)
         for rank, (measure, unit) in enumerate(_MEASURES if layer.spec.has_bytes else _NO_BYTES):
-            label = f"{where or op[:_SHORT]} {unit}"
+            label = f"{_word(op)[:_SHORT]}{unit}"
             trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
     return trends
 
@@ -87,7 +94,7 @@ def _histogram(
     lines = [Line().left(more, SIZES - 4, "dim").add(axis.heading(4), "dim")]
     for op, size in kept:
         where = direction(op)
-        line = Line().left(where or op[:_WORD], SIZES, STYLES[where])
+        line = Line().left(_word(op), SIZES, STYLES[where])
         if layer.spec.has_bytes:
             line = (
                 Line().left(where, 2, STYLES[where]).right(size_label(size), SIZE_COLUMNS).add(" ")
@@ -172,5 +179,5 @@ def _connections(
     return [*lines, Line().left("min rtt", SIZES, "dim").add(format_duration(shortest_us), "dim")]
 
 
-OPS = Box(_ops_title, _ops_trends, _histogram)
+OPS = Box(ops_title, ops_trends, _histogram)
 FLOW = Box(_flow_title, _flow_trends, _connections)

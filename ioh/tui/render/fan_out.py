@@ -22,13 +22,10 @@ _BY_PROCESS = {
 _LEAST = 0.005  # operations per statement: fewer round to nothing
 
 
-def fan_out(
-    snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
-) -> list[Span]:
+def fan_out(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> list[Span]:
     """The layer's findings, reads, then writes, as far as they fit.
 
-    ``below`` is None under the lowest layer.  Operations are left out if their number below is
-    unknown.
+    Operations are left out if their number below is unknown.
     """
     spans: list[Span] = []
     for text, style in reasons(snapshot.findings, layer.spec.name):
@@ -39,18 +36,17 @@ def fan_out(
         text = _of_statements(snapshot, layer, width - 2)
         return [*spans, (f" {text} ", "dim")] if text else spans
     for op, _ in main_stats(layer.spec, layer.ops):
-        for text, style in becomes(snapshot, layer, below, op):
+        for text, style in becomes(snapshot, layer, op):
             width -= display_width(text)
             if width >= 0:
                 spans.append((text, style))
     return spans
 
 
-def becomes(
-    snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, op: str
-) -> list[Span]:
+def becomes(snapshot: Snapshot, layer: LayerSnapshot, op: str) -> list[Span]:
     """What an op of main_stats() becomes in the next layer; nothing if that is not known."""
-    stats = layer.ops.get(op, OpStats())
+    stats, names = layer.ops.get(op, OpStats()), [*snapshot.measured, ""]
+    below = snapshot.layer(names[names.index(layer.spec.name) + 1])
     if below is None or not stats.count or is_flow(layer.spec):
         return []
     text = _becomes(snapshot, layer, below, op, stats)

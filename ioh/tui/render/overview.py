@@ -162,8 +162,6 @@ def _grid(
     view: LayersView, rows: Sequence[Sequence[LayerSnapshot]], width: int, room: int
 ) -> ScreenFrame:
     """A box for each layer; each row of them as high as it needs, if there is room."""
-    busy = [layer for row in rows for layer in row]
-    below = dict(zip([layer.spec.name for layer in busy], [*busy[1:], None], strict=True))
     frame, middle = ScreenFrame(), 5 if room < _ROOMY * len(rows) else 8
     for at, row in enumerate(rows):
         ends = [width * (place + 1) // len(row) for place in range(len(row))]
@@ -171,13 +169,10 @@ def _grid(
         high = min(wanted, (room - len(frame.lines)) // (len(rows) - at))
         made, begin = ScreenFrame(), 0
         for layer, end in zip(row, ends, strict=True):
-            style = box_of(layer.spec)
-            name = layer.spec.name
-            piece = boxed(style, view, layer, below[name], end - begin, high)
-            op = next(
-                (op for op, _ in main_stats(layer.spec, layer.ops)), next(iter(layer.ops), "")
-            )
-            piece.hits = [Hit(y, 0, end - begin, "choose", f"{name}/{op}") for y in range(high)]
+            piece = boxed(box_of(layer.spec), view, layer, end - begin, high)
+            ops = [*(op for op, _ in main_stats(layer.spec, layer.ops)), *layer.ops, ""]
+            clicked = f"{layer.spec.name}/{ops[0]}"
+            piece.hits = [Hit(y, 0, end - begin, "choose", clicked) for y in range(high)]
             made = beside(made, begin, piece, gap=0)
             begin = end
         frame.below(made)

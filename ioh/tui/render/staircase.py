@@ -7,7 +7,6 @@ Beside it are the numbers of the layer that has the step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile, islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -212,8 +211,7 @@ def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     word = kind.rpartition("_")[2] if kind and layer.ops[kind].bytes else ""
     size = format_scaled(path.size_bytes, 1024) if path.size_bytes else ""
     facts = [(f"{size} {_KINDS.get(word, word)}".strip(), "")]
-    below = dropwhile(lambda each: each is not layer, snapshot.measured.values())
-    for text, style in becomes(snapshot, layer, next(islice(below, 1, None), None), op):
+    for text, style in becomes(snapshot, layer, op):
         whole, _, pieces = text.strip().partition(" → ")
         is_same = whole.endswith(f" of {size}")
         facts.append((f"→ {pieces}" if is_same else text.strip(), style))
