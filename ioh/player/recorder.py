@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from ioh.model.sample import Sample
 from ioh.recorder.marks import MarkServer
 from ioh.recorder.rotated_files import default_names, parts_of
 from ioh.recorder.rotation import Recorder
-from ioh.rights.files import can_create_here, remove
+from ioh.rights.files import remove, writable_folder
 from ioh.session.join import Joining
 from ioh.session.output import first_free
 
@@ -231,9 +230,9 @@ def recording_folder() -> tuple[str, str]:
     OSError: there is none.
     """
     # An absolute path, for `ioh mark` and the user.
-    if can_create_here():
-        return os.getcwd(), ""  # noqa: PTH109
-    return tempfile.gettempdir(), ", because the current directory is not writable"
+    folder = writable_folder()
+    remark = "" if folder == "." else ", because the current directory is not writable"
+    return os.path.abspath(folder), remark  # noqa: PTH100
 
 
 def paths_in(folder: str, hosts: str, now_unix_s: float) -> Iterator[str]:

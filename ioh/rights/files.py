@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
@@ -58,11 +59,28 @@ def remove(path: str) -> None:
     os.unlink(path)  # noqa: PTH108
 
 
-def can_create_here() -> bool:
-    """Whether files can be created in the working directory, as far as known in advance."""
+def write_new(folder: str, names: Iterable[str], text: str) -> str:
+    """Write a new file that only its owner can read, by the first free name; return its path.
+
+    OSError: it cannot be written.
+    """
+    for name in names:
+        path = os.path.join(folder, name).removeprefix("./")  # noqa: PTH118
+        try:
+            fd = create(path)
+        except FileExistsError:
+            continue
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        return path
+    raise FileExistsError(None, "too many files of that name")
+
+
+def writable_folder() -> str:
+    """The working directory, else the one for temporary files, as far as known in advance."""
     if _keeper is not None and _keeper.is_for("x"):
-        return True
-    return os.access(".", os.W_OK | os.X_OK)
+        return "."
+    return "." if os.access(".", os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
 @contextlib.contextmanager

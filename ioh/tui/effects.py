@@ -6,14 +6,13 @@ Each gets what it needs and returns a message, "" for none.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.rights.files import can_create_here, create, dated_names
+from ioh.rights.files import dated_names, writable_folder, write_new
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.options import ThemeName
@@ -105,31 +104,8 @@ def save(frame: ScreenFrame, shown: Snapshot | None, theme: ThemeName, *, utc: b
     numbers = frame.text() + "\n" + TextSink(options).render(shown)
     named = partial(dated_names, shown.hostname, shown.time_unix_s)
     try:
-        paths = [write_new(named("svg"), picture), write_new(named("txt"), numbers)]
+        folder = writable_folder()
+        paths = [write_new(folder, named("svg"), picture), write_new(folder, named("txt"), numbers)]
     except OSError as error:
         return f"cannot save: {error.strerror}"
     return f"saved {paths[0]} and {paths[1]}"
-
-
-def writable_folder() -> str:
-    """The current directory, or the one for temporary files if it is not writable."""
-    return "." if can_create_here() else tempfile.gettempdir()
-
-
-def write_new(names: Iterable[str], text: str) -> str:
-    """Write a new file that only its owner can read, by the first free name; return its path.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    folder = writable_folder()
-    for name in names:
-        path = os.path.join(folder, name).removeprefix("./")  # noqa: PTH118
-        try:
-            fd = create(path)
-        except FileExistsError:
-            continue
-        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        return path
-    raise FileExistsError(None, "too many files of that name")

@@ -86,7 +86,7 @@ def test_a_failure_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> N
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    monkeypatch.setattr(player_recorder, "can_create_here", lambda: True)
+    monkeypatch.setattr(player_recorder, "writable_folder", lambda: ".")
     assert recorder.toggle() == "not recording: No such file or directory"
 
 

@@ -11,10 +11,9 @@ import pytest
 from textual import events
 
 from ioh.model.errors import ExitCode
-from ioh.rights.files import dated_names
+from ioh.rights.files import dated_names, writable_folder, write_new
 from ioh.tui import effects
 from ioh.tui.app import IohApp
-from ioh.tui.effects import writable_folder, write_new
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
@@ -97,14 +96,14 @@ async def test_a_failed_save_is_reported(
 
 
 def test_text_that_is_not_valid_unicode_is_written_escaped(here: Path) -> None:
-    assert Path(write_new(["a.txt"], "\ud800")).read_text("utf-8") == "\\ud800"
+    assert Path(write_new(".", ["a.txt"], "\ud800")).read_text("utf-8") == "\\ud800"
 
 
 def test_if_the_current_folder_is_not_writable_another_is_used(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert writable_folder() == "."
-    assert write_new(["a.txt"], "x") == "a.txt"
+    assert write_new(".", ["a.txt"], "x") == "a.txt"
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert writable_folder() not in {"", "."}
 

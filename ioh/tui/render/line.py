@@ -88,32 +88,22 @@ class Line:
 
     def right(self, text: str, width: int, style: str = "") -> Line:
         """Append text right-aligned in ``width`` columns, cut if it is longer."""
-        if not text.isascii() or not text.isprintable() or len(text) > width:
-            text = cut_to(printable(text), width)
-            return self.add(" " * (width - display_width(text))).add(text, style)
-        length = len(text)
-        if length < width:
-            self._append(" " * (width - length), "", width - length)
-        if text:
-            self._append(text, style, length)
-        return self
+        text = cut_to(printable(text), width)
+        return self.add(" " * (width - display_width(text))).add(text, style)
 
     def cell(self, text: str, width: int, style: str = "") -> Line:
         """Append a space, then text as right() does."""
-        if text.isascii() and len(text) <= width:
-            return self.right(text, width + 1, style)
         return self.add(" ").right(text, width, style)
 
     def extend(self, other: Line) -> Line:
         """Append another line."""
-        width = self.width + other.width
         for at, (text, style) in enumerate(other.spans):
             before = len(self.spans)
             self._append(text, style, 0)
             if len(self.spans) > before:  # the rest does not join, as in the other line
                 self.spans += other.spans[at + 1 :]
                 break
-        self.width = width
+        self.width += other.width
         return self
 
     def to(self, column: int) -> Line:
