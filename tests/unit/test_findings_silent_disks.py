@@ -64,6 +64,12 @@ def test_a_silent_device_is_named_with_who_waits_longest() -> None:
     assert told(block(("sda", "sda", "read", 4.9)), app("sda", 4.9)) is None
 
 
+def test_a_device_with_requests_in_flight_is_not_said_to_have_none() -> None:
+    """Its age is counted from a sample, so a call that waits for it is older."""
+    assert told(block(("loop3", "loop3", "write", 4.8)), app("loop3", 5.2)) is None
+    assert told(block(("sda", "sda", "write", 4.8)), app("sda1", 5.2)) is None
+
+
 def test_only_the_lowest_device_is_reported() -> None:
     """A volume on a partition of a hung disk waits with it; the program's file is on the volume."""
     volume, disk = ("dm-0", "vg-data on sdb1", "write", 8.0), ("sdb", "sdb", "write", 8.0)

@@ -51,7 +51,8 @@ def disk_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for name in [each for each, rows in silent.items() if not _waits_for_another(rows[0], silent)]:
         waiting = [rows for on, rows in calls.items() if _is_on(newest, on, name)]
         yield _of_device(name, silent[name], _oldest(chain(*waiting)))
-    known = [*silent, *(row.key[1] for row in newest.rows("block", "limit"))]
+    in_flight = (row.key[0] for row in newest.rows("block", IN_PROGRESS))
+    known = [*in_flight, *(row.key[1] for row in newest.rows("block", "limit"))]
     for name, rows in calls.items():
         stuck = [x for x in rows if x.values.get("blocked") and not _is_throttled(newest, x)]
         is_known = "(" in name or any(_is_on(newest, name, other) for other in known)
