@@ -17,6 +17,9 @@ from ioh.tui.render.staircase import columns_for, folded_group, render_group, st
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.state import ViewState
 from tests.support.screens import FINDINGS, LAYERS, drawn, kinds, layer_of, minute, with_layer
+from tests.unit.snapshot_maker import layer as layer_made
+from tests.unit.snapshot_maker import op as made_op
+from tests.unit.snapshot_maker import ticks
 
 LAST = minute()[-1]
 QUEUE_FIRST = (Segment("syscall", 10.0), Segment("block_queue", 30.0), Segment("device", 60.0))
@@ -137,6 +140,12 @@ def test_a_layer_in_no_group_has_lines_and_all_lines_can_be_chosen() -> None:
     assert keys == [("program", "read"), ("program", "write"), ("wire", "in"), ("wire", "out"),
                     ("platter", "read"), ("platter", "write")]  # fmt: skip
     assert choices(view_of())[:2] == [("syscall", "read"), ("nfs_client", "read")]
+
+
+def test_a_layers_name_never_runs_into_a_long_word() -> None:
+    pg = layer_made("pg", {"commit": made_op(50, 0, 900), "data_read": made_op(9, 8192, 90)})
+    text = [line.text for line in drawn(ticks(1, {"pg": pg})[0], (80, 24)).lines]
+    assert any(line.startswith(" 1 post~ commit ") for line in text), text
 
 
 @pytest.mark.parametrize("size", [(116, 40), (120, 40), (159, 50), (200, 55), (300, 80)])

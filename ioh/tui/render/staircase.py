@@ -357,5 +357,5 @@ def _row_label(view: LayersView, row: LayerRow, width: int, *, is_first: bool) -
         for text, kind in reasons(view.snapshot.findings, row.layer)[:1]:
             line.add(text[1], kind)
         line.to(1).add(f"{layer_number(view.snapshot, row.layer)} ", "key")
-        line.left(spec.title, max(0, width - 4 - len(letter)), "title")
+        line.left(spec.title, max(0, width - 5 - len(letter)), "title")
     return line.to(width - 1 - len(letter)).add(letter, op_style(view, row.key)).add(" ")
