@@ -16,11 +16,11 @@ from typing import Any
 from tests.kernel import uring
 from tests.kernel.aio import PWRITE, Aio
 from tests.kernel.rig import MIB, Ioh, Loop, Volume, aligned, opened, recording
+from tests.kernel.talker import wait_until
 from tests.kernel.uring import Uring
 
 FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 WRITERS = 5
-SILENT_S = 6  # the rule needs 5
 
 
 @contextlib.contextmanager
@@ -136,14 +136,11 @@ def test_what_waits_is_listed_and_its_time_counts_as_it_passes(volume: Volume) -
                 since_began_s = time.monotonic() - began_s
                 last_s = ioh.intervals[-1]["time_unix_s"] - time.time() + time.monotonic()
                 stuck = len(ioh.intervals)
-                time.sleep(SILENT_S)
-                ioh.settle()
-                found = finding(ioh)
+                found = wait_until(lambda: finding(ioh))
             assert aio.reap(2, 2) == [4096] * 2
             ring.submit(wait=3)
             writer.join(20)
-            time.sleep(2.5)  # the rule needs 2
-            ioh.settle()
+            wait_until(lambda: finding(ioh) is None)
         assert found is not None
         assert found["cause"].startswith(
             f"{upper.name} (file {upper.image} on {volume.loop.name}) "
@@ -191,9 +188,7 @@ def test_a_writer_of_a_frozen_file_system_is_named(volume: Volume) -> None:
             time.sleep(0.5)
             ioh.settle()
             rows = {row["op"]: row for row in open_rows(ioh)}
-            time.sleep(SILENT_S)
-            ioh.settle()
-            found = finding(ioh)
+            found = wait_until(lambda: finding(ioh))
         os.close(reading)
         for thread in threads:
             thread.join(20)

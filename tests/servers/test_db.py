@@ -15,7 +15,7 @@ import pytest
 
 from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, recording
-from tests.kernel.talker import Talker, wait_until
+from tests.kernel.talker import Talker, settled, wait_until
 from tests.servers.postgres import Cluster, give_to, inside
 
 LAYER = ("--layers", "db")
@@ -208,8 +208,7 @@ def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster, outside:
     before = int(cluster.sql(sql))
     with part_of(outside) as ioh:
         cluster.sql("checkpoint")
-    time.sleep(REPORT_S)
-    written = int(cluster.sql(sql)) - before
+    written = settled(lambda: int(cluster.sql(sql))) - before
     assert ioh.total("db", "checkpoint") == 1
     # SLRUs (the commit log) count as buffers of the checkpoint, too, but are not data files.
     assert 0 <= written - ioh.total("db", "data_write") <= 4

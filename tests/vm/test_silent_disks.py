@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.kernel.rig import Ioh, aligned, opened, recording, run
+from tests.kernel.talker import wait_until
 from tests.vm.disks import NAMES, Disks
 
 DISK = NAMES[0]
-SILENT_S = 9  # the rule needs 5
+READS = 9  # one a second: the rule needs 5 s
 SLOW_US = 900_000  # the driver takes less than a second
 
 
@@ -52,13 +52,13 @@ def test_calls_on_a_suspended_volume_do_not_end() -> None:
         run("dmsetup", "--noudevsync", "suspend", "--nolockfs", "slowly")
         writer = threading.Thread(target=write, args=(name,))
         writer.start()
-        time.sleep(SILENT_S)
+        wait_until(lambda: silent(ioh))
         ioh.settle()
         run("dmsetup", "--noudevsync", "resume", "slowly")
         writer.join(20)
-        time.sleep(3)  # the rule needs 2
-        ioh.settle()
-        assert not [x for x in ioh.intervals[-1]["findings"] if x["rule"] == "disk_no_answer"]
+        wait_until(
+            lambda: "disk_no_answer" not in {x["rule"] for x in ioh.intervals[-1]["findings"]}
+        )
     found = silent(ioh)
     assert found
     assert {finding["subject"] for finding in found} == {name}
@@ -71,8 +71,8 @@ def test_a_disk_that_takes_nearly_a_second_for_each_read_answers() -> None:
     with volume() as name, recording("--layers", "syscall,block", cycle_s=0.5) as ioh:
         Disks.answer_after(SLOW_US)
         with opened(f"/dev/{name}", os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-            for at in range(SILENT_S):
+            for at in range(READS):
                 os.preadv(fd, [buffer], 4096 * at)
         Disks.answer_after(0)
-    assert ioh.total("block", "read") >= SILENT_S
+    assert ioh.total("block", "read") >= READS
     assert silent(ioh) == []
