@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.vm.stage import FILE, FILE_BYTES, SERVED, export_slow_disk
 
 SECONDS, OUTAGE_S = 14, 14
 DELAY_MS, SLOW_DISK_US, DISK_US = 60, 40_000, 4_000
+CLIENT = ("nsenter", "--net=/run/netns/cli1")
 RULES = {"nfs_latency", "nfs_no_answer", "nfs_retransmits"}
 
 
@@ -31,9 +33,7 @@ def client(server: Server) -> Iterator[Ioh]:
     export_slow_disk(Disks())
     with (
         mounted("4.2", client=2, place="/mnt/idle"),
-        watching(
-            "syscall", "nfs_client", "tcp", cycle_s=1.0, within=("nsenter", "--net=/run/netns/cli1")
-        ) as ioh,
+        watching("syscall", "nfs_client", "tcp", cycle_s=1.0, within=CLIENT) as ioh,
     ):
         yield ioh
 
@@ -61,7 +61,7 @@ def reading(client: Ioh, *options: str, version: str = "4.2", depth: int = 4) ->
     """What ioh says while it is read for SECONDS."""
     with read_at_random(*options, version=version, depth=depth), part_of(client) as part:
         time.sleep(SECONDS)
-    print(*{(f["rule"], f["subject"], f["cause"]) for f in findings(part)}, sep="\n")
+    print(steps(part), *{(f["rule"], f["subject"], f["cause"]) for f in findings(part)}, sep="\n")
     return part
 
 
@@ -78,6 +78,21 @@ def rows(part: Part) -> list[dict[str, Any]]:
 def findings(part: Part) -> list[dict[str, Any]]:
     found = [f for interval in part.intervals for f in interval["findings"]]
     return [finding for finding in found if finding["rule"] in RULES]
+
+
+def path_of(interval: dict[str, Any]) -> dict[str, float]:
+    """The path's steps, in us of all READs together."""
+    found = interval["path"].get("read", {"segments": ()})
+    return {each["name"]: (each["us"] or 0.0) * found["ops_per_s"] for each in found["segments"]}
+
+
+def steps(part: Part) -> Counter[str]:
+    """The same of all intervals, longest first in most_common()."""
+    return sum((Counter(path_of(interval)) for interval in part.intervals), Counter())
+
+
+def longest(part: Part) -> str:
+    return steps(part).most_common(1)[0][0]
 
 
 def said(part: Part) -> set[tuple[str, str]]:
@@ -100,6 +115,7 @@ def test_a_long_way_is_the_networks_time(
     with server.netem("srv1", "delay", f"{DELAY_MS}ms"):
         part = reading(quiet, *options, version=version)
     assert said(part) == {("nfs_latency", "read network")}
+    assert longest(part) == "network"
     assert {row["local"].split(":")[0] for row in rows(part)} == {"10.99.1.2"}
     assert max(row["srtt_us"] for row in rows(part)) >= DELAY_MS * 1e3
 
@@ -108,6 +124,7 @@ def test_a_slow_disk_is_the_servers_time(quiet: Ioh) -> None:
     Disks.answer_after(SLOW_DISK_US)
     part = reading(quiet)
     assert said(part) == {("nfs_latency", "read server")}
+    assert longest(part) == "nfs_server"
 
 
 def test_one_thread_for_many_readers_is_the_servers_time(quiet: Ioh) -> None:
@@ -115,12 +132,14 @@ def test_one_thread_for_many_readers_is_the_servers_time(quiet: Ioh) -> None:
     with Server.threads(1):
         part = reading(quiet, depth=16)
     assert said(part) == {("nfs_latency", "read server")}
+    assert longest(part) == "nfs_server"
 
 
 def test_lost_replies_are_not_the_servers_time(server: Server, quiet: Ioh) -> None:
     with server.netem("srv1", "loss", "10%"):
         part = reading(quiet)
     assert said(part) == {("nfs_latency", "read loss")}
+    assert longest(part) == "network_server"
     assert sum(row["reordered_segs_per_s"] or 0 for row in rows(part)) > 0
 
 
@@ -162,3 +181,9 @@ def test_an_outage_is_not_the_servers_time(server: Server, quiet: Ioh) -> None:
     assert any(silent in found for _, found in said_at)
     assert not [at for at, found in said_at if silent in found and slow in found]
     assert max(at for at, found in said_at if slow in found and at < OUTAGE_S) < 8
+    served_us = [
+        path_of(interval).get("nfs_server", 0.0) / found["ops_per_s"]
+        for interval in part.intervals
+        if (found := interval["path"].get("read")) and interval["time_unix_s"] > begin_s + 1
+    ]
+    assert max(served_us) < OUTAGE_S * 1e6 / 4, "the calls that waited for its end"
