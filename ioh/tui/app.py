@@ -68,9 +68,7 @@ class IohApp(App[int]):
         # Keep the terminal's own background and 16 colours.
         super().__init__(TerminalDriver, ansi_color=True)
         self.theme_name: ThemeName = "mono" if self.no_color else options.theme
-        self._canvas = Canvas(
-            styles_for(self.theme_name, self.console.color_system), ascii_only=options.ascii_only
-        )
+        self._canvas = Canvas(styles_for(self.theme_name, self.console.color_system))
         remembered = remembered or Preferences()
         self.chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()

@@ -16,7 +16,6 @@ from textual.widget import Widget
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.link import ASK_AGAIN_S
 from ioh.tui.patch import Paint, changed_runs, pieces_of
-from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import Hit, Line, ScreenFrame
 
 _SYNC, _SYNCED = "\x1b[?2026h", "\x1b[?2026l"  # terminals that support it show all at the same time
@@ -27,10 +26,9 @@ class Canvas(Widget):
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
 
-    def __init__(self, styles: Mapping[str, Style], *, ascii_only: bool = False) -> None:
+    def __init__(self, styles: Mapping[str, Style]) -> None:
         super().__init__()
         self.styles_by_name = styles
-        self._ascii_only = ascii_only
         self._paint: Paint | None = None
         self.frame = ScreenFrame()  # to show
         # The lines on the terminal, if known.
@@ -46,8 +44,6 @@ class Canvas(Widget):
 
     def show(self, frame: ScreenFrame) -> None:
         """Show a frame."""
-        if self._ascii_only:
-            frame.lines = [_plain(line) for line in frame.lines]
         self.frame = frame
         self.write()
 
@@ -116,10 +112,3 @@ class Canvas(Widget):
         """What a click there does."""
         found = (h.at(x) for h in self.frame.hits if h.y == y and h.left <= x < h.right)
         return next(found, None)
-
-
-def _plain(line: Line) -> Line:
-    made = Line()
-    for text, style in line.spans:
-        made.add(to_ascii(text), style)
-    return made

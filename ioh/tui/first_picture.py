@@ -8,7 +8,6 @@ from ioh.model.player import Mode
 from ioh.model.snapshot import Snapshot
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.trends import TREND_INTERVALS
@@ -45,5 +44,4 @@ def first_picture(  # noqa: PLR0913
     points = (None,) * TREND_INTERVALS  # no past is known
     data = ScreenData(snapshot, header, points, status=STARTING, is_ascii=options.ascii_only)
     frame = draw(state, data, *size)
-    texts = (line.text.rstrip() for line in frame.lines)
-    return [to_ascii(text) if options.ascii_only else text for text in texts]
+    return [line.text.rstrip() for line in frame.lines]

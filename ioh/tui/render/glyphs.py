@@ -27,11 +27,9 @@ def drawn_in_ascii(text: str) -> str:
 
 
 def to_ascii(text: str) -> str:
-    """Replace all other characters too; the width stays the same.
+    """Replace all characters; the width stays the same.
 
     Letters become ``?``: two for a wide character, none for a combining mark.
     """
-    if text.isascii():
-        return text
-    plain = text.translate(_PLAIN)
+    plain = text.translate(_DRAWN | _PLAIN)
     return "".join(char if char.isascii() else "?" * char_width(char) for char in plain)

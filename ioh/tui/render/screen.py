@@ -15,7 +15,7 @@ from ioh.tui.history import RowRates, TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.render.findings import render_findings
 from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
-from ioh.tui.render.glyphs import drawn_in_ascii
+from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
 from ioh.tui.render.line import Line, ScreenFrame, Span, clipped, frame_of, heading
@@ -105,7 +105,7 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
     made.lines = [line.fitted(width) for line in made.lines]
     if data.is_ascii:
         for line in made.lines:
-            line.spans = [(drawn_in_ascii(text), style) for text, style in line.spans]
+            line.spans = [(to_ascii(text), style) for text, style in line.spans]
     return made
 
 
