@@ -17,6 +17,7 @@ from ioh.model.hist import (
 )
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
+from ioh.sinks.rows import is_flow
 from ioh.tui.render.line import Line
 from ioh.tui.render.trends import newest
 
@@ -141,7 +142,14 @@ def _count(value: int) -> str:
 
 
 def histogram_of(layer: LayerSnapshot, stats: OpStats) -> SizeLatencyHist | None:
-    """An op's latencies by size; an empty histogram if the probes counted no operations."""
+    """An op's latencies by size; an empty histogram if the probes counted no operations.
+
+    A flow's ops have instead connections by round-trip time at the interval's end, of no size.
+    """
+    if is_flow(layer.spec):
+        every = (layer.gauge_hists.get(spec.name) or () for spec in layer.spec.gauge_hists)
+        counts = next(every, ())[:LATENCY_BUCKETS]
+        return SizeLatencyHist((*counts, *[0] * (SIZE_BUCKETS * LATENCY_BUCKETS - len(counts))))
     if stats.size_lat is None and stats.count == 0 and layer.source != "proc":
         return SizeLatencyHist()
     return stats.size_lat

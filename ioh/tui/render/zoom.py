@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
@@ -14,7 +13,6 @@ from ioh.sinks.cells import cut_middle, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, RowRates, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.histogram import (
-    column_label,
     hidden_sizes,
     histogram_of,
     render_heat_map,
@@ -104,10 +102,10 @@ def panel(view: LayersView, width: int, height: int, kind: str = "") -> ScreenFr
         title = f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}"
     if kind == "hist" and layer is not None:
         stats = layer.ops.get(op, OpStats())
-        if _has_no_bytes(stats):
-            what = "latency, counts"
-        elif is_flow(layer.spec):
+        if is_flow(layer.spec):
             what = "connections by round-trip time"
+        elif not _has_sizes(layer, stats):
+            what = "latency, counts"
         hidden = hidden_sizes(stats.size_lat, height - 1)
     spans = [(title, "title"), (f"  {what}", "dim")]
     spans += [(f"  +{hidden} sizes", "dim")] if hidden else []
@@ -124,8 +122,6 @@ def _body(
         return wrapped(cut_middle(why, 1000), width, "dim")
     if kind == "graph":
         return list(_graphs(view, width, height))
-    if kind == "hist" and is_flow(layer.spec):
-        return list(_gauges(layer, width))
     stats = layer.ops.get(view.state.chosen[1], OpStats())
     intervals = latencies(view.points, view.state.chosen) if kind == "heat" else []
     if view.state.narrow is not None and stats.size_lat is None and not any(intervals):
@@ -134,16 +130,16 @@ def _body(
         lengths_s = [None if point is None else point.interval_s for point in view.points]
         return render_heat_map(intervals, width, height, lengths_s)
     style, hist = STYLES[direction(view.state.chosen[1])], histogram_of(layer, stats)
-    lines = render_size_latency(hist, width, height, style, has_bytes=not _has_no_bytes(stats))
+    lines = render_size_latency(hist, width, height, style, has_bytes=_has_sizes(layer, stats))
     if hist is None and layer.source == "proc":  # the notes of other sources are above
         for note in layer.notes:
             lines += wrapped(safe_name(note), width - 1, "dim", 2)
     return lines
 
 
-def _has_no_bytes(stats: OpStats) -> bool:
-    """Whether the operations moved no bytes, such as syncs and statements."""
-    return bool(stats.count) and stats.bytes == 0
+def _has_sizes(layer: LayerSnapshot, stats: OpStats) -> bool:
+    """False for connections, and for operations without bytes, such as syncs and statements."""
+    return not is_flow(layer.spec) and (not stats.count or stats.bytes != 0)
 
 
 def _not_kept(narrow: Narrow, width: int) -> list[Line]:
@@ -154,21 +150,6 @@ def _not_kept(narrow: Narrow, width: int) -> list[Line]:
         option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
         lines += wrapped(f"ioh {option} measures them, also in a recording", width, "dim")
     return lines
-
-
-def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
-    """Distributions at the interval's end, such as connections by round-trip time."""
-    for spec in layer.spec.gauge_hists:
-        counts = layer.gauge_hists.get(spec.name) or ()
-        used = [bucket for bucket in range(min(len(counts), LATENCY_BUCKETS)) if counts[bucket]]
-        if not used:
-            yield Line(" nothing in this interval", "dim")
-            continue
-        largest = max(counts)
-        for bucket in range(min(used), max(used) + 1):
-            bar = round(counts[bucket] / largest * max(1, width - 16))
-            line = Line().right(column_label(bucket), 6, "head").right(str(counts[bucket]), 7)
-            yield line.add(" ").add("█" * bar, "trend_o")
 
 
 def _graphs(view: LayersView, width: int, height: int) -> Iterator[Line]:
