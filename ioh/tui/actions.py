@@ -31,7 +31,6 @@ class Context:
     """
 
     panel: LayersView
-    layers: Sequence[str]
     page: int
     columns: Sequence[str] = ()
     text: Page | None = None
@@ -84,10 +83,13 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
 
 def refusal(action: str, argument: Argument, context: Context) -> str:
     """Return why an action does nothing here, else ""."""
-    at = int(argument) - 1 if action == "layer" else -1
-    if not 0 <= at < len(context.layers):
-        return ""
-    return why_inactive(context.panel.snapshot, context.layers[at])
+    snapshot = context.panel.snapshot
+    return why_inactive(snapshot, _numbered(snapshot, argument)) if action == "layer" else ""
+
+
+def _numbered(snapshot: Snapshot, number: Argument) -> str:
+    """The layer that a number key zooms into; "" for none."""
+    return dict(enumerate(snapshot.specs, 1)).get(int(number), "")
 
 
 def _choices(state: ViewState, context: Context) -> list[tuple[str, str]]:
@@ -98,10 +100,9 @@ def _choices(state: ViewState, context: Context) -> list[tuple[str, str]]:
 
 
 def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    at = int(argument) - 1
-    if not 0 <= at < len(context.layers) or refusal("layer", argument, context):
+    name = _numbered(context.panel.snapshot, argument)
+    if not name or refusal("layer", argument, context):
         return state
-    name = context.layers[at]
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     chosen = state.chosen

@@ -204,7 +204,8 @@ class IohApp(App[int]):
         before, self.view = self.view, self._views[at % len(self._views)]
         if before is not self.view:
             self.view.go_where(before)
-            layer = self.state.layer if self.state.layer in self._layers() else ""
+            latest, layer = self.view.latest, self.state.layer
+            layer = layer if latest and layer in latest.specs else ""
             self.state = replace(self.state, narrow=None, layer=layer)
         return "" if len(self._views) > 1 else "no other host; ioh --host A --host B shows several"
 
@@ -249,7 +250,7 @@ class IohApp(App[int]):
         first = text.scrolled(self.state, body_height(data, self.size.height)) if text else 0
         columns = tuple(str(hit.argument) for hit in frame.hits if hit.action == "sort")
         page = page_length(self.state, data, frame)
-        return Context(panel, self._layers(), page, columns, text, first)
+        return Context(panel, page, columns, text, first)
 
     def _narrowed(self) -> Snapshot | None:
         shown, narrow = self.view.shown, self.state.narrow
@@ -267,7 +268,6 @@ class IohApp(App[int]):
             status="" if self.view.status in self._message[0] else self.view.status,
             message=self._message,
             line=self.view.line,
-            specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
             rows=self.view.past.rows(tick),
             found=self.view.findings.found(),
@@ -278,9 +278,6 @@ class IohApp(App[int]):
         )
 
     # ---- doing
-
-    def _layers(self) -> tuple[str, ...]:
-        return tuple(self.view.latest.specs) if self.view.latest else ()
 
     def on_key(self, event: events.Key) -> None:
         """Type text, or do the key's action."""

@@ -198,7 +198,6 @@ def screen_data(
         timeline=timeline,
         status=status,
         message=message,
-        specs=tuple(snapshot.specs.values()) if snapshot else (),
         tick=len(past),
         is_ascii=is_ascii,
     )

@@ -42,7 +42,7 @@ def do(
     columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
     text = None if state.screen == "main" else TEXT
     first = 0 if text is None else text.scrolled(state, page)
-    context = Context(view, LAYERS, page, columns, text, first)
+    context = Context(view, page, columns, text, first)
     changed = act(state, action, argument, context)
     after = narrowed(snapshot, changed.narrow) if changed.narrow else snapshot
     return with_valid_choice(changed, after)
@@ -248,6 +248,4 @@ def test_no_key_does_harm_in_any_state() -> None:
             for key in KEYS:
                 do(valid, key.action, key.argument, snapshot=kinds()[kind])
     assert do(START, "panel", "nonsense") == START
-    assert act(START, "no such action", "", Context(LayersView(START, LAST, ()), (), PAGE)) == (
-        START
-    )
+    assert act(START, "no such action", "", Context(LayersView(START, LAST, ()), PAGE)) == (START)

@@ -93,7 +93,7 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
         met.append(state.chosen)
         lines = drawn(snapshot, size, state, ()).lines
         assert any(style == "sel" for line in lines for _, style in line.spans), state.chosen
-        context = Context(LayersView(state, snapshot, ()), LAYERS, 10)
+        context = Context(LayersView(state, snapshot, ()), 10)
         state = act(state, "down", "", context)
     assert met == wanted
 
@@ -265,11 +265,11 @@ def test_arrow_keys_skip_a_folded_layer_and_its_number_zooms_into_it() -> None:
     seen = []
     for _ in range(8):
         view = LayersView(state, shown, [point_of(shown)])
-        state = act(state, "down", "", Context(view, LAYERS, 10))
+        state = act(state, "down", "", Context(view, 10))
         seen.append(state.chosen[0])
     assert set(seen) == {"syscall", "nfs_client", "block"}
     view = LayersView(state, shown, [point_of(shown)])
-    assert act(state, "layer", 3, Context(view, LAYERS, 10)).layer == "tcp"
+    assert act(state, "layer", 3, Context(view, 10)).layer == "tcp"
 
 
 def test_a_kind_of_call_that_did_not_occur_has_no_group() -> None:

@@ -16,7 +16,7 @@ from ioh.tui.render.overview import choices
 from ioh.tui.render.staircase import columns_for, folded_group, render_group, steps_of
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.state import ViewState
-from tests.support.screens import FINDINGS, LAYERS, drawn, kinds, layer_of, minute, with_layer
+from tests.support.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op as made_op
 from tests.unit.snapshot_maker import ticks
@@ -105,9 +105,9 @@ def test_a_click_on_a_step_or_a_folded_group_zooms_into_its_layer() -> None:
         ("zoom", "syscall/read"), ("zoom", "block/read"), ("zoom", "block/read")
     ]  # fmt: skip
     view = view_of()
-    state = act(view.state, "zoom", "block/read", Context(view, LAYERS, 9))
+    state = act(view.state, "zoom", "block/read", Context(view, 9))
     assert (state.layer, state.chosen) == ("block", ("block", "read"))
-    assert act(view.state, "zoom", "nowhere/read", Context(view, LAYERS, 9)) == view.state
+    assert act(view.state, "zoom", "nowhere/read", Context(view, 9)) == view.state
     one = folded_group(view, "read", path_of(*QUEUE_FIRST), 80)
     assert len(one.lines) == 1
     assert "◂ device 60%" in one.lines[0].text

@@ -57,7 +57,6 @@ class ScreenData:
     timeline: TimelineView | None = None
     status: str = ""
     message: tuple[str, str] = ("", "")
-    specs: Sequence[LayerSpec] = ()
     tick: int = 0
     found: Sequence[Finding] = ()
     compared: Compared | None = None
@@ -66,6 +65,11 @@ class ScreenData:
     hosts: Sequence[HostState] = ()
     host_at: int = 0
     is_ascii: bool = False
+
+    @property
+    def specs(self) -> Sequence[LayerSpec]:
+        """The layers, in the order of their keys."""
+        return tuple(self.snapshot.specs.values()) if self.snapshot else ()
 
     @property
     def is_following(self) -> bool:
