@@ -84,7 +84,6 @@ def picture(name: str, step: str, rule: str) -> str:
         snapshot=shown,
         header=view,
         points=[point_of(interval) for interval in intervals[: last + 1]],
-        specs=tuple(shown.specs.values()),
         tick=last + 1,
     )
     frame = draw(with_valid_choice(ViewState(), shown), data, *SIZE)
