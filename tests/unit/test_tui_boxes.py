@@ -11,7 +11,7 @@ from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import main_stats
 from ioh.tui.history import point_of
-from ioh.tui.render.box_db import PG
+from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.histogram import axis_for
@@ -219,6 +219,16 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
     half = replace(client.ops["read"], bytes_per_s=(client.ops["read"].bytes_per_s or 0) * 2)
     cached = replace(client, ops={**client.ops, "read": half})
     assert fan_out(LAST, cached, 200) == []
+
+
+def test_a_database_has_rates_and_times_of_statements_and_commits() -> None:
+    ops = {"statement": made_op(100, 0, 3000), "commit": made_op(50, 0, 900)}
+    snapshot = ticks(1, {"db": layer_made("db", ops)})[0]
+    view = LayersView(ViewState(), snapshot, (point_of(snapshot),))
+    db = layer_of(snapshot, "db")
+    title, trends = DB.title(view, db), DB.trends(view, db)
+    assert [piece.text for piece in title] == ["stmt 100/s 3.00 ms", "commit 50/s 900 µs"]
+    assert [trend.label for trend in trends] == ["stmt/s", "stmt ms", "commit/s", "commit ms"]
 
 
 def test_a_layer_without_a_panel_of_its_own_uses_that_of_its_kind() -> None:

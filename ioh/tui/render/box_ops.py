@@ -49,7 +49,7 @@ def ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     """Reads and writes, the share of cached reads, and the calls beside."""
     name, pieces = layer.spec.name, []
     for op, stats in _main(layer):
-        numbers = rate_and_mean(stats, has_bytes=layer.spec.has_bytes)
+        numbers = rate_and_mean(stats, has_bytes=_has_bytes(layer, op))
         if stats.count == 0 and not stats.errors_per_s:
             waiting = waiting_text(layer, op)
             numbers = [(waiting, "warn")] if waiting else [(ZERO, "dim")]
@@ -66,10 +66,15 @@ def ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
     for op, _ in _main(layer):
         key, where = (layer.spec.name, op), direction(op)
-        for rank, (measure, unit) in enumerate(_MEASURES if layer.spec.has_bytes else _NO_BYTES):
+        for rank, (measure, unit) in enumerate(_MEASURES if _has_bytes(layer, op) else _NO_BYTES):
             label = f"{_word(op)[:_SHORT]}{unit}"
             trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
     return trends
+
+
+def _has_bytes(layer: LayerSnapshot, op: str) -> bool:
+    """Whether an op moves bytes; a statement is neither a read nor a write."""
+    return layer.spec.has_bytes and bool(direction(op))
 
 
 def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
