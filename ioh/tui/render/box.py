@@ -21,7 +21,6 @@ from ioh.tui.rows import layer_number, megabytes
 SIDES = 4  # columns of a box's sides, each with a space
 SIZES = 3 + SIZE_COLUMNS  # columns of an op's letter, a size and a space
 _LABEL, _NOW, _PEAK = 9, 6, 6  # columns of a trend's name and numbers
-_MIN_TREND = 6
 _MIN_MIDDLE = 3  # lines
 
 

@@ -70,12 +70,6 @@ COLUMNS = (
 _NEEDED = [column for column in COLUMNS if column.rank == 0]
 
 
-def visible_columns(label_width: int, width: int, shown: Iterable[OpStats] = ()) -> list[Column]:
-    """The columns that fit next to the labels and, if wide enough, a short trend."""
-    trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
-    return fitting(with_errors(COLUMNS, shown), width - label_width - trend)
-
-
 def render_ops(view: LayersView, layer: LayerSnapshot, width: int, room: int) -> ScreenFrame:
     """A heading and a line for each op, at most ``room`` of them; a click chooses the op."""
     every = layer_rows(view.snapshot, only=layer.spec.name)
@@ -84,7 +78,9 @@ def render_ops(view: LayersView, layer: LayerSnapshot, width: int, room: int) ->
     # Hidden rows count too: columns do not move when one becomes visible.
     widest = max((len(_label(row)) for row in every), default=0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - width_of(_NEEDED)))
-    columns = visible_columns(label_width, width, [row.stats for row in every])
+    least = _MIN_TREND + 2 if width >= _TREND_FROM else 0
+    numbers = with_errors(COLUMNS, [row.stats for row in every])
+    columns = fitting(numbers, width - label_width - least)
     used = label_width + width_of(columns)
     trend = min(TREND_INTERVALS // 2, width - used - 2)
     points = view.points[-TREND_INTERVALS:]
