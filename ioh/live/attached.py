@@ -10,13 +10,12 @@ from ioh.bpf.calls import program_counts
 from ioh.bpf.channel import close_all
 from ioh.bpf.maps import Map, MapSpec
 from ioh.live.servers import ServerProbes
-from ioh.model.sample import READ_STEP_US, LayerSample, Unavailable
+from ioh.model.sample import ATTACHING, READ_STEP_US, LayerSample, Unavailable
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
 COMPILING = "its probe is still being compiled"
-SOON = "shown as soon as it is attached"
 
 
 class ModuleProbe:
@@ -159,7 +158,7 @@ class AttachedLayer:
         if not self.is_wanted:
             return Unavailable(self.layer.idle, is_idle=True)
         if self.is_awaited:
-            return Unavailable("its probe is being compiled", SOON)
+            return Unavailable("its probe is being compiled", ATTACHING)
         try:
             if self.maps:
                 sample = self.layer.read(self.maps)
@@ -201,7 +200,7 @@ class AttachedLayer:
         if isinstance(sample, LayerSample):
             return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
         if self.why_proc == COMPILING:
-            return Unavailable(COMPILING, SOON)
+            return Unavailable(COMPILING, ATTACHING)
         reason = f"{self.why_proc}; {sample.reason}"
         return replace(sample, reason=reason, hint=self.hint or sample.hint)
 

@@ -102,8 +102,15 @@ class Unavailable:
     hint: str = ""
     is_idle: bool = False
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the layer will have numbers soon, without anything to be done."""
+        return self.hint in {SOON, ATTACHING}
 
-SOON = "numbers appear in the second interval"  # a hint; nothing needs to be done
+
+# Hints.
+SOON = "numbers appear in the second interval"
+ATTACHING = "shown as soon as it is attached"
 
 
 @dataclass(frozen=True, slots=True)

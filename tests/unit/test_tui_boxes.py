@@ -122,15 +122,13 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     found = mixed()
     lines = shown(found, (200, 40))
     title = next(line for line in lines if line.startswith("╭ 3 app "))
-    assert " R 0.262 8.00 ms ─ W . ─ cached 3.10% " in title
+    assert " R 0.262 8.00 ms ─ W 1.23 11 µs buffered " in title
     heading = next(line for line in lines if line.startswith("── READ "))
-    assert heading.startswith(
-        "── READ 8.00 ms × 2/s  128K buffered  → 2 requests of 64K  0.262 MB/s "
-    )
+    assert heading.startswith("── READ 8.00 ms × 2/s = 0.016 s/s  mostly 128K buffered  ")
     assert " + 50.0k/s cached, 1 µs " in heading
     app = layer_of(found, "syscall")
     assert main_stats(app.spec, app.ops)[0][1].inflight == 3, "before its end no kind is known"
-    assert any("── WRITE 11 µs × 300/s  4K " in line for line in lines)
+    assert any("── WRITE 11 µs × 300/s = 0.003 s/s  mostly 4K " in line for line in lines)
 
 
 def test_trends_are_of_calls_that_waited() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ioh.model.path import IoPath, Segment
+from ioh.model.sample import ATTACHING, SOON, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
@@ -119,8 +120,10 @@ def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) 
     long_write = path_of(*QUEUE_FIRST, way="write")
     many_reads = replace(path_of(Segment("syscall", 20.0), Segment("device", 30.0)), ops_per_s=1e3)
     monkeypatch.setattr(overview, "paths", lambda _: {"read": many_reads, "write": long_write})
-    text = [line.text for line in drawn(LAST, (80, 22)).lines]
-    assert any(line.startswith("── WRITE ") and "◂ device 60%" in line for line in text)
+    text = [line.text for line in drawn(LAST, (80, 24)).lines]
+    assert any(
+        line.startswith("── WRITE ") and "◂ device 60%" in line and " s/s " in line for line in text
+    )
     assert any(line.startswith("── READ ") and "◂" not in line for line in text)
 
 
@@ -140,6 +143,14 @@ def test_a_layer_in_no_group_has_lines_and_all_lines_can_be_chosen() -> None:
     assert keys == [("program", "read"), ("program", "write"), ("wire", "in"), ("wire", "out"),
                     ("platter", "read"), ("platter", "write")]  # fmt: skip
     assert choices(view_of())[:2] == [("syscall", "read"), ("nfs_client", "read")]
+
+
+@pytest.mark.parametrize("hint", [SOON, ATTACHING])
+def test_a_layer_whose_probe_is_compiled_is_starting_and_has_no_path_yet(hint: str) -> None:
+    late = {**LAST.layers, "syscall": Unavailable("its probe is being compiled", hint)}
+    lines = [line.text for line in drawn(replace(LAST, layers=late), (80, 24)).lines]
+    assert any(line.startswith(" starting") and "app" in line for line in lines)
+    assert not any(line.startswith(("── READ", " inactive")) for line in lines)
 
 
 def test_a_layers_name_never_runs_into_a_long_word() -> None:
@@ -162,4 +173,4 @@ def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) 
     lines = [line.text for line in drawn(LAST, size).lines]
     assert not any("╭" in line for line in lines)
     assert sum("── LAST 60s ──" in line for line in lines) == 1
-    assert any(line.startswith(" R MB/s ") and " peak " in line for line in lines)
+    assert any(line.startswith(" READ ms ") and " peak " in line for line in lines)

@@ -108,10 +108,11 @@ def render_trend_lines(
     trends = _with_values(trends)
     kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height)]
     numbers = _NOW + (_PEAK + 5 if width >= 50 else 0)
-    columns = max(1, min(TREND_INTERVALS // 2, width - _LABEL - numbers))
+    label = max([_LABEL, *(len(each.label) + 1 for each in kept)])
+    columns = max(1, min(TREND_INTERVALS // 2, width - label - numbers))
     lines = []
     for trend in (each for each in trends if each in kept):
-        line = Line().left(trend.label, _LABEL, "dim")
+        line = Line().left(trend.label, label, "dim")
         line.add(render_braille(trend.values, columns, view.tick), trend.style)
         now = trend.values[-1] if trend.values else None
         line.right(trend.text(now), _NOW, "strong")

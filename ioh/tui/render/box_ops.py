@@ -46,13 +46,19 @@ def _word(op: str) -> str:
 
 
 def ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
-    """Reads and writes, the share of cached reads, and the calls beside."""
+    """Reads and writes, and the share of cached reads.
+
+    If no call waited for a lower layer, those that did not, with their kind.
+    """
     name, pieces = layer.spec.name, []
     for op, stats in _main(layer):
         numbers = rate_and_mean(stats, has_bytes=_has_bytes(layer, op))
         if stats.count == 0 and not stats.errors_per_s:
-            waiting = waiting_text(layer, op)
+            whole, waiting = layer.ops.get(all_op(op), stats), waiting_text(layer, op)
             numbers = [(waiting, "warn")] if waiting else [(ZERO, "dim")]
+            if whole.count and not waiting:
+                kind = "cached" if direction(op) == "R" else "buffered"
+                numbers = [*rate_and_mean(whole), (kind, "dim")]
         pieces.append(op_piece(view, (name, op), _word(op), *numbers))
     if share := cached_share(layer):
         pieces.append(Line(f"cached {share}", "dim"))

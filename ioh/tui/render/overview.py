@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from ioh.model.metric import LayerSpec
 from ioh.model.path import IoPath, paths
-from ioh.model.sample import SOON, Unavailable
+from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow, main_stats
 from ioh.sinks.waits import waiting_text
-from ioh.tui.render.box import Box, Trend, boxed, needed, render_trend_lines
+from ioh.tui.render.box import Box, boxed, needed, render_trend_lines, trend_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
 from ioh.tui.render.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
@@ -20,6 +20,7 @@ from ioh.tui.render.staircase import (
     folded_group,
     groups_of,
     heading_line,
+    op_of,
     render_group,
     render_rows,
     steps_of,
@@ -88,7 +89,7 @@ def _path(view: LayersView, every: dict[str, IoPath], width: int, height: int) -
         for name in groups_of(view, every)
     }
     rows = render_rows(view, rest, columns, wide)
-    by_time = sorted(every, key=lambda name: every[name].ops_per_s * every[name].mean_us)
+    by_time = _by_time(every)
     frame = _arranged([*groups.values(), rows], wide, width)
     while len(frame.lines) >= height and by_time:
         name = by_time.pop(0)
@@ -99,6 +100,11 @@ def _path(view: LayersView, every: dict[str, IoPath], width: int, height: int) -
     with_head = ScreenFrame([Line().extend(head).to(wide + GAP).extend(head) if is_wide else head])
     with_head.below(frame)
     return with_head
+
+
+def _by_time(every: dict[str, IoPath]) -> list[str]:
+    """The groups by the time that all of their calls take, the longest last."""
+    return sorted(every, key=lambda name: every[name].ops_per_s * every[name].mean_us)
 
 
 def _around_choice(frame: ScreenFrame, height: int) -> ScreenFrame:
@@ -185,11 +191,13 @@ def box_of(spec: LayerSpec) -> Box:
 
 
 def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -> ScreenFrame:
-    """The last minute of each group's mean and throughput."""
-    layers = {path.top: view.snapshot.layer(path.top) for path in every.values()}
-    trends: list[Trend] = []
-    for layer in filter(None, layers.values()):
-        trends += box_of(layer.spec).trends(view, layer)
+    """The last minute of each group's mean and throughput, first of the one with most time."""
+    trends = []
+    for rank, name in enumerate(reversed(_by_time(every))):
+        key = op_of(view.snapshot, every[name])
+        trends.append(trend_of(view, key, "latency_us", f"{name.upper()} ms", 2 * rank))
+        if name != "sync":
+            trends.append(trend_of(view, key, "bytes_per_s", f"{name.upper()} MB/s", 2 * rank + 1))
     lines = render_trend_lines(trends, view, width - 2, min(room - 1, _TRENDS))
     if not lines:
         return ScreenFrame()
@@ -221,4 +229,4 @@ def _inactive(view: LayersView, width: int) -> list[Line]:
 def _starting(snapshot: Snapshot) -> list[str]:
     """Names of the layers that will have numbers soon: their probes are being compiled."""
     layers = snapshot.layers.items()
-    return [name for name, x in layers if isinstance(x, Unavailable) and x.hint == SOON]
+    return [name for name, x in layers if isinstance(x, Unavailable) and x.is_starting]

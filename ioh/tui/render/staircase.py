@@ -96,6 +96,13 @@ def steps_of(snapshot: Snapshot, path: IoPath) -> list[Step]:
     return steps
 
 
+def op_of(snapshot: Snapshot, path: IoPath) -> tuple[str, str]:
+    """The (layer, op) that counts a path's calls; all of them if none waited."""
+    layer = snapshot.measured[path.top]
+    op = _op_of(layer, path.direction)
+    return path.top, op if layer.ops.get(op, OpStats()).count else all_op(op)
+
+
 def _op_of(layer: LayerSnapshot, way: str) -> str:
     """The op of a layer that stands for one of DIRECTIONS; "" if it has none."""
     if way == "sync":
@@ -128,7 +135,7 @@ def heading_line(columns: _Columns, width: int) -> Line:
     """What the columns of all groups are."""
     line = Line().to(columns.label)
     if columns.bar >= _MIN_BAR:
-        line.left("begin", columns.bar - 3, "head").add("end", "head")
+        line.left("0%", columns.bar - 4, "head").add("100%", "head")
     line.right("mean ms", _MEAN, "head").right("share", _SHARE + 1, "head")
     titles(columns.numbers, line)
     if columns.axis:
@@ -171,8 +178,11 @@ def _group_heading(
     line.add(f" {format_duration(path.mean_us)}", "strong").add(
         f" × {format_scaled(path.ops_per_s)}/s"
     )
+    # How many of these calls are in progress on average: comparable between groups.
+    line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     slowest = path.slowest
-    longest = [(f"◂ {slowest.title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
+    title = _SHORT.get(slowest.title, slowest.title)
+    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     notes = [note for note in path_notes(path) if not note.startswith("mostly ")]
     # The most important first; those that do not fit are left out.
@@ -210,7 +220,8 @@ def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     kind = max(kinds, key=lambda each: layer.ops[each].bytes or 0, default="")
     word = kind.rpartition("_")[2] if kind and layer.ops[kind].bytes else ""
     size = format_scaled(path.size_bytes, 1024) if path.size_bytes else ""
-    facts = [(f"{size} {_KINDS.get(word, word)}".strip(), "")]
+    what = f"{size} {_KINDS.get(word, word)}".strip()
+    facts = [(f"mostly {what}" if size else what, "")]
     for text, style in becomes(snapshot, layer, op):
         whole, _, pieces = text.strip().partition(" → ")
         is_same = whole.endswith(f" of {size}")
@@ -250,7 +261,7 @@ def _label(view: LayersView, step: Step, width: int) -> Line:
         line.add(text[1], style)
     line.to(1).add(str(layer_number(view.snapshot, name)) if name else " ", "key").add(" ")
     title = title if display_width(title) < width - 3 else _SHORT.get(title, title)
-    is_chosen = bool(name) and step.key == view.state.chosen
+    is_chosen = step.segment.name in _NUMBERED and step.key == view.state.chosen
     line.left(
         title,
         min(width - 4, display_width(title)),
@@ -301,10 +312,14 @@ def _add_flow(line: Line, layer: LayerSnapshot, op: str, columns: _Columns) -> L
     """Throughput, then round trip and retransmits in the place of latencies."""
     cells(columns.numbers[:1], layer.ops.get(op, OpStats()), line)
     room = width_of(columns.numbers[1:]) + (columns.axis.width if columns.axis else 0)
-    facts = [*flow_facts(layer, "R"), *flow_facts(layer, "W")]
-    while facts and len("  ".join(facts)) + 1 > room:
-        facts.pop()
-    return line.add(" ").add("  ".join(facts), "crit" if is_losing(layer) else "dim")
+    style = "crit" if is_losing(layer) else "dim"
+    facts = [(text, style) for text in flow_facts(layer, "W")]
+    facts = [*facts[:1], *((text, "dim") for text in flow_facts(layer, "R")), *facts[1:]]
+    for text, kind in facts:
+        if (room := room - display_width(text) - 2) < -1:
+            break
+        line.add(" " if text is facts[0][0] else "  ").add(text, kind)
+    return line
 
 
 def render_rows(
@@ -312,6 +327,8 @@ def render_rows(
 ) -> ScreenFrame:
     """Lines for layers without a step: databases, servers of others, what waits or fails."""
     frame, before = ScreenFrame(), ""
+    if rows and len({row.layer for row in rows}) < len(view.snapshot.measured):
+        frame.add(_ruled(Line("── ", "rule").add("OTHER LAYERS", "dim"), "", width))
     for row in rows:
         layer = view.snapshot.layer(row.layer)
         line = _row_label(view, row, columns.label, is_first=row.layer != before)
