@@ -35,14 +35,13 @@ def why_nothing(snapshot: Snapshot) -> str:
     TCP does not count, unless no other layer is shown.  A layer that appears later by itself, as
     NFS does with the first mount, is not a reason.
     """
-    from ioh.model.sample import SOON
     from ioh.model.snapshot import LayerSnapshot
     from ioh.sinks.rows import is_flow
 
     reasons = []
     for name, layer in snapshot.layers.items():
         if not isinstance(layer, LayerSnapshot):
-            if layer.hint == SOON:
+            if layer.is_starting:
                 return ""
             if not layer.is_idle:
                 reasons.append(layer.reason)
