@@ -174,3 +174,10 @@ def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) 
     assert not any("╭" in line for line in lines)
     assert sum("── LAST 60s ──" in line for line in lines) == 1
     assert any(line.startswith(" READ ms ") and " peak " in line for line in lines)
+
+
+@pytest.mark.parametrize("width", range(30, 130, 3))
+def test_no_column_is_cut(width: int) -> None:
+    columns = columns_for(width)
+    taken = columns.label + columns.bar + 8 + 6 + sum(each.width + 1 for each in columns.numbers)
+    assert taken + (columns.axis.width if columns.axis else 0) <= width

@@ -55,7 +55,7 @@ _SHORT = {
     "network to disk": "net to disk",
 }
 _LABEL = 16  # columns of a step's number and name
-_MEAN, _SHARE = 8, 5
+_MEAN, _SHARE = 8, 6
 _MIN_BAR = 10
 COLUMNS = (
     Column("MB/s", 5, lambda s: megabytes(s.bytes_per_s), rank=1),
@@ -136,7 +136,7 @@ def heading_line(columns: _Columns, width: int) -> Line:
     line = Line().to(columns.label)
     if columns.bar >= _MIN_BAR:
         line.left("0%", columns.bar - 4, "head").add("100%", "head")
-    line.right("mean ms", _MEAN, "head").right("share", _SHARE + 1, "head")
+    line.right("mean ms", _MEAN, "head").right("share", _SHARE, "head")
     titles(columns.numbers, line)
     if columns.axis:
         line.add(columns.axis.heading(1), "head")
@@ -245,7 +245,7 @@ def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) ->
         line.add_all(_bar(view, path, step, columns.bar))
     share_pct = path.share_pct(segment)
     line.right(format_ms(segment.us), _MEAN, "strong")
-    line.right("-" if share_pct is None else f"{share_pct:.0f}%", _SHARE + 1)
+    line.right("-" if share_pct is None else f"{share_pct:.0f}%", _SHARE)
     if layer is None or not op or segment.name not in _NUMBERED:
         return line
     if is_flow(layer.spec):
@@ -359,11 +359,11 @@ def _add_row(
             bars, max(0, columns.label + columns.bar - line.width), TREND_STYLES[row.direction]
         )
     if is_flow(layer.spec):
-        _add_flow(line.right("", _MEAN + _SHARE + 1), layer, row.op, columns)
+        _add_flow(line.right("", _MEAN + _SHARE), layer, row.op, columns)
         return
     is_dim = "dim" if is_idle else "strong"
     line.right("." if is_idle else format_ms(stats.latency_us), _MEAN, is_dim)
-    _add_numbers(line.right("", _SHARE + 1), layer, row.op, columns)
+    _add_numbers(line.right("", _SHARE), layer, row.op, columns)
 
 
 def _row_label(view: LayersView, row: LayerRow, width: int, *, is_first: bool) -> Line:
