@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -223,9 +224,8 @@ def lines(
 
 
 def numbered(text: list[str]) -> set[int]:
-    """Numbers of the layers that have a panel, or lines."""
-    starts = (line.lstrip("╭─ !i") for line in text)
-    return {int(start[0]) for start in starts if start[:1] in "12345" and start[1:2] == " "}
+    """Numbers of the layers that have a box, or lines."""
+    return {int(number) for line in text for number in re.findall(r"(?:^[ !i]|╭ )([1-5]) ", line)}
 
 
 @pytest.mark.parametrize("size", SIZES)

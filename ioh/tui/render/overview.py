@@ -50,9 +50,10 @@ def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
     room = height - len(inactive)
     boxes = _box_rows(view, width)
     with_boxes = room - _MIN_WHO - _MIN_BOX_LINES * len(boxes)
-    frame = _path(view, every, width, with_boxes)
+    # What is in no group has a box, and a line only if it waits or fails.
+    frame = _path(view, every, _rest(view, every, in_boxes=bool(boxes)), width, with_boxes)
     if len(frame.lines) > with_boxes:
-        boxes, frame = [], _path(view, every, width, room - _MIN_WHO)
+        boxes, frame = [], _path(view, every, _rest(view, every), width, room - _MIN_WHO)
     rest = room - len(frame.lines)
     if boxes:
         frame.below(_grid(view, boxes, width, rest - _MIN_WHO))
@@ -78,11 +79,13 @@ def _paths(snapshot: Snapshot) -> dict[str, IoPath]:
     return {} if "syscall" in _starting(snapshot) else paths(snapshot)
 
 
-def _path(view: LayersView, every: dict[str, IoPath], width: int, height: int) -> ScreenFrame:
-    """All groups, and lines for what is in none; those with least time fold if they do not fit."""
+def _path(
+    view: LayersView, every: dict[str, IoPath], rest: Sequence[LayerRow], width: int, height: int
+) -> ScreenFrame:
+    """All groups, and ``rest``; those with least time fold if not all lines fit."""
     is_wide = width >= _TWO_GROUPS and len(every) > 1
     wide = (width - GAP) // 2 if is_wide else width
-    layers, rest = view.snapshot.measured.values(), _rest(view, every)
+    layers = view.snapshot.measured.values()
     columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
     groups = {
         name: render_group(view, name, every.get(name), columns, wide)
@@ -95,6 +98,8 @@ def _path(view: LayersView, every: dict[str, IoPath], width: int, height: int) -
         name = by_time.pop(0)
         groups[name] = folded_group(view, name, every[name], wide)
         frame = _arranged([*groups.values(), rows], wide, width)
+    if not frame.lines:
+        return frame
     frame = _around_choice(frame, max(1, height - 1))
     head = heading_line(columns, wide)
     with_head = ScreenFrame([Line().extend(head).to(wide + GAP).extend(head) if is_wide else head])
@@ -126,7 +131,7 @@ def _arranged(pieces: Sequence[ScreenFrame], columns: int, width: int) -> Screen
     return beside(left, columns, right) if right.lines else left
 
 
-def _rest(view: LayersView, every: dict[str, IoPath]) -> list[LayerRow]:
+def _rest(view: LayersView, every: dict[str, IoPath], *, in_boxes: bool = False) -> list[LayerRow]:
     """The rows of layers in no group, and of what waits or fails without a path."""
     snapshot = view.snapshot
     keys = {step.key for path in every.values() for step in steps_of(snapshot, path)}
@@ -138,7 +143,8 @@ def _rest(view: LayersView, every: dict[str, IoPath]) -> list[LayerRow]:
             continue
         is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
         is_first = row.layer not in {*layers, *(each.layer for each in rows)}
-        if is_told or is_first or (row.layer not in layers and row.stats.count != 0):
+        is_busy = row.layer not in layers and row.stats.count != 0
+        if is_told or (not in_boxes and (is_first or is_busy)):
             rows.append(row)
     return rows
 
