@@ -16,8 +16,8 @@ from ioh.commands.sample import DEMO, bundled_path, recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import print_text
 
-# The mark at which the demo's screen starts; the 20 s before it only mount file systems.
-_FIRST_LOAD = "v4.2: random reads, O_DIRECT"
+# The mark at which the demo begins; the time before it only mounts file systems.
+_FIRST_LOAD = "random reads, 8 at once"
 
 SUMMARY = "replay a recording at its original speed; needs no root"
 EXAMPLES = """\

@@ -22,6 +22,7 @@ from ioh.session.reader import Session
 
 # At high speed, no more intervals a second are reported than a screen can show.
 MIN_REPORT_S = 1 / 30
+_DEMO_PAST = 46  # intervals before the first one shown: a minute of trends, and a busy moment
 _AGAIN_S = 10.0  # intervals farther apart than this do not follow each other: judge anew
 
 
@@ -65,8 +66,13 @@ class FilePlayer(Player):
         return self._main.look(self._session)
 
     def _report(self, report: Callable[[News], None]) -> None:
-        """Play, and report at most 1 / MIN_REPORT_S intervals a second."""
-        start: int | None = self._main.extent.first
+        """Play, and report at most 1 / MIN_REPORT_S intervals a second.
+
+        The demo begins in its middle, so that its trends are full.
+        """
+        extent = self._main.extent
+        past = _DEMO_PAST if self.mode == "demo" else 0
+        start: int | None = min(extent.first + past, extent.last)
         while start is not None:
             self._play(start, report)
             self._look()  # the recording may have ended

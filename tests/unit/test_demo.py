@@ -27,7 +27,7 @@ def test_json_shows_only_the_chosen_layers(shown: Shown) -> None:
     assert all(list(line["layers"]) == ["tcp", "block"] for line in lines)
 
 
-def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
+def test_the_screen_says_demo_and_starts_again_with_a_past_for_its_trends() -> None:
     ticks: list[int] = []
 
     def tell(news: News) -> None:
@@ -40,7 +40,9 @@ def test_the_screen_says_demo_and_starts_again_at_the_end() -> None:
     with FilePlayer(path, Played(speed=1e5, mode="demo")) as player:
         assert player.mode == "demo"
         player.run(tell)
-        assert ticks[-1] == player.histories[0].extent.first
+        extent = player.histories[0].extent
+        assert ticks[0] == ticks[-1] == extent.first + 46
+        assert extent.last > extent.first + 90
 
 
 @pytest.mark.parametrize("words", [["demo"], ["replay", "demo"]])
