@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
@@ -80,6 +79,8 @@ def writable_folder() -> str:
     """The working directory, else the one for temporary files, as far as known in advance."""
     if _keeper is not None and _keeper.is_for("x"):
         return "."
+    import tempfile  # not before the loader is forked: that would cost memory
+
     return "." if os.access(".", os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
