@@ -79,7 +79,7 @@ def writable_folder() -> str:
     """The working directory, else the one for temporary files, as far as known in advance."""
     if _keeper is not None and _keeper.is_for("x"):
         return "."
-    import tempfile  # not before the loader is forked: that would cost memory
+    import tempfile  # noqa: PLC0415 (the loader is forked before anything large is imported)
 
     return "." if os.access(".", os.W_OK | os.X_OK) else tempfile.gettempdir()
 
