@@ -310,8 +310,8 @@ def test_the_sum_leaves_out_loop_devices_that_come_and_go(tmp_path: Path) -> Non
         ioh.wait_for_lines(len(ioh.intervals) + len(list(Path("/sys/block").iterdir())) + 8)
     after = on_disks()
     told = sum(ioh.total("block", op) for op in ("read", "write", "write_zeroes", "zone_append"))
-    # Of the loop devices' reads, too, which are not in the sum; the disks' requests that end while a
-    # program runs for a loop device's are hidden from ours.
+    # Of the loop devices' reads, too, which are not in the sum; the disks' requests that end while
+    # a program runs for a loop device's are hidden from ours.
     unseen = ioh.lost("block").get("unseen", 0)
     assert unseen <= 6 + (7343 + after - before) // 20
     assert ended - begun - unseen <= told <= after - before
