@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ioh.model.digits import three_digits
 from ioh.model.sample import OTHERS
 
 
@@ -21,8 +22,8 @@ def rate(bytes_per_s: float) -> str:
 def duration(us: float) -> str:
     """A time: ``83 µs``, ``91.0 ms``, as on the screen, or ``5 s``: ages are rarely more exact."""
     if us < 999.5:
-        return f"{us:.0f} µs"
-    return f"{us / 1e3:.{_places(us / 1e3)}f} ms" if us < 999_500 else f"{_digits(us / 1e6)} s"
+        return f"{us:.0f} µs" if us >= 1 else f"{_digits(us)} µs"
+    return f"{three_digits(us / 1e3)} ms" if us < 999_500 else f"{_digits(us / 1e6)} s"
 
 
 def times(ratio: float) -> str:
@@ -48,10 +49,5 @@ def program(key: tuple[str, ...], others: str) -> str:
 
 def _digits(value: float) -> str:
     """About three digits, without trailing zeros."""
-    text = f"{value:.{_places(value)}f}"
+    text = three_digits(value)
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _places(value: float) -> int:
-    """Decimals that make three digits."""
-    return 2 if value < 9.995 else 1 if value < 99.95 else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ioh.model.digits import three_digits
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
@@ -372,11 +373,6 @@ class _Direction:
         behind = max(0.0, lower.size - self.calls.waited.size)
         if lower.size and behind > _BEHIND_MIN * lower.size:
             yield (
-                f"write-back: {_digits(behind / 1e6)} MB/s, "
-                f"{_digits(lower.us / lower.ops / 1e3)} ms per {title} write"
+                f"write-back: {three_digits(behind / 1e6)} MB/s, "
+                f"{three_digits(lower.us / lower.ops / 1e3)} ms per {title} write"
             )
-
-
-def _digits(value: float) -> str:
-    """A number with three digits, or all of its whole part: ``9.00``, ``12.3``, ``1234``."""
-    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"

@@ -7,6 +7,7 @@ import unicodedata
 from functools import lru_cache
 from math import isfinite
 
+from ioh.model.digits import three_digits
 from ioh.model.printable import printable
 from ioh.model.sample import Value
 
@@ -113,20 +114,12 @@ def format_scaled(value: Value, base: int = 1000) -> str:
         step += 1
     if base == 1024:
         return _trimmed(scaled) + _BINARY[step]
-    text = str(value) if isinstance(value, int) and not step else _three_digits(scaled)
+    text = str(value) if isinstance(value, int) and not step else three_digits(scaled)
     return text + _DECIMAL[step]
 
 
-def _three_digits(value: float) -> str:
-    """Three digits of a number below 1,000, at most three of them decimals."""
-    for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1)):
-        if abs(value) < limit:
-            return f"{value:.{places}f}"
-    return f"{value:.0f}"
-
-
 def _trimmed(value: float) -> str:
-    return _three_digits(value).removesuffix(".00").removesuffix(".0")
+    return three_digits(value).removesuffix(".00").removesuffix(".0")
 
 
 def format_ms(value_us: Value) -> str:
@@ -142,8 +135,8 @@ def format_duration(value_us: Value) -> str:
         if value_us < limit:
             return f"{value_us * factor:.0f} {unit}"
     if value_us < 999_500:
-        return f"{_three_digits(value_us / 1e3)} ms"
-    return f"{_three_digits(value_us / 1e6)} s"
+        return f"{three_digits(value_us / 1e3)} ms"
+    return f"{three_digits(value_us / 1e6)} s"
 
 
 def format_unit(metric: str, title: str, value: Value) -> str:

@@ -10,9 +10,12 @@ STEPS = {
     "network": "way there and back, with RPC at both ends",
     "nfs server": "in the server, without its disks if these are known",
     "network + nfs server": "both, where nothing tells them apart",
-    "queue": "until the disk gets the request: scheduler, limits, full queues",
+    "block queue": "until the disk gets the request: scheduler, limits, full queues",
     "network to disk": "to a remote disk (NVMe/TCP, iSCSI) and back",
     "device": "in the disk",
+    "cpu wait": "in short: waiting for a CPU",
+    "net+server": "in short: network + nfs server",
+    "net to disk": "in short: network to disk",
     "smb fuse virtiofs 9p ceph afs lustre zfs": "all the rest: file systems that are not followed",
 }
 

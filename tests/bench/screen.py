@@ -80,9 +80,9 @@ def key_times_ms(on: Emulated, keys: Sequence[str], look: Callable[[Emulated], s
 
 
 def panel_shown(on: Emulated) -> str:
-    """Which panel is on the terminal."""
+    """Which panels are on the terminal, from top to bottom: the one chosen is the first."""
     text = "\n".join(on.lines)
-    return " ".join(title for title in _TITLES if title in text)
+    return " ".join(sorted((title for title in _TITLES if title in text), key=text.index))
 
 
 def clock_shown(on: Emulated) -> str:

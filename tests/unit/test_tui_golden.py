@@ -17,7 +17,7 @@ from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
-from ioh.tui.render.box import boxed
+from ioh.tui.render.box import boxed, trends_of
 from ioh.tui.render.compare import Compared
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.overview import box_of
@@ -151,9 +151,10 @@ def test_a_panel_is_as_committed(layer: str, size: tuple[int, int]) -> None:
     assert data.snapshot is not None
     view = LayersView(state, data.snapshot, data.points, data.tick)
     one = data.snapshot.measured[layer]
+    box = box_of(one.spec)
     check(
         name_of(f"panel-{layer}", size, "frame"),
-        as_text(boxed(box_of(one.spec), view, one, *size)),
+        as_text(boxed(box, view, one, trends_of(box, view, one), *size)),
     )
 
 

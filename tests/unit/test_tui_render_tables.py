@@ -24,6 +24,7 @@ from ioh.tui.render.breakdown import (
 )
 from ioh.tui.render.help import COLUMNS_HELP, render_help
 from ioh.tui.render.op_table import COLUMNS, render_facts
+from ioh.tui.render.staircase import SHORT
 from ioh.tui.render.trends import length_text
 from ioh.tui.render.verdict import render_verdict, worst_command
 from ioh.tui.rows import metric_title
@@ -172,7 +173,7 @@ def test_every_word_of_the_screen_is_explained() -> None:
     shown |= {column_title(column) for column in every if column.title}
     shown |= {op.replace("_", " ") for spec in specs for op in (*spec.ops, *spec.groups)}
     shown |= {reason for spec in specs for reason in spec.lost} | {"recursion", "page cache"}
-    steps = {*TITLES.values()} - {"block queue", *SERVED_ELSEWHERE}
+    steps = {*TITLES.values(), *SHORT.values()} - {*SERVED_ELSEWHERE}
     assert shown | steps | {"queue", "pid", "comm"} <= names
     assert {*SERVED_ELSEWHERE} <= {word for name in names for word in name.split()}
     text = " ".join(f"{name} {meaning}" for name, meaning in COLUMNS_HELP)

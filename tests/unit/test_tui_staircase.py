@@ -100,6 +100,19 @@ def test_only_the_step_of_a_finding_is_amber_or_red(severity: str) -> None:
     assert styles == ["trend_r", "trend_r", loud]
 
 
+@pytest.mark.parametrize(
+    ("subject", "ways"), [("reads sda", {"read"}), ("write network", {"write"}),
+                          ("sda", {"read", "write"}), ("", {"read", "write"})],
+)  # fmt: skip
+def test_a_finding_about_reads_marks_no_writes(subject: str, ways: set[str]) -> None:
+    finding = replace(FINDINGS[0], layer="block", subject=subject)
+    found = replace(LAST, findings=(finding,))
+    for way in ("read", "write"):
+        text = group(path_of(*QUEUE_FIRST, way=way), 80, found).lines[-1]
+        assert text.text.startswith("!5 device") == (way in ways)
+        assert any(style == "warn" and "█" in bar for bar, style in text.spans) == (way in ways)
+
+
 def test_a_click_on_a_step_or_a_folded_group_zooms_into_its_layer() -> None:
     frame = group(path_of(*QUEUE_FIRST))
     assert [(hit.action, hit.argument) for hit in frame.hits] == [

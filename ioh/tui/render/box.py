@@ -52,15 +52,16 @@ def axis_line(axis: Axis) -> Line:
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
 
 
-def needed(box: Box, view: LayersView, layer: LayerSnapshot, middle: int) -> int:
-    """The lines of a box with ``middle`` ones above its trends: not more at times, not fewer."""
-    return 2 + middle + len(_with_values(box.trends(view, layer)))
-
-
-def boxed(box: Box, view: LayersView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """A layer's box; a click chooses the layer."""
+def boxed(  # noqa: PLR0913, PLR0917
+    box: Box,
+    view: LayersView,
+    layer: LayerSnapshot,
+    trends: Sequence[Trend],
+    width: int,
+    height: int,
+) -> ScreenFrame:
+    """A layer's box with trends_of() it."""
     style, inner = border_of(view, layer.spec.name), width - SIDES
-    trends = _with_values(box.trends(view, layer))
     count = min(len(trends), max(1, height - 2 - _MIN_MIDDLE))
     axis = axis_for(max(4, inner - SIZES))
     lines = box.middle(view, layer, axis, inner, height - 2 - count)[: height - 2 - count]
@@ -105,7 +106,6 @@ def render_trend_lines(
     trends: Sequence[Trend], view: LayersView, width: int, height: int
 ) -> list[Line]:
     """A line each for the trends that fit: a minute in braille, the value now, the peak."""
-    trends = _with_values(trends)
     kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height)]
     numbers = _NOW + (_PEAK + 5 if width >= 50 else 0)
     label = max([_LABEL, *(len(each.label) + 1 for each in kept)])
@@ -123,10 +123,10 @@ def render_trend_lines(
     return lines
 
 
-def _with_values(trends: Sequence[Trend]) -> list[Trend]:
-    """Without those that were always 0, unless all were."""
-    busy = [t for t in trends if {*t.values[-TREND_INTERVALS:]} - {None} != {0.0}]
-    return busy or list(trends)
+def trends_of(box: Box, view: LayersView, layer: LayerSnapshot) -> list[Trend]:
+    """A box's trends, without those that were always 0, unless all were."""
+    trends = box.trends(view, layer)
+    return [t for t in trends if {*t.values[-TREND_INTERVALS:]} - {None} != {0.0}] or trends
 
 
 TEXTS: dict[Measure, Callable[[Value], str]] = {

@@ -30,7 +30,7 @@ COLUMNS_HELP = (
     ("stmt ckpt", "statements, checkpoints"),
     ("READ WRITE SYNC", "the mean call that waited for a lower layer, and its steps; docs/path.md"),
     ("2 ms × 90/s = .18 s/s", "mean, rate, and their product: the mean number in progress"),
-    ("MB/s 60s, peak", "trend over that time, newest at the right; highest interval"),
+    ("last 60s, peak", "trend over that time, newest at the right; highest interval"),
     ("1µs … >17s", "a column per latency up to that; fuller: more operations"),
     ("1 read→8 READs", "operations in the next layer per operation; segments: TCP"),
     ("312µs .1ms 2s", "microseconds (0.001 ms), milliseconds, seconds"),

@@ -11,7 +11,7 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow, main_stats
 from ioh.sinks.waits import waiting_text
-from ioh.tui.render.box import Box, boxed, needed, render_trend_lines, trend_of
+from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
 from ioh.tui.render.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
@@ -87,17 +87,18 @@ def _path(
     wide = (width - GAP) // 2 if is_wide else width
     layers = view.snapshot.measured.values()
     columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
-    groups = {
-        name: render_group(view, name, every.get(name), columns, wide)
-        for name in groups_of(view, every)
-    }
-    rows = render_rows(view, rest, columns, wide)
+    names, rows = groups_of(view, every), render_rows(view, rest, columns, wide)
+    high = {name: 1 + len(every[name].segments) if name in every else 1 for name in names}
     by_time = _by_time(every)
-    frame = _arranged([*groups.values(), rows], wide, width)
-    while len(frame.lines) >= height and by_time:
-        name = by_time.pop(0)
-        groups[name] = folded_group(view, name, every[name], wide)
-        frame = _arranged([*groups.values(), rows], wide, width)
+    while by_time and _height([*high.values(), len(rows.lines)], is_wide=is_wide) >= height:
+        high[by_time.pop(0)] = 1
+    groups = [
+        folded_group(view, name, every[name], wide)
+        if high[name] == 1 and name in every
+        else render_group(view, name, every.get(name), columns, wide)
+        for name in names
+    ]
+    frame = _arranged([*groups, rows], wide, is_wide=is_wide)
     if not frame.lines:
         return frame
     frame = _around_choice(frame, max(1, height - 1))
@@ -121,12 +122,22 @@ def _around_choice(frame: ScreenFrame, height: int) -> ScreenFrame:
     return ScreenFrame(lines[first:], hits)
 
 
-def _arranged(pieces: Sequence[ScreenFrame], columns: int, width: int) -> ScreenFrame:
+def _height(pieces: Sequence[int], *, is_wide: bool) -> int:
+    """The lines that pieces of these heights take."""
+    left = right = 0
+    for piece in pieces:
+        if is_wide and left > right:
+            right += piece
+        else:
+            left += piece
+    return max(left, right)
+
+
+def _arranged(pieces: Sequence[ScreenFrame], columns: int, *, is_wide: bool) -> ScreenFrame:
     """One below the other, or in two columns of about the same height."""
-    pieces = [piece for piece in pieces if piece.lines]
     left, right = ScreenFrame(), ScreenFrame()
     for piece in pieces:
-        is_left = columns == width or len(left.lines) <= len(right.lines)
+        is_left = not is_wide or len(left.lines) <= len(right.lines)
         (left if is_left else right).below(piece)
     return beside(left, columns, right) if right.lines else left
 
@@ -177,11 +188,14 @@ def _grid(
     frame, middle = ScreenFrame(), 5 if room < _ROOMY * len(rows) else 8
     for at, row in enumerate(rows):
         ends = [width * (place + 1) // len(row) for place in range(len(row))]
-        wanted = max(needed(box_of(layer.spec), view, layer, middle) for layer in row)
-        high = min(wanted, (room - len(frame.lines)) // (len(rows) - at))
+        trends = [trends_of(box_of(layer.spec), view, layer) for layer in row]
+        # Not more lines at times, not fewer: boxes do not move as sizes come and go.
+        high = min(
+            2 + middle + max(map(len, trends)), (room - len(frame.lines)) // (len(rows) - at)
+        )
         made, begin = ScreenFrame(), 0
-        for layer, end in zip(row, ends, strict=True):
-            piece = boxed(box_of(layer.spec), view, layer, end - begin, high)
+        for layer, own, end in zip(row, trends, ends, strict=True):
+            piece = boxed(box_of(layer.spec), view, layer, own, end - begin, high)
             ops = [*(op for op, _ in main_stats(layer.spec, layer.ops)), *layer.ops, ""]
             clicked = f"{layer.spec.name}/{ops[0]}"
             piece.hits = [Hit(y, 0, end - begin, "choose", clicked) for y in range(high)]

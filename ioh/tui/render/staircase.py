@@ -33,7 +33,8 @@ from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
 _LETTERS = {"read": "R", "write": "W", "sync": ""}
 _CALLS = {"read": "read", "write": "write", "sync": "fsync"}
 _SYNCS = ("fsync", "commit", "flush")
-_KINDS = {"missed": "buffered"}  # that the page cache did not have
+# Of reads that the page cache did not have, and of synchronous writes.
+_KINDS = {"missed": "buffered", "sync": "O_SYNC"}
 # The layer of each step, and of each layer the step with its numbers.
 _LAYERS = {
     "syscall": "syscall",
@@ -48,10 +49,9 @@ _LAYERS = {
     "device": "block",
 }
 _NUMBERED = {"syscall", "nfs_queue", "network", "network_server", "nfs_server", "device"}
-_SHORT = {
+SHORT = {
     "waiting for a CPU": "cpu wait",
     "network + nfs server": "net+server",
-    "block queue": "queue",
     "network to disk": "net to disk",
 }
 _LABEL = 16  # columns of a step's number and name
@@ -181,7 +181,7 @@ def _group_heading(
     # How many of these calls are in progress on average: comparable between groups.
     line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     slowest = path.slowest
-    title = _SHORT.get(slowest.title, slowest.title)
+    title = SHORT.get(slowest.title, slowest.title)
     longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     notes = [note for note in path_notes(path) if not note.startswith("mostly ")]
@@ -240,7 +240,7 @@ def _stats_of(layer: LayerSnapshot, op: str) -> OpStats:
 def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) -> Line:
     segment, (name, op) = step.segment, step.key
     layer = view.snapshot.layer(name) if name else None
-    line = _label(view, step, columns.label)
+    line = _label(view, path.direction, step, columns.label)
     if columns.bar >= _MIN_BAR:
         line.add_all(_bar(view, path, step, columns.bar))
     share_pct = path.share_pct(segment)
@@ -253,14 +253,14 @@ def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) ->
     return _add_numbers(line, layer, op, columns)
 
 
-def _label(view: LayersView, step: Step, width: int) -> Line:
+def _label(view: LayersView, way: str, step: Step, width: int) -> Line:
     """`` 3 network``: the layer's key, red or amber beside it if a finding is about it."""
     name, line, title = step.key[0], Line(), step.segment.title
-    marks = reasons(view.snapshot.findings, name)[:1] if name else []
+    marks = reasons(view.snapshot.findings, name, way)[:1] if name else []
     for text, style in marks if step.segment.name in _NUMBERED else ():
         line.add(text[1], style)
     line.to(1).add(str(layer_number(view.snapshot, name)) if name else " ", "key").add(" ")
-    title = title if display_width(title) < width - 3 else _SHORT.get(title, title)
+    title = title if display_width(title) < width - 3 else SHORT.get(title, title)
     is_chosen = step.segment.name in _NUMBERED and step.key == view.state.chosen
     line.left(
         title,
@@ -290,7 +290,8 @@ def _bar_style(view: LayersView, path: IoPath, step: Step) -> str:
     letter = _LETTERS[path.direction]
     if step.segment is not path.slowest:
         return TREND_STYLES[letter]
-    marks = reasons(view.snapshot.findings, step.key[0]) if step.key[0] else []
+    name, findings = step.key[0], view.snapshot.findings
+    marks = reasons(findings, name, path.direction) if name else []
     return next(
         (style for _, style in marks if style in {"warn", "crit"}), STYLES[letter] or "strong"
     )

@@ -57,8 +57,13 @@ def tabs_of(view: LayersView) -> tuple[list[Tab], int]:
     zoomed, name = view.state.layer, shown.name if shown else ""
     layers = [x for x in view.snapshot.measured.values() if zoomed in {"", x.spec.name}]
     every = [Tab(layer, spec) for layer in layers for spec in layer.spec.tables]
-    tabs = [tab for tab in every if zoomed or tab.name == name or rows_of(view, tab)]
+    tabs = [tab for tab in every if zoomed or tab.name == name or _has_rows(view, tab)]
     return tabs, next((at for at, tab in enumerate(tabs) if tab.name == name), -1)
+
+
+def _has_rows(view: LayersView, tab: Tab) -> bool:
+    rows = tab.layer.rows(tab.spec.name)
+    return bool(rows_of(view, tab) if view.state.pattern and rows else rows)
 
 
 def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
@@ -103,7 +108,7 @@ def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
 
 def _beside(view: LayersView, tabs: Sequence[Tab], at: int) -> Iterator[Part]:
     """The first breakdown of what is in progress, if it is not shown, and the filter."""
-    waiting = (tab for tab in tabs if tab.spec.name == IN_PROGRESS and rows_of(view, tab))
+    waiting = (tab for tab in tabs if tab.spec.name == IN_PROGRESS and _has_rows(view, tab))
     for layer, spec in islice((tab for tab in waiting if tab is not tabs[at]), 1):
         text = f"{safe_name(layer.spec.title)} in progress"
         yield Part(text, "warn", Tab(layer, spec).name)
