@@ -6,9 +6,12 @@ The child is ``ioh record -o -``: it ends with the pipe it writes to, however io
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -29,13 +32,19 @@ from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
 from ioh.playback.time_range import Span, When
-from ioh.recorder.marks import PRIVATE, RunningRecording, running_recordings, send_mark
+from ioh.recorder.marks import (
+    PRIVATE,
+    PRIVATE_WAIT_S,
+    RunningRecording,
+    running_recordings,
+    send_mark,
+)
 from ioh.rights.files import create
 from ioh.rights.user import own_rights
 from ioh.session.reader import Session
 
 START_S = 120.0  # long enough to compile the probes on a slow machine
-MARK_S = 10.0
+END_S = 10.0
 _FINDING_FIELDS = ("rule", "title", "severity", "subject", "cause", "advice")
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
 
@@ -60,6 +69,7 @@ class BenchRecorder:
                 cwd="/",
                 env={**os.environ, PRIVATE: "1"},
             )
+        self._copying = threading.Lock()  # held from the read of the pipe to the write
         self._pump = threading.Thread(target=self._copy, name="ioh bench recording", daemon=True)
         self._pump.start()
         self._running: RunningRecording | None = None
@@ -83,44 +93,62 @@ class BenchRecorder:
         """Make a mark, with a sample taken at that moment; IohError if it was not made."""
         if self._running is None:
             return
-        why, _ = send_mark(self._running, text, time.monotonic() + MARK_S)
+        why, _ = send_mark(self._running, text, time.monotonic() + PRIVATE_WAIT_S + END_S)
         if why or self.why_ended:
             cause = f"the recording has stopped: {self.why_ended or why}"
             raise IohError(cause, "Finished tests are saved; continue with --resume")
 
     def flush(self) -> None:
-        """Wait until the last mark is in the file."""
-        size = -1
-        until = time.monotonic() + MARK_S
-        while (now := os.fstat(self._fd).st_size) != size and time.monotonic() < until:
-            size = now
-            time.sleep(0.1)
+        """Wait until all that was recorded so far is in the file."""
+        until = time.monotonic() + END_S
+        while time.monotonic() < until and not self._is_copied():
+            time.sleep(0.01)
+
+    def _is_copied(self) -> bool:
+        stdout = self._process.stdout
+        with self._copying:
+            if stdout is None or stdout.closed:
+                return True
+            raw = fcntl.ioctl(stdout, termios.FIONREAD, bytes(4))
+        return not int.from_bytes(raw, sys.byteorder)
 
     def close(self) -> None:
         """End the recording properly."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             self._process.terminate()
         try:
-            self._process.wait(MARK_S)
+            self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(PermissionError):
                 self._process.kill()
-        self._pump.join(MARK_S)
+        self._pump.join(END_S)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
         os.close(self._fd)
 
     def _copy(self) -> None:
         stdout = self._process.stdout
         if stdout is None:
             return
-        with stdout:
-            while data := os.read(stdout.fileno(), 1 << 16):
-                view = memoryview(data)
-                try:
-                    while view:
-                        view = view[os.write(self._fd, view) :]
-                except OSError as error:  # a full disk: the child ends with the pipe
-                    self.why_ended = error.strerror or str(error)
+        poll = select.poll()
+        poll.register(stdout, select.POLLIN)
+        while poll.poll():
+            with self._copying:
+                if not self._copy_once(stdout.fileno()):
+                    stdout.close()  # after a full disk the child ends with the pipe
                     return
+
+    def _copy_once(self, pipe: int) -> bool:
+        """Copy what is in the pipe; False at its end, or if the file cannot be written."""
+        data = os.read(pipe, 1 << 16)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            self.why_ended = error.strerror or str(error)
+            return False
+        return bool(data)
 
     def _last_words(self) -> str:
         if self._process.poll() is None or self._process.stderr is None:

@@ -182,11 +182,12 @@ def _import_rest() -> None:
 
 
 def _marks(source: LiveSource, recorder: Recorder) -> contextlib.AbstractContextManager[object]:
-    from ioh.recorder.marks import MarkServer
+    from ioh.recorder.marks import PRIVATE, PRIVATE_WAIT_S, MarkServer
 
+    wait_s = PRIVATE_WAIT_S if PRIVATE in os.environ else None
     made = MarkServer(
         lambda: "" if recorder.name == "-" else os.path.abspath(recorder.name),  # noqa: PTH100
-        lambda text: recorder.mark_at_sample(text, source.sample_soon),
+        lambda text: recorder.mark_at_sample(text, source.sample_soon, wait_s),
         lambda: bool(recorder.size_bytes),
         lambda: recorder.paused_why,
     )

@@ -18,7 +18,7 @@ from ioh.session.records import MAX_TEXT_BYTES, Mark, to_bytes
 from ioh.session.writer import SessionWriter
 
 NOTHING_EARLIER = EarlierFiles()
-MARK_S = 0.5  # how long a mark waits for its sample
+MARK_S = 1.0  # how long a mark waits for its sample: `ioh mark` waits 2 s for the answer
 _TRIES = 100  # names of later parts that may exist already
 
 
@@ -135,11 +135,13 @@ class Recorder(SessionWriter):
                 self._leave(error)
                 return super().mark(text, when)
 
-    def mark_at_sample(self, text: str, ask: Callable[[], None]) -> bool:
+    def mark_at_sample(
+        self, text: str, ask: Callable[[], None], wait_s: float | None = None
+    ) -> bool:
         """Mark a sample that is taken now, so that one interval ends there and the next begins.
 
         ``ask`` requests the sample; write() gets it in another thread.  If none comes within
-        MARK_S, the mark falls between two samples.  Returns as mark().
+        ``wait_s`` (by default MARK_S), the mark falls between two samples.  Returns as mark().
         """
         now, mono_ns = time.time(), time.monotonic_ns()
 
@@ -148,7 +150,7 @@ class Recorder(SessionWriter):
 
         ask()
         with self._arrived:
-            sample = self._arrived.wait_for(newer, MARK_S)
+            sample = self._arrived.wait_for(newer, MARK_S if wait_s is None else wait_s)
             return self.mark(text, now if sample is None else sample.time_unix_s)
 
     def close(self) -> None:

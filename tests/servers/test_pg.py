@@ -229,7 +229,7 @@ def test_the_password_is_nowhere(cluster: Cluster, tmp_path: Path) -> None:
     assert PASSWORD.encode() not in path.read_bytes() + shown.stdout.encode()
     command = ioh_command("--proc", "--pg", cluster.dsn)
     with PtyScreen(command, cwd=Path("/"), env={"PYTHONPATH": ""}) as screen:
-        screen.wait_for("postgresql", "by statements")
+        screen.wait_for("postgresql", "sessions wait")
         screen.press("?")
         screen.press("q")
         screen.press("q")

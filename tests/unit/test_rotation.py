@@ -71,6 +71,26 @@ def test_a_mark_falls_on_a_sample_taken_for_it(tmp_path: Path) -> None:
         assert part_of(Span(None, parse_when("now")), session).last_tick(session) == 2
 
 
+def test_a_mark_waits_for_a_late_sample_if_its_sender_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "MARK_S", 0.01)
+    path = str(tmp_path / "a.ioh")
+    recorder = Recorder(lambda _: FileOutput(path))
+    first, second = fakes.first(2)
+    recorder.write(replace(first, mono_ns=time.monotonic_ns()))
+
+    def late() -> None:  # a machine whose CPUs are full
+        recorder.write(replace(second, mono_ns=time.monotonic_ns()))
+
+    thread = threading.Timer(0.3, late)
+    assert recorder.mark_at_sample("end", thread.start, wait_s=30.0)
+    thread.join()
+    recorder.close()
+    with Session(path) as session:
+        assert part_of(Span(None, parse_when("end")), session).last_tick(session) == 1
+
+
 def test_a_mark_without_a_sample_falls_between_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
