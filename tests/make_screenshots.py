@@ -20,9 +20,9 @@ from pathlib import Path
 
 from ioh.history.file import Played
 from ioh.player.file import FilePlayer
+from ioh.terminal.picture import svg
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
-from ioh.tui.picture import svg
 from ioh.tui.theme import styles_for
 from tests.servers.chromium import Chromium
 

@@ -1,4 +1,4 @@
-"""The screen: the only package that imports textual; it reads Snapshots, never the kernel."""
+"""The screen; it reads Snapshots, never the kernel, and is shown by ioh.terminal."""
 
 from __future__ import annotations
 

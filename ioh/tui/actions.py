@@ -10,8 +10,8 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.rows import direction, is_flow
+from ioh.terminal.line import Argument
 from ioh.tui.render.breakdown import cursor_in
-from ioh.tui.render.line import Argument
 from ioh.tui.render.overview import choices
 from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.who import tabs_of, visible_rows

@@ -21,18 +21,18 @@ from ioh.model.errors import ExitCode
 from ioh.model.player import News, Player
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
+from ioh.terminal.canvas import Canvas
+from ioh.terminal.driver import TerminalDriver, correct_environment
+from ioh.terminal.keyboard import NO_ESCAPE
+from ioh.terminal.line import Argument, ScreenFrame
 from ioh.tui import effects
 from ioh.tui.actions import Context, act, answered, pasted, refusal, typed, with_valid_choice
-from ioh.tui.canvas import Canvas
 from ioh.tui.drill_down import narrowed
-from ioh.tui.driver import TerminalDriver, correct_environment
-from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
 from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.preferences import Preferences
 from ioh.tui.prefetch import Found
 from ioh.tui.render.header import LATE_INTERVALS
-from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
 from ioh.tui.render.text_screens import Page
 from ioh.tui.render.zoom import LayersView

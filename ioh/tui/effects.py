@@ -14,11 +14,11 @@ from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.rights.files import dated_names, writable_folder, write_new
 from ioh.sinks.text import TextOptions, TextSink
-from ioh.tui.driver import TerminalDriver
+from ioh.terminal.driver import TerminalDriver
+from ioh.terminal.line import Argument, ScreenFrame
+from ioh.terminal.picture import svg
 from ioh.tui.options import ThemeName
-from ioh.tui.picture import svg
 from ioh.tui.render.glyphs import drawn_in_ascii
-from ioh.tui.render.line import Argument, ScreenFrame
 from ioh.tui.render.verdict import worst_command
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, shown_layer

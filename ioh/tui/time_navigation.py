@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ioh.model.finding import Finding
 from ioh.model.player import Extent, FindingBegin, Overview, Player
 from ioh.model.snapshot import Snapshot
+from ioh.terminal.line import Argument
 from ioh.tui.render.findings import key_of
-from ioh.tui.render.line import Argument
 
 _CYCLES_S = (1.0, 2.0, 5.0, 10.0)
 _SPEEDS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyte
 
-from ioh.tui.link import QUESTION
+from ioh.terminal.link import QUESTION
 from tests.support.pty_screen import PtyScreen
 
 _ALTERNATE = 1049

@@ -30,8 +30,8 @@ from ioh.model.player import (
     TimelineEvent,
 )
 from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.terminal.canvas import Canvas
 from ioh.tui.app import IohApp
-from ioh.tui.canvas import Canvas
 from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import Preferences
 

@@ -11,11 +11,11 @@ from ioh.model.player import Extent, FindingBegin, RecordingState, TimelineEvent
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
+from ioh.terminal.line import ScreenFrame
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import RowRates, point_of, row_rates
 from ioh.tui.render.header import HeaderView
-from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.timeline import TimelineView
 from ioh.tui.state import Narrow, TableState, ViewState

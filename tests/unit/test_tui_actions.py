@@ -9,11 +9,11 @@ import pytest
 
 from ioh.layers import all_layers
 from ioh.model.snapshot import Snapshot, TableRow
+from ioh.terminal.line import Argument, Line, ScreenFrame
 from ioh.tui.actions import Context, act, answered, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.render.breakdown import shown_columns
-from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.render.text_screens import Page
 from ioh.tui.render.who import shown_tab, table_spec, visible_rows
 from ioh.tui.render.zoom import LayersView, shown_layer

@@ -12,9 +12,9 @@ from textual import events
 
 from ioh.model.errors import ExitCode
 from ioh.rights.files import dated_names, writable_folder, write_new
+from ioh.terminal.keyboard import NO_ESCAPE
 from ioh.tui import effects
 from ioh.tui.app import IohApp
-from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.render.text_screens import render_commands

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from ioh.model.player import Mean, RecordingState
+from ioh.terminal.line import ScreenFrame
+from ioh.terminal.picture import svg
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.options import ThemeName
-from ioh.tui.picture import svg
 from ioh.tui.render.box import boxed, trends_of
 from ioh.tui.render.compare import Compared
-from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.overview import box_of
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.zoom import LayersView

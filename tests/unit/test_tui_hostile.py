@@ -17,10 +17,10 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import display_width
+from ioh.terminal.line import Line
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.line import Line
 from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
 from tests.support.hostile import NAMES, hostile_samples, raw_chars, without_layer

@@ -185,7 +185,7 @@ def test_keys_work_after_fg_even_if_ctrl_z_was_handled_late(
     program = (
         "import sys, time\n"
         "from ioh.commands import main\n"
-        "from ioh.tui.driver import TerminalDriver\n"
+        "from ioh.terminal.driver import TerminalDriver\n"
         "process = TerminalDriver.process_message\n"
         "def process_slowly(driver, message):\n"
         "    process(driver, message)\n"

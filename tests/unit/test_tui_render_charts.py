@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index
 from ioh.sinks.cells import display_width
+from ioh.terminal.line import Line
 from ioh.tui.render.glyphs import BARS, BRAILLE, drawn_in_ascii
 from ioh.tui.render.histogram import (
     HEAT_LEVELS,
@@ -20,7 +21,6 @@ from ioh.tui.render.histogram import (
     render_heat_map,
     shaded,
 )
-from ioh.tui.render.line import Line
 from ioh.tui.render.trends import binned, per_column, render_bars, render_braille
 from tests.support.fakes import size_index
 

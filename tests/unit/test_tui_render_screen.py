@@ -14,9 +14,9 @@ from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.player import RecordingState
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
+from ioh.terminal.line import ScreenFrame
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.render.glyphs import to_ascii
-from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.zoom import LayersView, panel
 from ioh.tui.state import ViewState

@@ -9,10 +9,10 @@ import pytest
 from ioh.model.path import IoPath, Segment
 from ioh.model.sample import ATTACHING, SOON, Unavailable
 from ioh.model.snapshot import Snapshot
+from ioh.terminal.line import ScreenFrame
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
 from ioh.tui.render import overview
-from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.overview import choices
 from ioh.tui.render.staircase import columns_for, folded_group, render_group, steps_of
 from ioh.tui.render.zoom import LayersView

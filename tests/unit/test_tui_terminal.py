@@ -1,6 +1,6 @@
 """A terminal that gets the screen's bytes shows what the screen means to show.
 
-This guards ioh/tui/canvas.py: only changed cells are written, so a cell that is forgotten
+This guards ioh/terminal/canvas.py: only changed cells are written, so a cell that is forgotten
 would stay wrong for ever.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.tui.link import QUESTION
+from ioh.terminal.link import QUESTION
 from tests.support.emulator import Emulated
 from tests.support.pty_screen import ESC
 

@@ -17,5 +17,5 @@
 layer's number, ``zoom`` takes its place: the layer's ops (op_table, with op_columns), then the
 chosen op's histogram, heat map or graph, then its breakdown: ``who`` chooses it, ``breakdown``
 draws it.  ``findings``, ``help``, ``compare`` and the list of commands are text_screens.
-``screen`` puts all together, of ``line``s.
+``screen`` puts all together.  All draw ``ioh.terminal.line``s.
 """

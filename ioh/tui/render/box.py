@@ -9,11 +9,11 @@ from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_duration, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import direction
+from ioh.terminal.line import Line, ScreenFrame, Span
 from ioh.tui.history import Measure, series
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.histogram import SIZE_COLUMNS, Axis, axis_for
-from ioh.tui.render.line import Line, ScreenFrame, Span
 from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, Values, render_braille
 from ioh.tui.render.zoom import LayersView, op_style
 from ioh.tui.rows import layer_number, megabytes

@@ -9,6 +9,7 @@ from ioh.model.in_progress import oldest_us
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_duration
 from ioh.sinks.waits import waiting_text
+from ioh.terminal.line import Line
 from ioh.tui.history import Measure
 from ioh.tui.render.box import (
     SIZES,
@@ -22,7 +23,6 @@ from ioh.tui.render.box import (
 from ioh.tui.render.box_ops import ops_title, ops_trends
 from ioh.tui.render.breakdown import render_top
 from ioh.tui.render.histogram import Axis, histogram_of, shaded
-from ioh.tui.render.line import Line
 from ioh.tui.render.who import table_spec
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share

@@ -9,6 +9,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import ZERO, format_duration, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import all_op, direction, main_stats
 from ioh.sinks.waits import waiting_text
+from ioh.terminal.line import Line, wrapped
 from ioh.tui.history import Measure, fact_series
 from ioh.tui.render.box import (
     SIZES,
@@ -28,7 +29,6 @@ from ioh.tui.render.histogram import (
     size_label,
     used_sizes,
 )
-from ioh.tui.render.line import Line, wrapped
 from ioh.tui.render.trends import STYLES
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import cached_share, megabytes, percent

@@ -18,7 +18,7 @@ from ioh.sinks.cells import (
     format_scaled,
     safe_name,
 )
-from ioh.tui.render.line import Click, Line, ScreenFrame
+from ioh.terminal.line import Click, Line, ScreenFrame
 from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
 

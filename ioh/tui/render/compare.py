@@ -10,8 +10,8 @@ from ioh.model.rates import scaled
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, format_scaled, safe_name
 from ioh.sinks.rows import op_rows
+from ioh.terminal.line import Line, ScreenFrame
 from ioh.tui.drill_down import narrowed
-from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import Narrow, ViewState
 

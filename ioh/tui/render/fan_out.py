@@ -8,8 +8,8 @@ from ioh.model.sizes import Pieces, pieces_of
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import display_width, format_scaled, safe_name
 from ioh.sinks.rows import all_op, direction, is_flow, main_stats
+from ioh.terminal.line import Span
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Span
 
 _CORRESPOND = 0.1  # two layers carry the same bytes if they differ by at most this share
 _RPC = "nfs_"  # layers whose operations are named as in the protocol: READ, WRITE

@@ -8,7 +8,7 @@ from ioh.model.finding import Finding, worst_first
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
-from ioh.tui.render.line import Line, Span, wrapped
+from ioh.terminal.line import Line, Span, wrapped
 from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ioh.terminal.line import Click, Line, ScreenFrame, frame_of
 from ioh.tui.keys import KEYS
-from ioh.tui.render.line import Click, Line, ScreenFrame, frame_of
 
 # In order of importance, if not all fit; the help has the others.
 _USEFUL = (

@@ -12,7 +12,7 @@ from ioh.model.snapshot import Pair, Snapshot
 from ioh.sinks.cells import UNKNOWN, clock, display_width, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import lowest_iops
-from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
+from ioh.terminal.line import Line, ScreenFrame, Span, frame_of
 from ioh.tui.rows import percent
 
 LATE_INTERVALS = 1.6

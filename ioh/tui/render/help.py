@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from ioh.model.metric import LayerSpec
 from ioh.sinks import words as meanings
 from ioh.sinks.cells import display_width, safe_name
+from ioh.terminal.line import Line, ScreenFrame
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
 from ioh.tui.render.breakdown import column_title
-from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.rows import metric_title
 
 COLUMNS_HELP = (

@@ -18,7 +18,7 @@ from ioh.model.hist import (
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
 from ioh.sinks.rows import is_flow
-from ioh.tui.render.line import Line
+from ioh.terminal.line import Line
 from ioh.tui.render.trends import newest
 
 _SHADES = " ░░▒▒▓▓█"  # of each heat level; all above 0 are visible

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO, format_scaled
-from ioh.tui.render.line import Line
+from ioh.terminal.line import Line
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import is_flow
+from ioh.terminal.line import Line, ScreenFrame, wrapped
 from ioh.tui.history import series
-from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.op_columns import (
     ERRORS,
     Column,

@@ -11,10 +11,10 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow, main_stats
 from ioh.sinks.waits import waiting_text
+from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
-from ioh.tui.render.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.staircase import (
     columns_for,
     folded_group,

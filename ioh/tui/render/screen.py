@@ -11,6 +11,7 @@ from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.text import render_lost
+from ioh.terminal.line import Line, ScreenFrame, Span, clipped, frame_of, heading
 from ioh.tui.history import RowRates, TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.render.findings import render_findings
@@ -18,7 +19,6 @@ from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
-from ioh.tui.render.line import Line, ScreenFrame, Span, clipped, frame_of, heading
 from ioh.tui.render.op_table import render_facts, render_notes, render_ops
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.text_screens import Page, render_commands

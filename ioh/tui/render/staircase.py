@@ -19,12 +19,12 @@ from ioh.sinks.cells import display_width, format_duration, format_ms, format_sc
 from ioh.sinks.metrics import path_notes
 from ioh.sinks.rows import all_op, beside_text, direction, is_flow, main_stats
 from ioh.sinks.waits import waiting_text
+from ioh.terminal.line import Line, ScreenFrame, Span, frame_of
 from ioh.tui.history import Measure, series
 from ioh.tui.render.box_ops import is_losing
 from ioh.tui.render.fan_out import becomes
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.histogram import Axis, axis_for, histogram_of, shaded
-from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
 from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.trends import STYLES, TREND_STYLES, render_braille
 from ioh.tui.render.zoom import LayersView, busy_ops, op_style

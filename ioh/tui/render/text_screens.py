@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ioh.terminal.line import Argument, Line, ScreenFrame
 from ioh.tui.palette import commands
-from ioh.tui.render.line import Argument, Line, ScreenFrame
 from ioh.tui.state import ViewState
 
 FOLLOW = -1  # a ViewState's scroll that keeps the chosen line visible

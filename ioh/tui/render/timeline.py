@@ -10,7 +10,7 @@ from operator import itemgetter
 from ioh.model.finding import Severity
 from ioh.model.player import Extent, FindingBegin, TimelineEvent
 from ioh.sinks.cells import clock, cut_to, display_width
-from ioh.tui.render.line import Hit, Line, ScreenFrame, Span
+from ioh.terminal.line import Hit, Line, ScreenFrame, Span
 
 _SIGNS: dict[Severity, Span] = {
     "info": ("i", "dim"),

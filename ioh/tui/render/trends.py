@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ioh.sinks.cells import format_scaled
+from ioh.terminal.line import Line
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.glyphs import BARS, BRAILLE
-from ioh.tui.render.line import Line
 
 T = TypeVar("T")
 Values = Sequence[float | None]

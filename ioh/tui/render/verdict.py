@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ioh.model.finding import Finding, worst_first
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.sinks.findings import SIGNS
+from ioh.terminal.line import Line, ScreenFrame
 from ioh.tui.render.findings import SEVERITY_STYLES, finding_title
-from ioh.tui.render.line import Line, ScreenFrame
 
 _COPY = "c copy"
 _INDENT = 3

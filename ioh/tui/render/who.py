@@ -10,9 +10,9 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
+from ioh.terminal.line import Click, Line, ScreenFrame, heading
 from ioh.tui.history import has_rates, row_id
 from ioh.tui.render.breakdown import Trends, chosen_rows, render_top
-from ioh.tui.render.line import Click, Line, ScreenFrame, heading
 from ioh.tui.render.trends import length_text, render_braille
 from ioh.tui.render.zoom import LayersView, shown_layer
 from ioh.tui.state import ViewState

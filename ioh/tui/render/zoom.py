@@ -11,6 +11,7 @@ from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_middle, safe_name
 from ioh.sinks.rows import direction, is_flow
+from ioh.terminal.line import Line, ScreenFrame, heading, wrapped
 from ioh.tui.history import Measure, RowRates, TrendPoint, is_busy, latencies, series
 from ioh.tui.render.histogram import (
     hidden_sizes,
@@ -18,7 +19,6 @@ from ioh.tui.render.histogram import (
     render_heat_map,
     render_size_latency,
 )
-from ioh.tui.render.line import Line, ScreenFrame, heading, wrapped
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, render_chart
 from ioh.tui.rows import why_inactive
 from ioh.tui.state import Narrow, ViewState

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ioh.sinks.cells import display_width
-from ioh.tui.picture import COLUMN_PX, LEFT_PX, svg
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.terminal.line import Line, ScreenFrame
+from ioh.terminal.picture import COLUMN_PX, LEFT_PX, svg
 from ioh.tui.theme import styles_for
 from tests.support.hostile import NAMES, raw_chars
 

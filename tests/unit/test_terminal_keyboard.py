@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 from textual import events
 
-from ioh.tui.keyboard import ESC_S, NO_ESCAPE, REST_S, Keyboard
+from ioh.terminal.keyboard import ESC_S, NO_ESCAPE, REST_S, Keyboard
 
 X10_BEYOND_COLUMN_95 = b"\x1b[M \xc8\xc9"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ioh.tui.link import FIRST_BYTES, LOST_S, MAX_BYTES, MIN_BYTES, MUTE_S, TARGET_S, Link
+from ioh.terminal.link import FIRST_BYTES, LOST_S, MAX_BYTES, MIN_BYTES, MUTE_S, TARGET_S, Link
 
 STEP_S = 0.01
 FRAME_BYTES = 5000

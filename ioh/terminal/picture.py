@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 
 from ioh.sinks.cells import display_width
-from ioh.tui.render.line import ScreenFrame
+from ioh.terminal.line import ScreenFrame
 
 # Only local fonts: the picture needs no network and contacts nobody.
 FONTS = "ui-monospace, 'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas, monospace"

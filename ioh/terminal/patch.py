@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ioh.sinks.cells import char_width, is_narrow
-from ioh.tui.render.line import SHOWN_ON_SPACES, Line
+from ioh.terminal.line import SHOWN_ON_SPACES, Line
 
 # Columns as (first, one past the last), from left to right, with gaps between them.
 Runs = list[tuple[int, int]]

@@ -18,8 +18,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ioh.model.waking import WakePipe
-from ioh.tui.keyboard import Keyboard
-from ioh.tui.link import QUESTION, Link
+from ioh.terminal.keyboard import Keyboard
+from ioh.terminal.link import QUESTION, Link
 
 _MOUSE = (1000, 1006)  # clicks and the wheel; 1003 would also report each motion
 _SETTLED_S = 0.5  # wait for the terminal's last answer: a shell would read it as keys

@@ -10,8 +10,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ioh.sinks.cells import display_width
-from ioh.tui.patch import Paint, changed_runs, pieces_of
-from ioh.tui.render.line import Line
+from ioh.terminal.line import Line
+from ioh.terminal.patch import Paint, changed_runs, pieces_of
 
 TEXT = st.text(st.sampled_from("ab .数据é\u0301👍"), max_size=12) | st.just("  ")
 SPANS = st.lists(st.tuples(TEXT, st.sampled_from(["", "dim", "sel", "read"])), max_size=6)

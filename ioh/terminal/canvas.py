@@ -13,10 +13,10 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ioh.tui.driver import TerminalDriver
-from ioh.tui.link import ASK_AGAIN_S
-from ioh.tui.patch import Paint, changed_runs, pieces_of
-from ioh.tui.render.line import Hit, Line, ScreenFrame
+from ioh.terminal.driver import TerminalDriver
+from ioh.terminal.line import Hit, Line, ScreenFrame
+from ioh.terminal.link import ASK_AGAIN_S
+from ioh.terminal.patch import Paint, changed_runs, pieces_of
 
 _SYNC, _SYNCED = "\x1b[?2026h", "\x1b[?2026l"  # terminals that support it show all at the same time
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ioh.commands.terminal import screen_size
-from ioh.tui.driver import correct_environment
+from ioh.terminal.driver import correct_environment
 
 
 @pytest.fixture(autouse=True)

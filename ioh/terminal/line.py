@@ -25,7 +25,8 @@ class Line:
     """Styled text that grows to the right.
 
     Shape:
-        ``spans`` of text and the name of a style (see theme.py); ``width`` in terminal columns.
+        ``spans`` of text and the name of a style (the screen's, in ioh/tui/theme.py); ``width`` in
+        terminal columns.
     """
 
     __slots__ = ("spans", "width")
@@ -134,8 +135,8 @@ class Hit:
     """Clickable columns ``left`` to ``right`` (exclusive) of line ``y``.
 
     Shape:
-        ``action`` as in keys.py, ``argument`` its argument: a row, a time, a key.  With ``step``
-        the argument is that of the first column and grows by ``step`` per column.
+        ``action`` as in ioh/tui/keys.py, ``argument`` its argument: a row, a time, a key.  With
+        ``step`` the argument is that of the first column and grows by ``step`` per column.
     """
 
     y: int
