@@ -128,7 +128,8 @@ class Engine:
             is_gone = not state.is_on or now - state.seen_unix_s >= rule.release_s * 0.95
             if subject not in said and is_gone:
                 del states[subject]
-        return [_finding(rule, state) for state in states.values() if state.is_on]
+        recent_s = self._window.recent(rule.recent_s).seconds
+        return [_finding(rule, state, recent_s) for state in states.values() if state.is_on]
 
 
 def _follows(before: Snapshot, after: Snapshot) -> bool:
@@ -152,7 +153,7 @@ def _why_not(rule: Rule, snapshot: Snapshot) -> str | None:
     return None
 
 
-def _finding(rule: Rule, state: _State) -> Finding:
+def _finding(rule: Rule, state: _State, recent_s: float) -> Finding:
     verdict = state.verdict
     return Finding(
         rule=rule.name,
@@ -172,6 +173,7 @@ def _finding(rule: Rule, state: _State) -> Finding:
         check=rule.check,
         since_unix_s=state.since_unix_s,
         subject=printable(verdict.subject, MAX_TEXT),
+        recent_s=round(recent_s, 1),
     )
 
 

@@ -43,6 +43,7 @@ class Finding:
 
     Units:
         ``since_unix_s``: start of the first interval from which it has held without a break.
+        ``recent_s``: the time that its numbers are of, mostly several intervals; 0 if unknown.
     """
 
     rule: str
@@ -60,6 +61,7 @@ class Finding:
     since_unix_s: float
     subject: str = ""
     host: str = ""
+    recent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

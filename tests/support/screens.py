@@ -43,6 +43,7 @@ FINDINGS = tuple(
         wrong_if="the READs are as large as the calls",
         check="nfsiostat 1 5",
         since_unix_s=START_S + since_s,
+        recent_s=5.0,
     )
     for severity, since_s in (("warning", 20.0), ("info", 5.0), ("critical", 33.0))
 )

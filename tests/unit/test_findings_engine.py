@@ -117,6 +117,13 @@ def test_one_long_interval_is_enough_evidence() -> None:
     assert engine.judge(ticks(1, interval_s=60.0)[0]).findings
 
 
+@pytest.mark.parametrize(("interval_s", "recent_s"), [(0.5, 5.0), (1.0, 5.0), (2.0, 6.0)])
+def test_a_finding_says_of_which_time_its_numbers_are(interval_s: float, recent_s: float) -> None:
+    engine = Engine([rule(lambda _r, _l: [verdict()])])
+    found = [engine.judge(snapshot) for snapshot in ticks(20, interval_s)][-1]
+    assert [finding.recent_s for finding in found.findings] == [recent_s]
+
+
 @pytest.mark.parametrize("jump_s", [-5.0, 20.0])
 def test_a_gap_or_a_clock_set_back_starts_the_hold_time_again(jump_s: float) -> None:
     engine = Engine([rule(lambda _r, _l: [verdict()])])

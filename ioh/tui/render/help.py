@@ -61,6 +61,7 @@ _SIGNS_HELP = (
     ("█", "on the time line: the interval shown"),
     ("▼", "a mark"),
     ("i !", "a finding begins: i informs, ! warns, in red it is critical"),
+    ("5 s  +1 (f)", "a finding's numbers are of the last 5 s, the rows' of one interval; one more"),
     ("╳", "a gap: nothing was measured"),
     ("·", "not searched for findings yet"),
 )

@@ -41,19 +41,23 @@ def worst_command(findings: Sequence[Finding]) -> str:
 
 
 def _told(finding: Finding, others: Sequence[Finding], width: int, height: int) -> list[Line]:
-    """The title and the cause, cut at the last line; at its end, how many others there are."""
+    """The title and the cause, cut at the last line.
+
+    At its end the time that its numbers are of, for the rows below are of one interval, and how
+    many other findings there are.
+    """
     head = f"{SIGNS[finding.severity].strip()} {finding_title(finding)}:"
-    more = f" +{len(others)} (f)" if others else ""
+    more = f"  {finding.recent_s:.0f} s" if finding.recent_s else ""
+    more += f"  +{len(others)} (f)" if others else ""
     parts = textwrap.wrap(f"{head} {safe_name(finding.cause)}", max(20, width - 2))
     parts = [*parts[: height - 1], " ".join(parts[height - 1 :])]
     lines, coloured = [], len(head)
     for part in filter(None, parts):
         line = Line(" ").add(part[:coloured], SEVERITY_STYLES[finding.severity])
-        lines.append(line.add(part[coloured:]).fitted(width))
+        lines.append(line.add(part[coloured:]))
         coloured = max(0, coloured - len(part) - 1)
-    if more:
-        lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
-    return lines
+    lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
+    return [line.fitted(width) for line in lines]
 
 
 def _command(finding: Finding, width: int) -> Line | None:
