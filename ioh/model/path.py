@@ -21,6 +21,7 @@ from ioh.model.sizes import commonest_bytes
 from ioh.model.snapshot import Snapshot
 
 DIRECTIONS = ("read", "write", "sync")
+IN_OTHERS = "in other steps"  # of a step's time that is not known
 TITLES = {
     "syscall": "app",
     "cpu_wait": "waiting for a CPU",
@@ -322,9 +323,11 @@ class _Direction:
         if path.top == "syscall":
             yield from self._of_calls()
         unknown = [segment.title for segment in path.segments if segment.us is None]
-        unknown += self._untimed() if path.top == "syscall" else []
         if unknown:
-            yield f"{' and '.join(unknown)} not separable"
+            yield f"{' and '.join(unknown)} {IN_OTHERS}"
+        untimed = self._untimed() if path.top == "syscall" else []
+        if untimed:
+            yield f"{' and '.join(untimed)} not separable"
 
     def _of_calls(self) -> Iterator[str]:
         """What is left out of the time of calls."""

@@ -122,6 +122,13 @@ def _trimmed(value: float) -> str:
     return three_digits(value).removesuffix(".00").removesuffix(".0")
 
 
+def format_share(pct: Value) -> str:
+    """A share, whole, as its decimals are noise: ``84%``, ``<1%``, ``0%``, ``-`` if unknown."""
+    if pct is None or not 0 < pct < 1:
+        return UNKNOWN if pct is None else f"{pct:.0f}%"
+    return "<1%"
+
+
 def format_ms(value_us: Value) -> str:
     """Microseconds as milliseconds, where a title says ``ms``: ``0.003``, ``12.0``, ``1.04k``."""
     return format_scaled(value_us / 1e3 if value_us else value_us)

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from ioh.model.path import IoPath, Segment, paths
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import fixed_ms, format_fixed, format_scaled, format_unit, safe_name
+from ioh.sinks.cells import (
+    fixed_ms,
+    format_fixed,
+    format_scaled,
+    format_share,
+    format_unit,
+    safe_name,
+)
 from ioh.sinks.rows import format_beside, is_flow, main_stats
 
 _LETTERS = {"read": "R", "write": "W", "sync": "S"}
@@ -71,5 +78,5 @@ def path_notes(path: IoPath) -> Iterator[str]:
 
 def _step(path: IoPath, segment: Segment) -> str:
     share_pct = path.share_pct(segment)
-    share = "" if share_pct is None else f" ({share_pct:.0f}%)"
+    share = "" if share_pct is None else f" ({format_share(share_pct)})"
     return f"{segment.title} {fixed_ms(segment.us)}{share}"

@@ -228,7 +228,7 @@ def test_overlapping_requests_take_no_longer_than_their_call() -> None:
         block=disk("sda", read=op(8000, 512, 500, queue_us=100)),
     )
     assert steps(found) == {"syscall": None, "block_queue": 200, "device": 800}
-    assert found.notes == ("app not separable",)
+    assert found.notes == ("app in other steps",)
 
 
 def test_without_probes_the_queue_is_part_of_the_device() -> None:
@@ -239,7 +239,7 @@ def test_without_probes_the_queue_is_part_of_the_device() -> None:
     )
     assert steps(found) == {"block_queue": None, "device": 700}
     assert found.top == "block"
-    assert found.notes == ("time above block is not known", "block queue not separable")
+    assert found.notes == ("time above block is not known", "block queue in other steps")
 
 
 def test_nfs_on_this_machine_shows_the_server_and_its_disk() -> None:

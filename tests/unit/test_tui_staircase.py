@@ -62,17 +62,23 @@ def test_the_shortest_step_is_visible_and_none_is_past_the_end(width: int) -> No
         assert text.strip()
 
 
-def test_an_unknown_step_has_no_bar_and_its_note_is_shown() -> None:
+def test_an_unknown_step_says_where_its_time_is_and_a_small_one_is_not_none() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
-    frame = group(path_of(*steps, notes=("nfs server not separable",)), 120)
+    notes = ("nfs server in other steps", "block not separable")
+    frame = group(path_of(*steps, notes=notes), 120)
     head, network, server, _ = (line.text for line in frame.lines)
     assert head.startswith("── READ 100 µs × 5.00/s ")
-    assert head.endswith(" nfs server not separable ──")
+    assert head.endswith(" block not separable ──")
+    assert "other steps" not in head
     assert network.split()[:2] == ["3", "network"]
     assert " 0.090   90% " in network
     columns = columns_for(120)
-    assert not server[columns.label :][: columns.bar].strip()
-    assert server[columns.label :].split()[:2] == ["-", "-"]
+    assert server[columns.label :][: columns.bar].strip() == "in other steps"
+    assert server[columns.label + columns.bar :].split()[:2] == ["-", "-"]
+    small = group(path_of(Segment("syscall", 0.3), Segment("device", 99.7)), 120).lines[1].text
+    assert small[columns.label + columns.bar :].split()[:2] == ["<.001", "<1%"]
+    none = group(path_of(Segment("syscall", 0.0), Segment("device", 99.7)), 120).lines[1].text
+    assert none[columns.label :].split()[:2] == [".", "0%"]
 
 
 def test_a_layer_has_its_numbers_once_and_a_step_elsewhere_none() -> None:

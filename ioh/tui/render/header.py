@@ -9,7 +9,7 @@ from ioh.model.pairs import HostState
 from ioh.model.player import Mode, RecordingState
 from ioh.model.sample import Value
 from ioh.model.snapshot import Pair, Snapshot
-from ioh.sinks.cells import UNKNOWN, clock, display_width, format_scaled, safe_name
+from ioh.sinks.cells import clock, display_width, format_scaled, format_share, safe_name
 from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import lowest_iops
 from ioh.terminal.line import Line, ScreenFrame, Span, frame_of
@@ -94,24 +94,17 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "warn"
         iops = lowest_iops(snapshot.measured.values())
         yield 3, "" if iops is None else f"IOPS {_plain(iops[0])} {iops[1]}", ""
-        yield 4, f"cpu {_load(host.cpu_pct)}", ""
-        yield 4, f"iowait {_load(host.iowait_pct)}", ""
-        yield 8, f"steal {_load(host.steal_pct)}" if host.steal_pct else "", ""
+        yield 4, f"cpu {format_share(host.cpu_pct)}", ""
+        yield 4, f"iowait {format_share(host.iowait_pct)}", ""
+        yield 8, f"steal {format_share(host.steal_pct)}" if host.steal_pct else "", ""
         yield 7, f"load {_plain(host.load1)}", ""
         yield 5, f"dirty {_plain(host.dirty_bytes, 1024)}", ""
         some = host.psi_io_some_pct
-        yield 8, "" if some is None else f"io psi {_load(some)}", ""
+        yield 8, "" if some is None else f"io psi {format_share(some)}", ""
         costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
         cost = f"ioh itself {percent(sum(costs))} of a core" if costs else ""
         yield 10, cost, "dim"
     yield 1, view.narrowed, "accent"
-
-
-def _load(value: float | None) -> str:
-    """A share of the last second, whole: its decimals are noise."""
-    if value is None or not 0 < value < 1:
-        return UNKNOWN if value is None else f"{value:.0f}%"
-    return "<1%"
 
 
 def _plain(value: Value, base: int = 1000) -> str:

@@ -12,10 +12,16 @@ from typing import NamedTuple
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.hist import LATENCY_BUCKETS
-from ioh.model.path import DIRECTIONS, IoPath, Segment
+from ioh.model.path import DIRECTIONS, IN_OTHERS, IoPath, Segment
 from ioh.model.path_calls import WAITED_OPS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import display_width, format_duration, format_ms, format_scaled
+from ioh.sinks.cells import (
+    display_width,
+    format_duration,
+    format_ms,
+    format_scaled,
+    format_share,
+)
 from ioh.sinks.metrics import path_notes
 from ioh.sinks.rows import all_op, beside_text, direction, is_flow, main_stats
 from ioh.sinks.waits import waiting_text
@@ -184,7 +190,9 @@ def _group_heading(
     title = SHORT.get(slowest.title, slowest.title)
     longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
     size, *facts = _facts(view.snapshot, path) or [("", "")]
-    notes = [note for note in path_notes(path) if not note.startswith("mostly ")]
+    # The size is a fact, and of a step without a known time its row says so.
+    shown = (note for note in path_notes(path) if not note.startswith("mostly "))
+    notes = [note for note in shown if not note.endswith(IN_OTHERS)]
     # The most important first; those that do not fit are left out.
     left, right = [*longest, size], list[str]()
     room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 6
@@ -243,9 +251,8 @@ def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) ->
     line = _label(view, path.direction, step, columns.label)
     if columns.bar >= _MIN_BAR:
         line.add_all(_bar(view, path, step, columns.bar))
-    share_pct = path.share_pct(segment)
     line.right(format_ms(segment.us), _MEAN, "strong")
-    line.right("-" if share_pct is None else f"{share_pct:.0f}%", _SHARE)
+    line.right(format_share(path.share_pct(segment)), _SHARE)
     if layer is None or not op or segment.name not in _NUMBERED:
         return line
     if is_flow(layer.spec):
@@ -271,9 +278,10 @@ def _label(view: LayersView, way: str, step: Step, width: int) -> Line:
 
 
 def _bar(view: LayersView, path: IoPath, step: Step, width: int) -> Iterator[tuple[str, str]]:
-    """The step's place in the mean call, to half a column."""
+    """The step's place in the mean call, to half a column; in words if it is not known."""
     if not step.segment.us:
-        yield " " * width, ""
+        words = IN_OTHERS if width > len(IN_OTHERS) else "in others"
+        yield f"{words if step.segment.us is None else '':{width}}", "dim"
         return
     begin = min(round(2 * width * step.begin), 2 * width - 1)
     end = max(begin + 1, min(2 * width, round(2 * width * step.end)))
