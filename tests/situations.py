@@ -60,7 +60,7 @@ The histograms of client, server and block peak at the same place."""),
 The whole READ bar is `page cache`, a few microseconds. Block is idle. These reads are cache hits
 and say nothing about the disk."""),
     Situation("split_reads", "device", "fragmentation", "Fragmentation", """\
-The line below `app` shows that one read became several requests. It is coloured because a finding
+The line below `system call` shows that one read became several requests. It is coloured because a finding
 is about it. The block layer has many small operations."""),
     Situation("deep_queue", "device", "saturation", "A saturated device", """\
 Half of the READ bar is `queue`; the text next to it names both halves. Requests wait for earlier

@@ -23,7 +23,7 @@ from ioh.model.snapshot import Snapshot
 DIRECTIONS = ("read", "write", "sync")
 IN_OTHERS = "in other steps"  # of a step's time that is not known
 TITLES = {
-    "syscall": "app",
+    "syscall": "system call",  # "app" would be read as the program's own code
     "cpu_wait": "waiting for a CPU",
     **{name: name for name in SERVED_ELSEWHERE},
     "nfs_queue": "nfs queue",
@@ -336,7 +336,7 @@ class _Direction:
         elif self.direction == "write":
             yield from self._written_behind()
         elif not self.client.us:
-            yield "app includes the journal's writes"
+            yield f"{TITLES['syscall']} includes journal writes"
 
     def _untimed(self) -> list[str]:
         """Active layers below the calls whose time is unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 STEPS = {
-    "app": "the call itself, outside the layers below; of syncs also the journal's writes",
+    "system call": "file system, page cache, locks: above the layers below, not the program's code",
     "page cache": "the same, where most of it is copying from or to memory",
     "waiting for a CPU": "the call could go on, but no CPU was free",
     "nfs queue": "until the NFS client has sent the request: slots, connections",

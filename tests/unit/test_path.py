@@ -71,10 +71,10 @@ def old(found: Snapshot, cached_pct: float) -> IoPath:
 @pytest.mark.parametrize(
     ("slow", "cached_pct", "title"),
     [
-        (100, 95, "app"),  # 91 % of the time is the device's
+        (100, 95, "system call"),  # 91 % of the time is the device's
         (20, 95, "page cache"),
-        (20, 49, "app"),
-        (20, 51, "app"),  # the other half may have had the time
+        (20, 49, "system call"),
+        (20, 51, "system call"),  # the other half may have had the time
     ],
 )
 def test_an_old_recording_spreads_the_device_over_cached_reads(
@@ -228,7 +228,7 @@ def test_overlapping_requests_take_no_longer_than_their_call() -> None:
         block=disk("sda", read=op(8000, 512, 500, queue_us=100)),
     )
     assert steps(found) == {"syscall": None, "block_queue": 200, "device": 800}
-    assert found.notes == ("app in other steps",)
+    assert found.notes == ("system call in other steps",)
 
 
 def test_without_probes_the_queue_is_part_of_the_device() -> None:
@@ -391,7 +391,7 @@ def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
         "sync", syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}), block=made
     )
     assert steps(found) == {"syscall": 400, "block_queue": 150, "device": 450}
-    assert found.notes == ("app includes the journal's writes",)
+    assert found.notes == ("system call includes journal writes",)
 
 
 def test_there_is_no_sync_path_without_sync_calls() -> None:
@@ -414,7 +414,10 @@ def test_text_and_json_show_the_same_numbers() -> None:
     }
     snapshot = ticks(1, layers)[0]
     text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
-    assert "R |   1.000 = app 0.300 (30%) + block queue 0.200 (20%) + device 0.500 (50%)\n" in text
+    assert (
+        "R |   1.000 = system call 0.300 (30%) + block queue 0.200 (20%) + device 0.500 (50%)\n"
+        in text
+    )
     found: Any = JsonSink().to_json(snapshot)["path"]
     told, segments = found["read"], found["read"].pop("segments")
     assert told == {
@@ -446,7 +449,7 @@ def test_text_names_cached_calls_beside_those_that_waited() -> None:
     ]  # fmt: skip
     assert ["app", "all:", "205.058", "0.0015"] in [row.split() for row in rows("all")]
     text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
-    assert "R |   8.000 = app 8.000 (100%)\n  | + 50.0k/s cached, 1 µs\n" in text
+    assert "R |   8.000 = system call 8.000 (100%)\n  | + 50.0k/s cached, 1 µs\n" in text
     assert "  | mostly 128K each\n" in text
 
 

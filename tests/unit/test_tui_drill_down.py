@@ -56,7 +56,7 @@ def test_a_process_shows_the_calls_that_waited_with_the_others_beside() -> None:
     assert (ops["read_cached"].latency_us, ops["read_cached"].avg_bytes) == (10, 4000)
     assert (ops["write_waited"].count, ops["write_buffered"].latency_us) == (0, 10)
     read, write = (paths(found)[name] for name in ("read", "write"))
-    assert [(step.title, step.us) for step in read.segments] == [("app", 8000)]
+    assert [(step.title, step.us) for step in read.segments] == [("system call", 8000)]
     assert read.notes == ("block not separable",)
     assert read.cached == Cached(100, 10)
     assert [(step.title, step.us) for step in write.segments] == [("page cache", 10)]

@@ -85,7 +85,7 @@ def test_a_layer_has_its_numbers_once_and_a_step_elsewhere_none() -> None:
     app, queue, device = (line.text for line in group(path_of(*QUEUE_FIRST), 120).lines[1:])
     assert queue.rstrip().endswith("30%"), "the device's line has those of layer block"
     assert " 955 " in device
-    assert app.split()[:2] == ["1", "app"]
+    assert app.split()[:3] == ["1", "system", "call"]
     only = replace(LAST, layers={"syscall": LAST.layers["syscall"]})
     steps = steps_of(only, path_of(Segment("syscall", 1.0), Segment("network", 9.0)))
     assert [step.key[0] for step in steps] == ["syscall", ""]
