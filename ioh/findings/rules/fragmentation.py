@@ -32,7 +32,7 @@ class _Limit(NamedTuple):
 
 
 @Rule(
-    title="Fragmentation",
+    title="Split requests",
     layer="syscall",
     watches="How many requests each read, and each direct or synchronous write, becomes, whether "
     "one after another or in parallel, and which limit of the device has exactly that size.",
@@ -236,7 +236,7 @@ def _evidence(
 
 
 @Rule(
-    title="Fragmentation",
+    title="Split requests",
     layer="nfs_client",
     watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
     "wsize has exactly that size.",
