@@ -66,9 +66,6 @@ SPEC = LayerSpec(
             write_bytes_total    | wB/s    | Bytes written.
             write_await_us = 1e-3 * write_ns_total / writes_total | w_await |
                 Mean write latency: queue plus service time.
-            flushes_total        | f/s     | Flushes completed.
-            discards_total       | d/s     | Discards completed.
-            errors_total         | err/s   | Requests that failed, of any kind.
             read_ns_total        |         | Time of all reads.
             write_ns_total       |         | Time of all writes.
             read_merges_total    | rrqm/s  | Reads merged before issue.
@@ -79,6 +76,9 @@ SPEC = LayerSpec(
             weighted_ns_total    |         | Time of all requests in flight.
             avg_inflight = 1e-9 * weighted_ns_total | aqu-sz |
                 Mean queue depth over time: iostat's aqu-sz.
+            flushes_total        | flush/s | Flushes completed.
+            discards_total       | trim/s  | Discards (TRIM) completed.
+            errors_total         | err/s   | Requests that failed, of any kind.
             inflight             | in-fl   | Requests in flight at the sample instant.
             queue_depth_limit    | depth   | Queue depth limit, nr_requests.
             max_request_bytes    | max req | Largest request, max_sectors_kb.

@@ -44,23 +44,23 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Maps
 
 _FLOW = """
-reads_total       | r/s  | Read calls.
-read_bytes_total  | rB/s | Bytes read.
-read_ns_total     |      | Time in read calls.
+reads_total       | r/s    | Read calls.
+read_bytes_total  | rB/s   | Bytes read.
+read_ns_total     |        | Time in read calls.
 read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a read call.
-writes_total      | w/s  | Write calls, and copies between files.
-write_bytes_total | wB/s | Bytes written and copied.
-write_ns_total    |      | Time in write calls.
+writes_total      | w/s    | Write calls, and copies between files.
+write_bytes_total | wB/s   | Bytes written and copied.
+write_ns_total    |        | Time in write calls.
 write_latency_us = 1e-3 * write_ns_total / writes_total | w µs |
     Mean time of a write call.
-syncs_total       | f/s  | fsync-family calls.
-sync_ns_total     |      | Time in fsync-family calls.
-sync_latency_us = 1e-3 * sync_ns_total / syncs_total | f µs |
+syncs_total       | sync/s | fsync-family calls.
+sync_ns_total     |        | Time in fsync-family calls.
+sync_latency_us = 1e-3 * sync_ns_total / syncs_total | sync µs |
     Mean time of an fsync call.
-faults_total      | m/s  | Reads submitted by page faults, swap-in and exec.
-fault_bytes_total | mB/s | Bytes of those reads.
-fault_ns_total    |      | Time of those reads.
-fault_latency_us = 1e-3 * fault_ns_total / faults_total | m µs |
+faults_total      | map/s  | Reads submitted by page faults of mapped files, swap-in and exec.
+fault_bytes_total | mapB/s | Bytes of those reads.
+fault_ns_total    |        | Time of those reads.
+fault_latency_us = 1e-3 * fault_ns_total / faults_total | map µs |
     Mean time of such a read.
 reads_waited_total | | Of the read calls, direct ones, and buffered ones that were not served from
     memory.

@@ -109,7 +109,7 @@ def test_headings_say_direction_and_unit() -> None:
         for column in table.columns
         if column.derived_name.endswith("_bytes_per_s")
     }
-    assert titles >= {"in MB/s", "out MB/s", "retr MB/s", "R MB/s max", "m MB/s"}
+    assert titles >= {"in MB/s", "out MB/s", "retr MB/s", "R MB/s max", "map MB/s"}
     assert all("MB/s" in title for title in titles)
 
 
@@ -208,8 +208,15 @@ def test_help_uses_the_same_names_as_the_screen() -> None:
 def test_a_row_has_its_mean_times_at_80_columns() -> None:
     spec = all_layers()["syscall"].spec.tables[0]
     assert [column_title(c) for c in shown_columns(spec, 80)] == [
-        "R MB/s", "W MB/s", "r/s", "r ms", "w/s", "w ms", "f/s",
+        "R MB/s", "W MB/s", "r/s", "r ms", "w/s", "w ms", "sync/s",
     ]  # fmt: skip
+
+
+def test_a_disk_has_its_merges_beside_a_trend_at_120_columns() -> None:
+    spec = all_layers()["block"].spec.tables[0]
+    shown = [column_title(c) for c in shown_columns(spec, 120 - 16)]
+    assert shown[-2:] == ["rrqm/s", "wrqm/s"]
+    assert not {"flush/s", "trim/s"} & {*shown}
 
 
 @pytest.mark.parametrize("is_ascending", [False, True])
