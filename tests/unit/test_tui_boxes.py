@@ -91,7 +91,7 @@ def test_what_a_call_becomes_is_shown_and_coloured_if_a_finding_is_about_it() ->
         (" i A info thing ", "dim"),
         (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim"),
     ]
-    assert fanned(LAST, "nfs_server")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
+    assert fanned(LAST, "nfs_server")[0][0] == " 3.83 READs of 128K → 1 request of 490K "
     assert fanned(snapshot, "syscall", 20) == [], "never half a number"
     assert fanned(LAST, "tcp") == [], "segments are nobody's calls"
 
@@ -147,6 +147,7 @@ def test_trends_are_of_calls_that_waited() -> None:
         ({1 << 20: 10, 4096: 100}, (260, (10 << 20) + 409600), "1 read of 1M → 16 requests of 64K"),
         # Read-ahead fetches more than a call asks for.
         ({4096: 32}, (32, 32 << 17), "1 read of 4K → 1 request of 128K"),
+        ({4096: 64}, (32, 64 << 12), "2 reads of 4K → 1 request of 8K"),
         # Large ones are cut alike.
         ({1 << 20: 10, 1 << 19: 10}, (240, 15 << 20), "1 read of 1M → 16 requests of 64K"),
     ],

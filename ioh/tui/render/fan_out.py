@@ -98,15 +98,14 @@ def _of(size: float | None) -> str:
 def _becomes(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot, op: str, stats: OpStats
 ) -> str:
-    """``1 read of 1M → 8 READs of 128K``; "" if unknown."""
+    """``1 read of 1M → 8 READs of 128K``, ``2 reads of 4K → 1 request of 8K``; "" if unknown."""
     verb, name = all_op(op), _name(layer.spec, all_op(op))
     if f"{verb}_lower_ops_per_op" in layer.metrics:  # counted call by call
         made = _followed(layer, op, stats)
         if made is None:
             return ""
         nouns = _counted(snapshot, verb)
-        text = f"{_many(made.per_op, nouns)}{_of(made.piece_bytes)}"
-        return f"1 {name}{_of(made.size_bytes)} → {text}"
+        return _arrow(f"{name}s", made, nouns)
     same = ((n, s) for n, s in main_stats(below.spec, below.ops) if direction(n) == direction(op))
     lower_name, lower = next(same, ("", OpStats()))
     above, under = stats.bytes_per_s, lower.bytes_per_s
@@ -115,7 +114,15 @@ def _becomes(
     if abs(above - under) > _CORRESPOND * above:
         return ""
     count, nouns = lower.ops_per_s / stats.ops_per_s, _nouns(below.spec, lower_name)
-    return f"1 {name}{_of(stats.avg_bytes)} → {_many(count, nouns)}{_of(lower.avg_bytes)}"
+    pieces = Pieces(stats.avg_bytes or 0.0, count, lower.avg_bytes or 0.0)
+    return _arrow(f"{name}s", pieces, nouns)
+
+
+def _arrow(names: str, made: Pieces, nouns: str) -> str:
+    """Whole operations on one side: those that are merged are several, of those split is one."""
+    above, below = (1.0, made.per_op) if made.per_op >= 1 else (1 / made.per_op, 1.0)
+    whole = f"{_many(above, names)}{_of(made.size_bytes)}"
+    return f"{whole} → {_many(below, nouns)}{_of(made.piece_bytes)}"
 
 
 def _followed(layer: LayerSnapshot, op: str, stats: OpStats) -> Pieces | None:

@@ -232,8 +232,9 @@ def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     facts = [(f"mostly {what}" if size else what, "")]
     for text, style in becomes(snapshot, layer, op):
         whole, _, pieces = text.strip().partition(" → ")
-        is_same = whole.endswith(f" of {size}")
-        facts.append((f"→ {pieces}" if is_same else text.strip(), style))
+        calls = whole.removesuffix(f" of {size}")  # the size is in the heading
+        is_one = calls != whole and calls.startswith("1 ")
+        facts.append((f"→ {pieces}" if is_one else f"{calls} → {pieces}", style))
     if rate := _stats_of(layer, op).bytes_per_s:
         facts.append((f"{megabytes(rate)} MB/s", ""))
     return facts
