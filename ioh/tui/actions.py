@@ -16,7 +16,7 @@ from ioh.tui.render.overview import choices
 from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.who import tabs_of, visible_rows
 from ioh.tui.render.zoom import LayersView, folded
-from ioh.tui.rows import LayerRow, layer_rows, why_inactive
+from ioh.tui.rows import LayerRow, first_choice, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
 
@@ -105,10 +105,8 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
         return state
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
-    chosen = state.chosen
-    ops = [row.key for row in layer_rows(context.panel.snapshot, only=name)]
-    if not ops or chosen[0] != name:
-        chosen = ops[0] if ops else (name, "")
+    is_chosen = state.chosen[0] == name
+    chosen = state.chosen if is_chosen else first_choice(context.panel.snapshot, name)
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
 
 
@@ -228,10 +226,9 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     tab = next((each for each in tabs if each.name == argument), tabs[(at + 1) % len(tabs)])
     layer = tab.layer.spec.name
     state = replace(state, screen="main")
-    rows = [row for row in layer_rows(view.snapshot) if row.layer == layer]
-    rows.sort(key=lambda row: row.direction != direction(state.chosen[1]))
-    if layer != state.chosen[0] and rows:
-        state = replace(state, chosen=rows[0].key)
+    if layer != state.chosen[0]:
+        way = direction(state.chosen[1])
+        state = replace(state, chosen=first_choice(view.snapshot, layer, way))
     return state.with_table(
         layer, name=tab.spec.name, sort="", cursor=0, key=(), is_ascending=False
     )

@@ -54,6 +54,21 @@ def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
     return found
 
 
+def first_choice(snapshot: Snapshot, name: str, way: str = "") -> tuple[str, str]:
+    """The (layer, op) to show of a layer: a busy one, in the direction ``way`` if there is one.
+
+    Of a flow the direction with most bytes: the other one may have acknowledgements only.
+    """
+    rows = layer_rows(snapshot, only=name)
+
+    def rank(row: LayerRow) -> tuple[bool, bool, float]:
+        stats = row.stats
+        size = (stats.bytes_per_s or 0.0) if is_flow(snapshot.specs[name]) else 0.0
+        return not (stats.count or size), bool(way) and row.direction != way, -size
+
+    return min(rows, key=rank).key if rows else (name, "")
+
+
 def layer_number(snapshot: Snapshot, name: str) -> int:
     """The number of the key that zooms into a layer."""
     return list(snapshot.specs).index(name) + 1

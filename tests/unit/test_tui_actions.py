@@ -60,6 +60,30 @@ def press(state: ViewState, *keys: str) -> ViewState:
 START = with_valid_choice(ViewState(), LAST)
 
 
+@pytest.mark.parametrize(("received", "sent", "op"), [(9e6, 1e6, "in"), (64.0, 9e6, "out")])
+def test_a_flow_is_shown_in_the_direction_that_has_the_bytes(
+    received: float, sent: float, op: str
+) -> None:
+    ops = layer_of(LAST, "tcp").ops
+    rates = {"in": received, "out": sent}
+    ops = {name: replace(ops[name], bytes_per_s=rate) for name, rate in rates.items()}
+    snapshot = with_layer(LAST, "tcp", ops=ops)
+    assert do(START, "layer", 3, snapshot=snapshot).chosen == ("tcp", op)
+
+
+def test_another_breakdown_keeps_the_direction_unless_it_is_empty() -> None:
+    writes = replace(START, chosen=("syscall", "write"), has_chosen=True)
+    assert do(writes, "table", "tcp/connection").chosen == ("tcp", "out")
+    assert do(START, "table", "tcp/connection").chosen == ("tcp", "in")
+    ops = layer_of(LAST, "tcp").ops
+    none = replace(ops["in"], count=0, bytes_per_s=0.0)
+    snapshot = with_layer(LAST, "tcp", ops={**ops, "in": none})
+    assert do(START, "table", "tcp/connection", snapshot=snapshot).chosen == ("tcp", "out")
+    idle = {name: replace(each, count=0, bytes_per_s=0.0) for name, each in ops.items()}
+    snapshot = with_layer(LAST, "tcp", ops=idle)
+    assert do(START, "table", "tcp/connection", snapshot=snapshot).chosen == ("tcp", "in")
+
+
 def rows_of(state: ViewState) -> list[tuple[str, ...]]:
     return visible_rows(LayersView(state, LAST, ()))[1]
 

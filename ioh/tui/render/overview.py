@@ -9,7 +9,7 @@ from ioh.model.path import IoPath, paths
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
-from ioh.sinks.rows import is_flow, main_stats
+from ioh.sinks.rows import is_flow
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
@@ -28,7 +28,7 @@ from ioh.tui.render.staircase import (
 from ioh.tui.render.trends import length_text
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
-from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.rows import LayerRow, first_choice, layer_rows
 
 _OWN_BOXES = {"db": DB, "pg": PG}
 _INACTIVE = 11  # columns of the word
@@ -196,8 +196,7 @@ def _grid(
         made, begin = ScreenFrame(), 0
         for layer, own, end in zip(row, trends, ends, strict=True):
             piece = boxed(box_of(layer.spec), view, layer, own, end - begin, high)
-            ops = [*(op for op, _ in main_stats(layer.spec, layer.ops)), *layer.ops, ""]
-            clicked = f"{layer.spec.name}/{ops[0]}"
+            clicked = "/".join(first_choice(view.snapshot, layer.spec.name))
             piece.hits = [Hit(y, 0, end - begin, "choose", clicked) for y in range(high)]
             made = beside(made, begin, piece, gap=0)
             begin = end
