@@ -291,6 +291,8 @@ class IohApp(App[int]):
         is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
         if event.key == "ctrl+z":  # not a binding: that would overtake earlier keys
             self.do("suspend")
+        elif event.key == "q" and self._has_no_match():
+            self._prompted("escape")
         elif self.state.prompt and is_text:
             self.state = typed(self.state, event.key, event.character)
             self.redraw()
@@ -298,6 +300,13 @@ class IohApp(App[int]):
             self._prompted(event.key)
         elif key is not None:
             self.do(key.action, key.argument)
+
+    def _has_no_match(self) -> bool:
+        """Whether no command of the palette matches: no more letters will find one."""
+        if self.state.screen != "commands":
+            return False
+        page = page_of(self.state, self._data(self._narrowed()), self.size.width)
+        return page is not None and not page.entries
 
     def _prompted(self, key: str) -> None:
         """Handle a key that is not text while there is a prompt."""

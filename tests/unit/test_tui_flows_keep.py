@@ -175,6 +175,10 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
     await on.press("ctrl+p", *"qRS5")
     assert "no command matches" in on.text
     await on.press("down", "pageup", "escape")
+    await on.press("ctrl+p", *"qu")
+    assert "▸ q      Quit" in on.text, "q is a letter while something matches"
+    await on.press(*"xq")
+    assert "command:" not in on.lines[-1], "else it leaves the palette, not ioh"
     assert on.player.calls == []
     assert (on.app.state.screen, on.app.state.layer) == ("main", "")
     await on.push(1)

@@ -83,5 +83,5 @@ def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page
         line = line.styled("sel") if at == chosen else line
         page.add(line, width, key.help, key.action, key.argument)
     if not fitting:
-        page.frame.add(Line(" no command matches: Backspace deletes, Esc goes back", "dim"))
+        page.frame.add(Line(" no command matches: Backspace deletes, q or Esc leaves", "dim"))
     return page
