@@ -11,7 +11,7 @@ from math import ceil
 from typing import TypeVar
 
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.model.player import MAX_FOUND, FindingBegin, IsWanted, Overview
+from ioh.model.player import MAX_FINDINGS, FindingBegin, IsWanted, Overview
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import MakeJudge
 
@@ -124,7 +124,7 @@ class KnownFindings:
         told_unix_s = at_unix_s if before is None else before.told_unix_s
         told = FindingBegin(finding.since_unix_s, finding.severity, told_unix_s)
         self._begins[begin], self._found[begin] = told, finding
-        for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FOUND)):
+        for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FINDINGS)):
             if len(kept) > most:
                 del kept[next(iter(kept))]
         return before is None or before.severity != finding.severity

@@ -72,8 +72,8 @@ def _thinned(batch: CallBatch, level: int) -> CallBatch:
     """Keep one call of ``2 ** level``, chosen as in the probes, so both ends keep the same."""
     if not level:
         return batch
-    kept = (call for call in _each(batch) if not (call[0] * _GOLDEN & 0xFFFFFFFF) >> (32 - level))
-    return batch._replace(numbers=tuple(number for call in kept for number in call))
+    calls = (call for call in _each(batch) if not (call[0] * _GOLDEN & 0xFFFFFFFF) >> (32 - level))
+    return batch._replace(numbers=tuple(number for call in calls for number in call))
 
 
 def _each(batch: CallBatch) -> Iterator[tuple[int, ...]]:
@@ -113,14 +113,14 @@ def _by_key(
     of_interval = list(_with(is_peer, fresh))
     every = [*of_interval, *_with(is_peer, earlier)]
     times = Counter(key for key, _ in every)
-    found = {key: ns for key, ns in every if times[key] == 1 and ns}
-    return found, {key for key, _ in of_interval} & found.keys()
+    ns_by_key = {key: ns for key, ns in every if times[key] == 1 and ns}
+    return ns_by_key, {key for key, _ in of_interval} & ns_by_key.keys()
 
 
 def _with(is_peer: Callable[[str], bool], calls: Calls) -> Iterator[tuple[_Key, int]]:
     for batch in calls:
-        known = [is_peer(peer) for peer in batch.peers]
-        yield from (((xid, op), ns) for xid, op, peer, ns in _each(batch) if known[peer])
+        matches = [is_peer(peer) for peer in batch.peers]
+        yield from (((xid, op), ns) for xid, op, peer, ns in _each(batch) if matches[peer])
 
 
 def packed_calls(mono_ns: int, calls: Iterable[tuple[int, int, str, int]]) -> CallBatch:

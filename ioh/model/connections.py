@@ -14,11 +14,11 @@ from ioh.model.snapshot import TableRow
 def address_of(text: str) -> str:
     """A normalized address without zone; "" if the text is not an address."""
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return ""
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
 
 
 def host_of(endpoint: str) -> str:

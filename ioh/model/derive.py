@@ -97,7 +97,7 @@ def _derive_layer(
         if table.name in newer.tables
     }
     lost = {k: delta(older.lost.get(k, 0), v) or 0 for k, v in newer.lost.items()}
-    counted = sum(ops[name].count or 0 for name in spec.ops if name in ops)
+    count = sum(ops[name].count or 0 for name in spec.ops if name in ops)
     calls, earlier_calls = split_calls(older.calls, newer.calls)
     return LayerSnapshot(
         spec=spec,
@@ -108,7 +108,7 @@ def _derive_layer(
         tables=LazyMapping(tables),
         parts=LazyMapping(parts),
         lost=lost,
-        lost_pct=quotient(sum(lost.values()), counted + sum(lost.values()), 100.0),
+        lost_pct=quotient(sum(lost.values()), count + sum(lost.values()), 100.0),
         gauge_hists=newer.gauge_hists,
         notes=newer.notes,
         calls=calls,

@@ -25,24 +25,24 @@ def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
 def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
     """The result of derive_op() for two equal readings: 0 or unknown, for any interval."""
     busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
-    known = (
+    are_known = (
         totals.count_total is not None,
         totals.bytes_total is not None,
         totals.errors_total is not None,
         busy is not None,
     )
-    return _idle_stats(known, has_hists, totals.inflight)
+    return _idle_stats(are_known, has_hists, totals.inflight)
 
 
 @lru_cache(maxsize=256)
 def _idle_stats(
-    known: tuple[bool, ...],
+    are_known: tuple[bool, ...],
     has_hists: bool,  # noqa: FBT001
     inflight: int | None,
 ) -> OpStats:
     """An idle op."""
-    count, size, errors, busy = (0 if each else None for each in known)
-    return OpStats.with_late(
+    count, size, errors, busy = (0 if each else None for each in are_known)
+    return OpStats.with_distribution(
         NOTHING_DONE if has_hists and count is not None else UNKNOWN,
         count=count,
         bytes=size,
@@ -75,11 +75,11 @@ def _derive_op(
     queue_us = quotient(delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
     # 0: the source's clock is too coarse for it (ticks of /proc/diskstats).
     latency_us = quotient(latency_ns or None, count, 1e-3)
-    known = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
+    has_service = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
     max_us = scaled(newer.max_ns, 1e-3) if count else None
     weighted_ns = delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
-    return OpStats.with_late(
+    return OpStats.with_distribution(
         Distribution(older_hists, newer_hists, max_us, count) if count is not None else UNKNOWN,
         count=count,
         bytes=bytes_,
@@ -88,7 +88,9 @@ def _derive_op(
         avg_bytes=quotient(bytes_, count),
         latency_us=latency_us,
         queue_us=queue_us,
-        service_us=latency_us - queue_us if known and latency_us and queue_us is not None else None,
+        service_us=latency_us - queue_us
+        if has_service and latency_us and queue_us is not None
+        else None,
         max_us=max_us,
         max_bytes=newer.max_bytes if count else None,
         inflight=newer.inflight,
@@ -105,8 +107,8 @@ def _is_nearly_all(queued: int | None, count: int | None) -> bool:
 def _sum_known(values: tuple[int | None, ...]) -> int | None:
     if None not in values:
         return sum(values)  # type: ignore[arg-type]
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
+    numbers = [v for v in values if v is not None]
+    return sum(numbers) if numbers else None
 
 
 def add_ops(parts: list[OpTotals]) -> OpTotals:

@@ -61,15 +61,15 @@ def _without_dropped(
     So a dropped row's earlier counts do not appear as activity of the others in this interval.  A
     row that was dropped and came back starts with less than it had.
     """
-    kept = dict(older)
-    before = kept.get(others, nothing)
+    rows = dict(older)
+    before = rows.get(others, nothing)
     for key, row in older.items():
         now = newer.get(key)
         if now is not row and key != others and (now is None or _has_fallen(row, now, nothing)):
             before = tuple(map(_sum, before, row))
-            del kept[key]
-    kept[others] = before
-    return kept
+            del rows[key]
+    rows[others] = before
+    return rows
 
 
 def _has_fallen(row: Row, now: Row, nothing: Row) -> bool:

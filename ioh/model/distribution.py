@@ -54,11 +54,11 @@ class Distribution:
         # One less: an operation may end while it is read.
         if latency is None or latency.total < self._count * 0.99 - 1:
             return (None,) * len(quantiles)
-        found, max_us = latency.percentiles_us(quantiles), self._max_us
+        percentiles_us, max_us = latency.percentiles_us(quantiles), self._max_us
         if not max_us:
-            return found
+            return percentiles_us
         top_edge_us = FINE_EDGES_US[min(fine_index(int(max_us * 1e3)), len(FINE_EDGES_US) - 1)]
-        return tuple(max_us if p is not None and p == top_edge_us else p for p in found)
+        return tuple(max_us if p is not None and p == top_edge_us else p for p in percentiles_us)
 
 
 UNKNOWN = Distribution()

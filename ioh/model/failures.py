@@ -69,18 +69,18 @@ def failures(layer: LayerSnapshot) -> list[Failure]:
     """What failed and was not expected to, most first."""
     if not _has_failures(layer):
         return []
-    found = list(_calls(layer))
+    items = list(_calls(layer))
     if FAILED_CALLS not in layer.tables:
         for part, ops in layer.parts.items():
-            found += _operations(layer, ops, part)
-        found = found or list(_operations(layer, layer.ops, ""))
-    return sorted(found, key=lambda failure: -failure.number)
+            items += _operations(layer, ops, part)
+        items = items or list(_operations(layer, layer.ops, ""))
+    return sorted(items, key=lambda failure: -failure.number)
 
 
-def summed(found: Iterable[Failure]) -> list[Failure]:
+def summed(items: Iterable[Failure]) -> list[Failure]:
     """Each kind of failure once, with the number of all of them."""
     numbers: dict[Failure, float] = defaultdict(float)
-    for each in found:
+    for each in items:
         numbers[each._replace(number=0.0)] += each.number
     return [kind._replace(number=number) for kind, number in numbers.items()]
 

@@ -46,8 +46,8 @@ class Filters:
 
     def note(self, *options: str) -> tuple[str, ...]:
         """The note of a layer that applies these options, if any was given."""
-        given = [text for name, text in self.given().items() if name in options]
-        return (f"{_ONLY}{' '.join(given)}{_NOTHING_ELSE}",) if given else ()
+        texts = [text for name, text in self.given().items() if name in options]
+        return (f"{_ONLY}{' '.join(texts)}{_NOTHING_ELSE}",) if texts else ()
 
 
 def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str, ...]:

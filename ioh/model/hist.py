@@ -110,15 +110,15 @@ class LatencyHist(_Counts):
         hit = list(compress(_FINE_INDICES, counts))
         running = list(accumulate(map(counts.__getitem__, hit)))
         total = running[-1] if running else 0
-        found: list[float | None] = []
+        edges_us: list[float | None] = []
         for q in quantiles:
             if not has_percentile(total, q):
-                found.append(None)
+                edges_us.append(None)
                 continue
             rank = max(1, -int(-(q * total - 1e-9) // 1))
             bucket = hit[bisect_left(running, rank)]
-            found.append(FINE_EDGES_US[bucket] if bucket < len(FINE_EDGES_US) else None)
-        return tuple(found)
+            edges_us.append(FINE_EDGES_US[bucket] if bucket < len(FINE_EDGES_US) else None)
+        return tuple(edges_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ class SizeLatencyHist(_Counts):
         """Counts by latency, over all sizes."""
         counts, idle, step = self.counts, (0,) * LATENCY_BUCKETS, LATENCY_BUCKETS
         rows = [counts[at : at + step] for at in range(0, len(counts), step)]
-        used = [row for row in rows if row != idle]
-        return tuple(map(sum, zip(*used, strict=True))) if used else idle
+        busy = [row for row in rows if row != idle]
+        return tuple(map(sum, zip(*busy, strict=True))) if busy else idle
 
 
 def add_hists(several: Sequence[_Hist]) -> _Hist:

@@ -48,7 +48,7 @@ def in_progress_table(
 
 
 def oldest_first(
-    found: Iterable[Open[Who]],
+    operations: Iterable[Open[Who]],
     now_ns: int,
     name: Callable[[Open[Who]], tuple[str, ...]],
     more: Callable[[Open[Who]], tuple[Value, ...]] = lambda _: (),
@@ -59,11 +59,11 @@ def oldest_first(
     row.
     """
     groups: dict[tuple[str, Who], Open[Who]] = {}
-    for each in found:
-        known = groups.setdefault((each.op, each.who), each)
-        if known is not each:
-            oldest = known if known.start_ns <= each.start_ns else each
-            groups[each.op, each.who] = replace(oldest, number=known.number + each.number)
+    for each in operations:
+        group = groups.setdefault((each.op, each.who), each)
+        if group is not each:
+            oldest = group if group.start_ns <= each.start_ns else each
+            groups[each.op, each.who] = replace(oldest, number=group.number + each.number)
     old = [each for each in groups.values() if now_ns - each.start_ns >= LEAST_AGE_NS]
     old.sort(key=lambda each: each.start_ns)
     first_of_op = {each.op: each for each in reversed(old)}

@@ -59,14 +59,14 @@ class Intervals:
         newer = chosen if self._downsampler is None else self._downsampler.take(chosen)
         if newer is None:
             return None
-        found, self._older = interval(self._older, newer), newer
-        return found
+        snapshot, self._older = interval(self._older, newer), newer
+        return snapshot
 
     def each(self, samples: Iterable[Sample]) -> Iterator[Snapshot]:
         """Every interval; the first sample is the baseline."""
         for sample in samples:
-            if (found := self.take(sample)) is not None:
-                yield found
+            if (snapshot := self.take(sample)) is not None:
+                yield snapshot
 
     @property
     def newest(self) -> Sample:

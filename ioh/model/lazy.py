@@ -37,9 +37,9 @@ class LazyMapping(Mapping[_K, _V]):
 
     def but(self, key: _K, value: _V) -> LazyMapping[_K, _V]:
         """The same with another value."""
-        made: LazyMapping[_K, _V] = LazyMapping({**self._makers, key: None})
-        made._values = {**self._values, key: value}
-        return made
+        copy: LazyMapping[_K, _V] = LazyMapping({**self._makers, key: None})
+        copy._values = {**self._values, key: value}
+        return copy
 
     def __contains__(self, key: object) -> bool:
         return key in self._makers
@@ -59,15 +59,15 @@ def by_identity(make: Callable[[_A], _V]) -> Callable[[_A], _V]:
 
     Hashing it would cost as much as the cache saves, so its identity is the key.
     """
-    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays unique while the object is here
+    values: dict[int, tuple[_A, _V]] = {}  # by id(), which stays unique while the object is here
 
     @wraps(make)
     def look_up(of: _A) -> _V:
-        found = known.get(id(of))
-        if found is None:
-            if len(known) >= _MAX_KNOWN:
-                known.clear()
-            found = known[id(of)] = (of, make(of))
-        return found[1]
+        value = values.get(id(of))
+        if value is None:
+            if len(values) >= _MAX_KNOWN:
+                values.clear()
+            value = values[id(of)] = (of, make(of))
+        return value[1]
 
     return look_up

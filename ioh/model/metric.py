@@ -58,8 +58,8 @@ def _rows(text: str) -> list[list[str]]:
     return rows
 
 
-def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002 (Prometheus' word)
-    name, _, formula = left.partition(" = ")
+def _number(expression: str, title: str, help: str) -> MetricSpec:  # noqa: A002 (Prometheus' word)
+    name, _, formula = expression.partition(" = ")
     if not formula:
         return MetricSpec(name, "counter" if name.endswith("_total") else "gauge", help, title)
     scale, _, quotient = formula.rpartition(" * ")
@@ -90,15 +90,15 @@ class TableSpec:
 
 def tables(text: str) -> tuple[TableSpec, ...]:
     """Parse a layer's breakdowns: ``name | title | keys | sort_by``, then lines of numbers()."""
-    found: list[tuple[list[str], list[MetricSpec]]] = []
+    blocks: list[tuple[list[str], list[MetricSpec]]] = []
     for row in _rows(text):
         if len(row) == 4:
-            found.append((row, []))
+            blocks.append((row, []))
         else:
-            found[-1][1].append(_number(*row))
+            blocks[-1][1].append(_number(*row))
     return tuple(
         TableSpec(name, title, tuple(keys.split(", ")), tuple(columns), tuple(sort_by.split(", ")))
-        for (name, title, keys, sort_by), columns in found
+        for (name, title, keys, sort_by), columns in blocks
     )
 
 

@@ -96,8 +96,8 @@ def _is_local(
     """Whether this machine has the other end of these connections, too."""
     here = {host_of(row.key[0]) for row in connections}
     clients = {row.key[0] for row in snapshot.rows("nfs_server", "client")}
-    found = {host_of(row.key[1]) in here or row.key[0] in clients for row in ours}
-    return found.pop() if len(found) == 1 else None
+    answers = {host_of(row.key[1]) in here or row.key[0] in clients for row in ours}
+    return answers.pop() if len(answers) == 1 else None
 
 
 def unread_us(snapshot: Snapshot) -> float | None:
@@ -158,16 +158,16 @@ def shares_by_pairs(
     Returns None if the calls of the pairs differ too much from the client's ``all_calls``.
     """
     ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
-    known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
-    calls = sum(count for count, _ in known)
+    timed = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
+    calls = sum(count for count, _ in timed)
     if not calls or abs(calls - all_calls) > SAME_CALLS * all_calls:
         return None
-    rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
+    rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in timed)
 
     def share(us_of: Callable[[PairOp], float | None]) -> float | None:
-        times = [(count, us_of(op)) for count, op in known]
-        found = [count * us for count, us in times if us is not None]
-        return sum(found) / rtt_us if len(found) == len(times) else None
+        times = [(count, us_of(op)) for count, op in timed]
+        times_us = [count * us for count, us in times if us is not None]
+        return sum(times_us) / rtt_us if len(times_us) == len(times) else None
 
     queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
     disk = (queue or 0.0) + (device or 0.0)

@@ -99,25 +99,27 @@ class Round:
 
 
 def pairs(
-    hosts: Sequence[HostInterval], known: set[tuple[str, str]] | None = None
+    hosts: Sequence[HostInterval], earlier: set[tuple[str, str]] | None = None
 ) -> tuple[Pair, ...]:
     """Every client with every host that serves one of its mounts.
 
     An address of several hosts (a container bridge) identifies none of them.  New pairs are added
-    to ``known``: an idle client does not list its server, which may still have served it.
+    to ``earlier``: an idle client does not list its server, which may still have served it.
     """
-    known = set() if known is None else known
+    earlier = set() if earlier is None else earlier
     own = {host.name: set(_addresses(host.addresses)) for host in hosts}
     count = Counter(address for addresses in own.values() for address in addresses)
     shared = {address for address, times in count.items() if times > 1}
     own = {name: addresses - shared for name, addresses in own.items()}
-    found = (_pair(client, server, own, count, known) for client, server in permutations(hosts, 2))
-    return tuple(pair for pair in found if pair is not None)
+    every = (
+        _pair(client, server, own, count, earlier) for client, server in permutations(hosts, 2)
+    )
+    return tuple(pair for pair in every if pair is not None)
 
 
-def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
+def with_own_pairs(snapshot: Snapshot, every: Sequence[Pair], own: str) -> Snapshot:
     """Add the pairs of which this host is the client, as the rules expect."""
-    pairs_of = tuple(pair for pair in found if pair.client == own)
+    pairs_of = tuple(pair for pair in every if pair.client == own)
     return replace(snapshot, pairs=pairs_of, name=own)
 
 
@@ -126,17 +128,17 @@ def _pair(
     server: HostInterval,
     own: Mapping[str, set[str]],
     addresses: Container[str],
-    known: set[tuple[str, str]],
+    earlier: set[tuple[str, str]],
 ) -> Pair | None:
     ours, theirs = own[client.name], own[server.name]
     layer = client.snapshot.layer("nfs_client")
-    used = client.snapshot.rows("nfs_client", "server")
-    servers = [(row, address_of(row.key[-1])) for row in used if row.key]
+    server_rows = client.snapshot.rows("nfs_client", "server")
+    servers = [(row, address_of(row.key[-1])) for row in server_rows if row.key]
     rows = [row for row, address in servers if address in theirs]
     both = (client.name, server.name)
-    if layer is None or not (rows or both in known):
+    if layer is None or not (rows or both in earlier):
         return None
-    known.add(both)
+    earlier.add(both)
     # A part has only the server's name, which several servers can share (round-robin DNS).
     elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
@@ -147,8 +149,8 @@ def _pair(
     clients = [row for row, address in by_address if address in ours]
     # Behind NAT, or if the table is full, this client's calls can be in a stranger's row.
     is_whole = all(address in addresses for _, address in by_address)
-    found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
-    found = {op: _with_disk(op, stats, server.snapshot) for op, stats in found.items()}
+    by_op = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
+    by_op = {op: _with_disk(op, stats, server.snapshot) for op, stats in by_op.items()}
     if there is not None and all(each.calls or each.earlier_calls for each in (layer, there)):
         network = network_hists(
             (layer.calls, layer.earlier_calls),
@@ -156,10 +158,10 @@ def _pair(
             lambda text: address_of(text) in ours,
             lambda text: address_of(text) in theirs,
         )
-        found = {op: replace(stats, network=network[op]) for op, stats in found.items()}
+        by_op = {op: replace(stats, network=network[op]) for op, stats in by_op.items()}
     if not rows:
-        found = {op: replace(stats, client_calls=0) for op, stats in found.items()}
-        if not any(stats.server_calls for stats in found.values()):
+        by_op = {op: replace(stats, client_calls=0) for op, stats in by_op.items()}
+        if not any(stats.server_calls for stats in by_op.values()):
             return None
     tcp = [
         row
@@ -169,7 +171,7 @@ def _pair(
     return Pair(
         client.name,
         server.name,
-        {op: stats for op, stats in found.items() if stats.client_calls or stats.server_calls},
+        {op: stats for op, stats in by_op.items() if stats.client_calls or stats.server_calls},
         sum_known(row.values.get("retransmits_per_s") for row in rows),
         sum_known(row.values.get("retrans_segs_per_s") for row in tcp),
         weighted_mean((1.0, row.values.get("srtt_us")) for row in tcp),
@@ -216,9 +218,9 @@ def _with_disk(op: str, stats: PairOp, there: Snapshot) -> PairOp:
 def _addresses(texts: Iterable[str]) -> Iterator[str]:
     """The addresses by which other hosts can reach this one, normalized."""
     for text in texts:
-        found = address_of(text)
-        if found and not ipaddress.ip_address(found).is_loopback:
-            yield found
+        address = address_of(text)
+        if address and not ipaddress.ip_address(address).is_loopback:
+            yield address
 
 
 def _count(value: float | None) -> int | None:

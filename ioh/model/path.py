@@ -14,7 +14,7 @@ from ioh.model.digits import three_digits
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
-from ioh.model.path_flow import Flow, Steps, added_steps, known_us, left_of, scaled_steps
+from ioh.model.path_flow import Flow, Steps, known_us, left_of, scaled_steps, sum_steps
 from ioh.model.remote_disks import network_us_per_s
 from ioh.model.sample import Value
 from ioh.model.sizes import commonest_bytes
@@ -110,8 +110,8 @@ class IoPath:
 
 def paths(snapshot: Snapshot) -> dict[str, IoPath]:
     """Paths by direction (DIRECTIONS), for those with operations whose time is known."""
-    found = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
-    return {direction: path for direction, path in found.items() if path is not None}
+    by_direction = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
+    return {direction: path for direction, path in by_direction.items() if path is not None}
 
 
 def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:
@@ -154,24 +154,24 @@ class _Direction:
         """The path of the operations that took most of the time."""
         waited, cached = self.calls.waited, self.calls.cached
         if self.direction == "sync":  # COMMITs and flushes alone are not calls
-            return self._made("syscall", waited, self._below_app()) if waited.us else None
+            return self._io_path("syscall", waited, self._below_app()) if waited.us else None
         # Those who asked this server, if it is not this machine, have their own calls.
         others_us = 0.0 if self.wire.is_server_local else self.served.us
         if waited.us + cached.us > 0 and waited.us + cached.us >= others_us:
             if waited.us:
-                return self._made("syscall", waited, self._below_app())
-            return self._made("syscall", cached, {})
+                return self._io_path("syscall", waited, self._below_app())
+            return self._io_path("syscall", cached, {})
         if self.client.us and self.client.us >= others_us:
-            return self._made("nfs_client", self.client, self._below_client())
+            return self._io_path("nfs_client", self.client, self._below_client())
         if self.served.us:
-            return self._made("nfs_server", self.served, self.below_server(self.served))
+            return self._io_path("nfs_server", self.served, self.below_server(self.served))
         return (
-            self._made("block", self.block, self._split_block(self.block))
+            self._io_path("block", self.block, self._split_block(self.block))
             if self.block.us
             else None
         )
 
-    def _made(self, top: str, flow: Flow, below: Steps) -> IoPath:
+    def _io_path(self, top: str, flow: Flow, below: Steps) -> IoPath:
         """Make a path: convert times per second into times per operation."""
         steps, cached = dict(below), self.calls.cached
         if top in TITLES and top not in steps:
@@ -195,9 +195,9 @@ class _Direction:
         kinds = CACHED_OPS[self.direction] if is_cached else WAITED_OPS[self.direction]
         ops = self.layers[top].ops
         for names in ((f"{self.verb}_waited",) * (not is_cached), kinds, (self.verb,)):
-            known = [ops[name] for name in names if name in ops and ops[name].count]
-            if known:
-                return commonest_bytes(max(known, key=lambda stats: stats.bytes or 0))
+            candidates = [ops[name] for name in names if name in ops and ops[name].count]
+            if candidates:
+                return commonest_bytes(max(candidates, key=lambda stats: stats.bytes or 0))
         return None
 
     def _is_cache(self, step: str, flow: Flow, us: float | None) -> bool:
@@ -225,7 +225,7 @@ class _Direction:
             steps[name] = min(left_us, flow.us * share)
             left_us -= min(left_us, flow.us * share)
         local = self._own_requests(nfs).within(left_us)
-        steps = added_steps(steps, self._split_block(local)) if local.us else steps
+        steps = sum_steps(steps, self._split_block(local)) if local.us else steps
         return {**steps, "cpu_wait": cpu_wait_us} if cpu_wait_us else steps
 
     def _own_requests(self, nfs: Flow) -> Flow:
@@ -292,12 +292,12 @@ class _Direction:
         """The disk's part of the server's calls: what no local program submitted."""
         if self.direction == "sync":
             return {}
-        left = self.block.carrying(min(served.size, self.block.size - self._submitted_here()))
+        rest = self.block.carrying(min(served.size, self.block.size - self._submitted_here()))
         if self.direction == "write":
             server = self.layers.get("nfs_server")
-            left = left.within(Flow.of(server, "write_data_sync", "write_file_sync").us)
-        found = left.within(served.us)
-        return self._split_block(found) if found.us else {}
+            rest = rest.within(Flow.of(server, "write_data_sync", "write_file_sync").us)
+        disk = rest.within(served.us)
+        return self._split_block(disk) if disk.us else {}
 
     def _split_block(self, flow: Flow) -> dict[str, float | None]:
         """Split into queue, the way to remote disks, and device time."""
@@ -309,8 +309,8 @@ class _Direction:
         return {**steps, "device": device_us - way_us}
 
     def _metric(self, layer: str, name: str) -> Value:
-        found = self.layers.get(layer)
-        return found.metrics.get(name) if found is not None else None
+        snapshot = self.layers.get(layer)
+        return snapshot.metrics.get(name) if snapshot is not None else None
 
     def _notes(self, path: IoPath) -> Iterator[str]:
         """What the bar does not show; most important first."""

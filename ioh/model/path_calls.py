@@ -58,12 +58,12 @@ class _Files:
     @classmethod
     def of(cls, row: TableRow, direction: str, *, is_mixed: bool) -> _Files:
         """One row of a table of layer syscall."""
-        made = _flow(row, f"{direction}s", direction)
+        flow = _flow(row, f"{direction}s", direction)
         if direction == "sync" or is_mixed:
-            return cls(made, made)
+            return cls(flow, flow)
         name = f"{direction}_waited"
         is_known = row.values.get(f"{name}_ns_per_s") is not None
-        return cls(made, _flow(row, f"{direction}s_waited", name) if is_known else None)
+        return cls(flow, _flow(row, f"{direction}s_waited", name) if is_known else None)
 
     def and_(self, other: _Files) -> _Files:
         """Add both."""
@@ -139,5 +139,5 @@ def _flow(row: TableRow, counts: str, name: str) -> Flow:
 
 def _cpu_wait_us(app: LayerSnapshot, direction: str) -> float | None:
     name = "sync" if direction == "sync" else f"{direction}_waited"
-    found = app.metrics.get(f"{name}_cpu_wait_ns_per_s")
-    return None if found is None else found / 1e3
+    ns_per_s = app.metrics.get(f"{name}_cpu_wait_ns_per_s")
+    return None if ns_per_s is None else ns_per_s / 1e3

@@ -27,14 +27,14 @@ class Flow:
     @classmethod
     def of(cls, layer: LayerSnapshot | None, *names: str) -> Flow:
         """A layer's counts of these operations; zero if their time is unknown."""
-        made = cls()
+        total = cls()
         for stats in (layer.ops.get(name) for name in names) if layer is not None else ():
             if stats is not None and stats.ops_per_s and stats.latency_us is not None:
                 rate, queue = stats.ops_per_s, stats.queue_us
                 queue_us = None if queue is None else rate * min(queue, stats.latency_us)
                 one = cls(rate, stats.bytes_per_s or 0.0, rate * stats.latency_us, queue_us)
-                made = made.and_(one) if made.ops else one
-        return made
+                total = total.and_(one) if total.ops else one
+        return total
 
     def and_(self, other: Flow) -> Flow:
         """Add both; the queue time is known if either knows it."""
@@ -68,10 +68,10 @@ class Flow:
         return self.part(most_us / self.us) if self.us > most_us else self
 
 
-def left_of(whole: float, taken: float) -> float | None:
+def left_of(whole: float, below: float) -> float | None:
     """The rest of a step; None if the steps below fill it: then its part is unknown."""
-    left = whole - taken
-    return left if left > _LEFT_MIN * whole else None
+    rest = whole - below
+    return rest if rest > _LEFT_MIN * whole else None
 
 
 def known_us(steps: Steps) -> float:
@@ -84,10 +84,10 @@ def scaled_steps(steps: Steps, share: float) -> dict[str, float | None]:
     return {name: None if us is None else us * share for name, us in steps.items()}
 
 
-def added_steps(*several: Steps) -> dict[str, float | None]:
+def sum_steps(*several: Steps) -> dict[str, float | None]:
     """Add step by step; unknown if unknown in one."""
-    added: dict[str, float | None] = {}
+    sums: dict[str, float | None] = {}
     for name, us in (item for each in several for item in each.items()):
-        before = added.get(name, 0.0)
-        added[name] = None if us is None or before is None else before + us
-    return added
+        before = sums.get(name, 0.0)
+        sums[name] = None if us is None or before is None else before + us
+    return sums

@@ -13,7 +13,7 @@ from ioh.model.pairs import HostState, Round
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
-MAX_FOUND = 1000
+MAX_FINDINGS = 1000
 JOIN_TIMEOUT_S = 5.0
 IsWanted = Callable[[int], bool]
 
@@ -68,14 +68,14 @@ class Overview:
     """The findings of all kept intervals, shown or not.
 
     Shape:
-        ``begins``: of each finding, up to ``until_unix_s``.  ``found``: the newest ones, at
-        most MAX_FOUND.  ``is_under_way``: the search is still running.
+        ``begins``: of each finding, up to ``until_unix_s``.  ``findings``: the newest ones, at
+        most MAX_FINDINGS.  ``is_under_way``: the search is still running.
     """
 
     begins: tuple[FindingBegin, ...] = ()
     until_unix_s: float = 0.0
     is_under_way: bool = False
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class Player(Closing):
         if len(self.histories) == 1:
             return own
         each = (history.overview() for history in self.histories)
-        return replace(own, found=tuple(finding for one in each for finding in one.found))
+        return replace(own, findings=tuple(finding for one in each for finding in one.findings))
 
     def set_speed(self, speed: float) -> None:
         """Set the speed of run() relative to the recording's pace; does nothing live."""

@@ -23,15 +23,15 @@ def _escape(char: str) -> str:
 
 def printable_keys(names: Iterable[str]) -> dict[str, str]:
     """Printable forms by name; the second of two equal ones ends in ``~2``."""
-    shown: dict[str, str] = {}
+    names_by_text: dict[str, str] = {}
     for name in names:
         plain = text = printable(name)
         number = 1
-        while text in shown:
+        while text in names_by_text:
             number += 1
             text = f"{plain}~{number}"
-        shown[text] = name
-    return {name: text for text, name in shown.items()}
+        names_by_text[text] = name
+    return {name: text for text, name in names_by_text.items()}
 
 
 def printable(name: str | bytes, max_chars: int = MAX_CHARS) -> str:

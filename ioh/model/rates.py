@@ -40,12 +40,12 @@ def quotient(numerator: Value, denominator: Value, scale: float = 1.0) -> float 
 
 def sum_known(values: Iterable[_N | None]) -> _N | None:
     """The sum of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def weighted_mean(values: Iterable[tuple[Value, Value]]) -> float | None:
     """The mean of (weight, value) pairs, known ones only; None if there is none."""
-    known = [(weight, value) for weight, value in values if weight and value is not None]
-    total = sum([weight for weight, _ in known])
-    return sum([weight * value for weight, value in known]) / total if total else None
+    pairs = [(weight, value) for weight, value in values if weight and value is not None]
+    total = sum([weight for weight, _ in pairs])
+    return sum([weight * value for weight, value in pairs]) / total if total else None

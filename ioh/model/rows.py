@@ -61,10 +61,10 @@ class Rows:
             self.add_to_others(row[: len(row) - self._facts])
             del self._changed[key]
         self._tick += 1
-        shown = dict(rows)
+        table = dict(rows)
         if any(self._others):
-            shown[self._others_key] = (*self._others, *(None,) * self._facts)
-        return shown
+            table[self._others_key] = (*self._others, *(None,) * self._facts)
+        return table
 
 
 def _sums(before: Row, amounts: Sequence[Value]) -> Row:

@@ -37,17 +37,20 @@ def pieces_of(stats: OpStats, ops_per_s: float, bytes_per_s: float) -> Pieces | 
 
     Smaller operations, no larger than a piece, become one each.
     """
-    size, calls, moved = commonest_bytes(stats), stats.ops_per_s, stats.bytes_per_s
-    if not (size and calls and moved and ops_per_s and bytes_per_s):
+    size, calls, call_bytes_per_s = commonest_bytes(stats), stats.ops_per_s, stats.bytes_per_s
+    if not (size and calls and call_bytes_per_s and ops_per_s and bytes_per_s):
         return None
     by_size, piece = _by_size(stats), bytes_per_s / ops_per_s
     each = calls / max(1, sum(by_size.values()))
     small = {edge: n * each for edge, n in by_size.items() if edge <= min(piece, size / 2)}
-    left, left_bytes = ops_per_s - sum(small.values()), moved - sum(e * n for e, n in small.items())
-    if left <= 0 or left_bytes <= 0:
+    rest, rest_bytes = (
+        ops_per_s - sum(small.values()),
+        call_bytes_per_s - sum(e * n for e, n in small.items()),
+    )
+    if rest <= 0 or rest_bytes <= 0:
         return Pieces(size, ops_per_s / calls, piece)
     below = bytes_per_s - sum(e * n for e, n in small.items())
-    return Pieces(size, size * left / left_bytes, max(0.0, below) / left)
+    return Pieces(size, size * rest / rest_bytes, max(0.0, below) / rest)
 
 
 def _by_size(stats: OpStats) -> dict[int, int]:

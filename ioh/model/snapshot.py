@@ -14,36 +14,38 @@ from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
 
-class _Late:
+class _Lazy:
     """Computes missing fields of OpStats on first access."""
 
-    __slots__ = ("_late",)
+    __slots__ = ("_distribution",)
 
     if not TYPE_CHECKING:  # otherwise mypy would accept misspelt fields of OpStats
 
         def __getattr__(self, name: str) -> object:
             """Compute a missing field."""
-            if name not in _LATE_FIELDS:
+            if name not in _LAZY_FIELDS:
                 msg = f"{type(self).__name__} has no {name}"
                 raise AttributeError(msg)
-            late, put = self._late, object.__setattr__
+            distribution, assign = self._distribution, object.__setattr__
             if name == "latency":
-                put(self, name, late.latency())
+                assign(self, name, distribution.latency())
             elif name == "size_lat":
-                put(self, name, late.size_lat())
+                assign(self, name, distribution.size_lat())
             else:
-                found = late.percentiles_us(self.latency, tuple(_PERCENTILES.values()))
-                for quantile, value in zip(_PERCENTILES, found, strict=True):
-                    put(self, quantile, value)
+                percentiles = distribution.percentiles_us(
+                    self.latency, tuple(_PERCENTILES.values())
+                )
+                for quantile, value in zip(_PERCENTILES, percentiles, strict=True):
+                    assign(self, quantile, value)
             return getattr(self, name)
 
 
 _PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99, "p999_us": 0.999}
-_LATE_FIELDS = frozenset({*_PERCENTILES, "latency", "size_lat"})
+_LAZY_FIELDS = frozenset({*_PERCENTILES, "latency", "size_lat"})
 
 
 @dataclass(frozen=True, slots=True)
-class OpStats(_Late):
+class OpStats(_Lazy):
     """One op of one layer over one interval.
 
     Shape:
@@ -80,20 +82,20 @@ class OpStats(_Late):
 
     def without_histograms(self, *, keep_percentiles: bool) -> OpStats:
         """A copy to keep for long: percentiles are computed now or never."""
-        if getattr(self, "_late", None) in (UNKNOWN, NOTHING_DONE):
+        if getattr(self, "_distribution", None) in (UNKNOWN, NOTHING_DONE):
             return self
         names = OP_NUMBERS if keep_percentiles else _KEPT
-        return OpStats.with_late(UNKNOWN, **{name: getattr(self, name) for name in names})
+        return OpStats.with_distribution(UNKNOWN, **{name: getattr(self, name) for name in names})
 
     @classmethod
-    def with_late(cls, late: Distribution, **known: Value) -> OpStats:
-        """Make stats whose percentiles and histograms ``late`` computes on access."""
-        made = object.__new__(cls)
-        put = object.__setattr__
-        put(made, "_late", late)
-        for name, value in known.items():
-            put(made, name, value)
-        return made
+    def with_distribution(cls, distribution: Distribution, **numbers: Value) -> OpStats:
+        """Make stats whose percentiles and histograms ``distribution`` computes on access."""
+        stats = object.__new__(cls)
+        assign = object.__setattr__
+        assign(stats, "_distribution", distribution)
+        for name, value in numbers.items():
+            assign(stats, name, value)
+        return stats
 
 
 # All except the histograms.

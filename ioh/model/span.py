@@ -15,7 +15,7 @@ class Carried:
     """What the last of several samples lacks: each op's slowest operation, and sampled calls."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str], _Slowest] = {}
+        self._slowest: dict[tuple[str, str, str], _Slowest] = {}
         self._calls: dict[str, CallSpan] = {}
 
     def take(self, sample: Sample) -> None:
@@ -27,9 +27,11 @@ class Carried:
                 self._calls.setdefault(name, CallSpan()).add(layer.calls)
             for part, ops in (("", layer.ops), *layer.parts.items()):
                 for op, totals in ops.items():
-                    known = self._found.get((name, part, op))
-                    if totals.max_ns is not None and (known is None or totals.max_ns > known[0]):
-                        self._found[name, part, op] = totals.max_ns, totals.max_bytes
+                    slowest = self._slowest.get((name, part, op))
+                    if totals.max_ns is not None and (
+                        slowest is None or totals.max_ns > slowest[0]
+                    ):
+                        self._slowest[name, part, op] = totals.max_ns, totals.max_bytes
 
     def onto(self, sample: Sample) -> Sample:
         """``sample`` with those of the whole span, for derive()."""
@@ -46,11 +48,11 @@ class Carried:
         return replace(sample, layers=layers)
 
     def _ops(self, layer: str, part: str, ops: Mapping[str, OpTotals]) -> dict[str, OpTotals]:
-        made = dict(ops)
+        slowest_ops = dict(ops)
         for name, op in ops.items():
-            if (slowest := self._found.get((layer, part, name))) is not None:
-                made[name] = replace(op, max_ns=slowest[0], max_bytes=slowest[1])
-        return made
+            if (slowest := self._slowest.get((layer, part, name))) is not None:
+                slowest_ops[name] = replace(op, max_ns=slowest[0], max_bytes=slowest[1])
+        return slowest_ops
 
 
 def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:

@@ -163,7 +163,7 @@ class FindingTimes:
 
     def found(self) -> tuple[Finding, ...]:
         """All known findings; those seen come last, because they have more evidence."""
-        return (*self._overview.found, *(finding for finding, _ in self._seen.values()))
+        return (*self._overview.findings, *(finding for finding, _ in self._seen.values()))
 
     def looked_until_unix_s(self) -> float | None:
         """How far the player has searched; None if it is done or does not search."""

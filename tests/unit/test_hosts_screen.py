@@ -101,7 +101,7 @@ def test_every_host_knows_the_findings_of_all() -> None:
     for snapshot in (*told, *visited):
         assert snapshot is not None
         assert {found.host for found in snapshot.findings} == {"db01", "nfs01"}
-    assert {found.host for found in player.overview(0).found} == {"db01", "nfs01"}
+    assert {found.host for found in player.overview(0).findings} == {"db01", "nfs01"}
     assert len(player.overview(0).begins) == 1
     player.close()
 
