@@ -156,7 +156,7 @@ class Block(Layer):
         self._machine = MachineTables(root, self._devices)
         self._submitters = SubmitterTable()
         self._unseen = UnseenRequests()
-        self._sums, self._named = OwnedTotals(), OwnedTotals()
+        self._sums, self._by_name = OwnedTotals(), OwnedTotals()
         self._rows = DeviceRows(next(t for t in SPEC.tables if t.name == "device"))
         self._positions: dict[int, list[int]] = {}
         self._judged = self._sequential = 0
@@ -184,38 +184,38 @@ class Block(Layer):
         if parts is None:
             parts = self._read_devices(maps)
         self._see_to_stamps(maps["need_issue"], parts)
-        known = disks if isinstance(disks, LayerSample) else LayerSample("proc")
+        kernel = disks if isinstance(disks, LayerSample) else LayerSample("proc")
         by_class = self._sums.update(parts, self._class_of)
-        named = self._named.update(parts, self._name_of)
+        by_name = self._by_name.update(parts, self._name_of)
         judged, sequential = self._read_positions(maps["recents"])
         requeues, splits = (maps["events"].sum_cpus(maps["events"].at(i))[0] for i in range(2))
         # Without this, a row's first interval would hold everything since the probe was attached.
-        rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
+        rows = {**kernel.tables.get("device", {}), **self._diskstats.activate(parts)}
         ops = {**dict.fromkeys(SPEC.ops, NOTHING), **by_class.get(_COUNTED, {})}
         return LayerSample(
             source="bpf",
             ops={**ops, **add_each([ops, self._diskstats.bios])} if self._diskstats.bios else ops,
             metrics={
-                **known.metrics,
+                **kernel.metrics,
                 "splits_total": splits,
                 "requeues_total": requeues,
                 "errors_total": sum(
-                    op.errors_total or 0 for ops in named.values() for op in ops.values()
+                    op.errors_total or 0 for ops in by_name.values() for op in ops.values()
                 ),
                 "sequential_total": sequential,
                 "positioned_total": judged,
             },
             tables={
-                "device": self._rows.merge(rows, named),
+                "device": self._rows.merge(rows, by_name),
                 "process": self._submitters.read(maps["submitters"]),
                 **self._machine.read(),
-                IN_PROGRESS: known.tables.get(IN_PROGRESS, {}),
+                IN_PROGRESS: kernel.tables.get(IN_PROGRESS, {}),
             },
-            parts={**self._diskstats.bio_parts, **named},
+            parts={**self._diskstats.bio_parts, **by_name},
             lost={
                 **decode_lost(maps["lost"], SPEC.lost),
                 # Not known once some of a device's requests are counted among the others.
-                "unseen": self._unseen.note({} if self._is_full else known.parts, named),
+                "unseen": self._unseen.note({} if self._is_full else kernel.parts, by_name),
             },
             notes=(
                 *self._filter_notes(),
@@ -227,16 +227,16 @@ class Block(Layer):
         """Totals by device; an idle device keeps the same object as before."""
         # Nothing slow here: a request that ends now has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
-        known = len(self._parts)
+        before = len(self._parts)
         self._decode(totals.changed_entries(PROGRESS, self._progress), ended)
         count = len(self._progress)  # entries are never deleted
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
             self._decode(self._read_others(maps["others"]), ended)
-        if len(self._parts) > known:
+        if len(self._parts) > before:
             self._note_hidden(maps["disk_names"])
         elsewhere = () if self.filters.device is not None else self._devices.on_others()
-        self._stacked.tell(maps["stacked"], elsewhere, count, totals.spec.max_entries)
+        self._stacked.report(maps["stacked"], elsewhere, count, totals.spec.max_entries)
         at_work = {dev for dev in self._parts if not self._diskstats.is_idle(dev)}
         for dev in (at_work | self._at_work) - set(_BOTH_OTHERS):
             inflight = self._read_inflight(dev) if dev in at_work else (0, 0)

@@ -103,9 +103,9 @@ class StackedDevices:
     def __init__(self) -> None:
         self._listed: set[int] = set()
 
-    def tell(self, stacked: Map, devices: Iterable[int], used: int, room: int) -> None:
+    def report(self, stacked: Map, devices: Iterable[int], entries: int, room: int) -> None:
         """Once a tick, if ``room`` gets scarce: tell the probe which devices are stacked."""
-        if used * _SCARCE_SHARE < room:
+        if entries * _SCARCE_SHARE < room:
             return
         now = set(devices)
         for dev in self._listed - now:

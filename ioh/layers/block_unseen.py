@@ -37,7 +37,7 @@ class UnseenRequests:
         self.has_begun = False
         self._start: dict[str, _Counts] = {}
         self._probed: dict[str, _Counts] = {}
-        self._grown: dict[str, int] = {}
+        self._requests: dict[str, int] = {}
         self._unseen: dict[str, int] = {}
         self._before = 0
         self._last: tuple[Parts, Parts] = {}, {}
@@ -63,14 +63,14 @@ class UnseenRequests:
             is_idle = ops is old_disks.get(name) and now.get(name) is self._probed.get(name)
             if name not in now or is_idle:
                 continue
-            grown = _counts(ops).requests
-            if grown < self._grown.get(name, 0):  # the name belongs to another device now
+            requests = _counts(ops).requests
+            if requests < self._requests.get(name, 0):  # the name belongs to another device now
                 self._before += self._unseen.pop(name, 0)
                 self._start[name] = self._probed.get(name, _NONE)
-            self._grown[name] = grown
-            seen = _Counts(*map(sub, now[name], self._start.get(name, _NONE)))
-            as_reads = max(0, seen.flushes - _counts(ops).flushes) if "flush" in ops else 0
-            missing = grown - seen.requests - as_reads - seen.commands
+            self._requests[name] = requests
+            counts = _Counts(*map(sub, now[name], self._start.get(name, _NONE)))
+            as_reads = max(0, counts.flushes - _counts(ops).flushes) if "flush" in ops else 0
+            missing = requests - counts.requests - as_reads - counts.commands
             self._unseen[name] = max(missing, self._unseen.get(name, 0))
         self._probed = now
         return self._before + sum(self._unseen.values())

@@ -115,8 +115,8 @@ class Db(Layer):
 
         ``files`` are those that they name by path.
         """
-        known = dict.fromkeys((*OPS, *(probe.op for s in servers for probe in s.probes)))
-        cls.spec = replace(SPEC, ops=tuple(known))
+        ops = dict.fromkeys((*OPS, *(probe.op for s in servers for probe in s.probes)))
+        cls.spec = replace(SPEC, ops=tuple(ops))
         cls.probe = replace(_PROBE, spec=cls.spec)
         cls._servers, cls._processes, cls.files = servers, None, tuple(files)
 
@@ -155,17 +155,17 @@ class Db(Layer):
         self._tick = 0
         self._parts = Parts(self._name_of)
         self._sessions, self._waits = Sessions(root), Waits()
-        self._known, self._progress = KnownOps(), Progress(root)
+        self._known_ops, self._progress = KnownOps(), Progress(root)
         self._watched: set[int] = set()
         self._forgotten: set[str] = set()
         self._own = 0
         self._trap_ns: dict[str, int] = {}
         self._counted_ns = 0
         users = (each for each in self.servers() if each.is_users)
-        named = frozenset(probe.op for each in users for probe in each.probes)
+        users_ops = frozenset(probe.op for each in users for probe in each.probes)
         self._budgets = (
-            (frozenset(self.spec.ops) - named, TrapBudget(MOST_CPU)),
-            (named, TrapBudget(MOST_CPU_NAMED)),
+            (frozenset(self.spec.ops) - users_ops, TrapBudget(MOST_CPU)),
+            (users_ops, TrapBudget(MOST_CPU_NAMED)),
         )
 
     def server_pids(self) -> frozenset[int]:
@@ -174,7 +174,7 @@ class Db(Layer):
 
     def observe_server(self, answer: Mapping[str, Any]) -> None:
         """Note that a server has its probes, and for which ops."""
-        self._known.learn(answer)
+        self._known_ops.learn(answer)
         if answer["files"]:  # empty: it had already ended
             self._watched.add(int(answer["pid"]))
         self._counted_ns = answer["counted_ns"]
@@ -205,7 +205,7 @@ class Db(Layer):
         for ops, budget in self._budgets:
             shares |= budget.overload({op: spent_ns[op] for op in ops & spent_ns.keys()}, now_s)
         for op in shares:
-            self._known.drop(op)
+            self._known_ops.drop(op)
         self._forgotten |= shares.keys()
         why = f"is not counted for {PAUSE_S / 60:.0f} minutes: that takes"
         return {op: f"{op} {why} {100 * share:.0f}% of a CPU" for op, share in shares.items()}
@@ -216,20 +216,20 @@ class Db(Layer):
         maps["own_session"].update(bytes(4), self._own.to_bytes(4, sys.byteorder))
         self._watched &= self.server_pids()
         ended = advance_epoch(maps["epoch"])
-        counted = self._totals.read(maps["totals"], ended)
-        self._retire(maps, counted)
+        totals = self._totals.read(maps["totals"], ended)
+        self._retire(maps, totals)
         # Last: what ends in between is in neither, and appears in the next interval.
         waited = maps["waits"].sums(2 * len(WAITS))
-        found, dropped = self._open_ops(maps["open_ops"])
+        open_ops, dropped = self._open_ops(maps["open_ops"])
         self._progress.drop(dropped, now_ns)
-        pids = {*counted, *(self.server_pids() - {0}), *(each.server for each in found)}
-        known = {pid: self._known.of(pid, counted.get(pid, {})) for pid in pids}
-        by_server = self._progress.book(counted, found, known, now_ns)
-        libraries = self._known.of(0, {})  # nobody may have used them yet
-        ops = self._sum(by_server, (*known.values(), libraries))
+        pids = {*totals, *(self.server_pids() - {0}), *(each.server for each in open_ops)}
+        known_ops = {pid: self._known_ops.of(pid, totals.get(pid, {})) for pid in pids}
+        by_server = self._progress.book(totals, open_ops, known_ops, now_ns)
+        libraries = self._known_ops.of(0, {})  # nobody may have used them yet
+        ops = self._sum(by_server, (*known_ops.values(), libraries))
         # Name running servers now: one may have ended before its first operations are read.
         names = {pid: self._name_of(pid) for pid in sorted(pids)}
-        so_far = self._progress.waits(found, now_ns)
+        so_far = self._progress.waits(open_ops, now_ns)
         return LayerSample(
             source="bpf",
             ops=ops,
@@ -238,9 +238,9 @@ class Db(Layer):
                 "running_statements": ops["statement"].inflight,
             },
             tables={
-                "session": self._sessions.read(maps["sessions"], names, known),
-                "wait": self._waits.read(waited, by_server, names, known, so_far),
-                IN_PROGRESS: self._sessions.in_progress(found, names, now_ns),
+                "session": self._sessions.read(maps["sessions"], names, known_ops),
+                "wait": self._waits.read(waited, by_server, names, known_ops, so_far),
+                IN_PROGRESS: self._sessions.in_progress(open_ops, names, now_ns),
             },
             parts=self._parts.name(by_server),
             lost=decode_lost(maps["lost"], SPEC.lost),
@@ -264,25 +264,25 @@ class Db(Layer):
         return read_open_ops(open_ops, self.spec.ops, is_gone, self._sessions.is_client)
 
     def _sum(
-        self, by_server: Mapping[int, Ops], known: Iterable[Mapping[str, bool]]
+        self, by_server: Mapping[int, Ops], known_ops: Iterable[Mapping[str, bool]]
     ) -> dict[str, OpTotals]:
         """Each op of all servers that know it."""
         fails: dict[str, bool] = {}
-        for each in known:
+        for each in known_ops:
             fails |= {op: can_fail or fails.get(op, False) for op, can_fail in each.items()}
         parts = {**by_server, 0: self._totals.retired}
         ops = dict.fromkeys(self.spec.ops, UNKNOWN)
         for name, op in sum_parts(parts, self.spec.ops).items():
             if name in fails:
-                found = IDLE if op.weighted_ns_total is None else op
-                ops[name] = found if fails[name] else replace(found, errors_total=None)
+                totals = IDLE if op.weighted_ns_total is None else op
+                ops[name] = totals if fails[name] else replace(totals, errors_total=None)
         return ops
 
     def _notes_of_unseen(self, names: Mapping[int, str]) -> list[str]:
         why = {probe.op: probe.unseen for s in self.servers() for probe in s.probes if probe.unseen}
         return [
             f"{names[server]}: {op} is not counted: {why.get(op, '')}."
-            for server, op in sorted(self._known.unseen_ops())
+            for server, op in sorted(self._known_ops.unseen_ops())
             if server in names
         ]
 
@@ -295,7 +295,7 @@ class Db(Layer):
             self._totals.retire(maps["totals"], pid)
             self._waits.retire(maps["waits"], pid)
             self._progress.forget(pid)
-            self._known.forget(pid)
+            self._known_ops.forget(pid)
             self._names.pop(pid, None)
             by_server.pop(pid, None)
 

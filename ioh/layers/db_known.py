@@ -46,18 +46,18 @@ class KnownOps:
         uses one of the named libraries.
         """
         files = self._files.get(server) or self._files.get(0, ())
-        known = {op: fails for file in files for op, fails in self._ops.get(file, {}).items()}
-        for op, found in totals.items():
-            if found.count_total and op not in self._dropped:
-                known.setdefault(op, False)
-            if self.is_unseen(server, op, found):
-                known.pop(op, None)
-        return known
+        ops = {op: fails for file in files for op, fails in self._ops.get(file, {}).items()}
+        for op, op_totals in totals.items():
+            if op_totals.count_total and op not in self._dropped:
+                ops.setdefault(op, False)
+            if self.is_unseen(server, op, op_totals):
+                ops.pop(op, None)
+        return ops
 
-    def is_unseen(self, server: int, op: str, found: OpTotals) -> bool:
+    def is_unseen(self, server: int, op: str, totals: OpTotals) -> bool:
         """Whether the latest of these operations happened in a way that no probe sees."""
-        seen = (found.count_total or 0) + (found.errors_total or 0)
-        unseen = max(0, (found.started_total or 0) - seen)
+        seen = (totals.count_total or 0) + (totals.errors_total or 0)
+        unseen = max(0, (totals.started_total or 0) - seen)
         before = self._unseen.get((server, op), _Unseen())
         is_last = unseen > before.unseen or (before.is_last and seen == before.seen)
         if unseen:

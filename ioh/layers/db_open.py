@@ -60,25 +60,25 @@ def read_open_ops(
     begin at the end of each statement of a transaction.  Nor does anything else of a session,
     ``is_client(server, thread)``: an error caught by the server has ended it.
     """
-    found: dict[tuple[int, str], OpenOp] = {}
+    by_key: dict[tuple[int, str], OpenOp] = {}
     dropped: list[OpenOp] = []
     for key, value in open_ops.items_bytes():
         tid, at = OPEN_KEY.unpack(key)
         start, exec_, delay, server, thread, is_wait, *waited = _OP.unpack(value)
-        made = OpenOp(thread, ops[at], server, start, exec_, delay, bool(is_wait), tuple(waited))
-        if is_gone(tid if tid < _SHARED else server, made.op):
+        open_op = OpenOp(thread, ops[at], server, start, exec_, delay, bool(is_wait), tuple(waited))
+        if is_gone(tid if tid < _SHARED else server, open_op.op):
             open_ops.delete(key)
-            dropped.append(made)
+            dropped.append(open_op)
         else:
-            found[tid, made.op] = made
+            by_key[tid, open_op.op] = open_op
 
     def is_asked(tid: int, each: OpenOp) -> bool:
-        statement = found.get((tid, "statement"))
+        statement = by_key.get((tid, "statement"))
         if statement is not None:
             return statement.start_ns <= each.start_ns
         return tid >= _SHARED or (each.op != "commit" and not is_client(each.server, tid))
 
-    return [each for (tid, _), each in found.items() if is_asked(tid, each)], dropped
+    return [each for (tid, _), each in by_key.items() if is_asked(tid, each)], dropped
 
 
 class Progress:
@@ -92,24 +92,24 @@ class Progress:
     def book(
         self,
         totals: Mapping[int, Ops],
-        found: Iterable[OpenOp],
-        known: Mapping[int, Mapping[str, bool]],
+        open_ops: Iterable[OpenOp],
+        known_ops: Mapping[int, Mapping[str, bool]],
         now_ns: int,
     ) -> dict[int, dict[str, OpTotals]]:
         """The totals of each server with the numbers in flight and their times so far.
 
-        ``known``: the ops counted at each server, and whether they can fail; others are unknown.
+        ``known_ops``: those counted at each server, and whether they can fail; others are unknown.
         """
         number: Counter[tuple[int, str]] = Counter()
         open_ns = self._dropped_ns.copy()
-        for each in found:
+        for each in open_ops:
             if not each.is_wait:
                 number[each.server, each.op] += 1
                 open_ns[each.server, each.op] += max(0, now_ns - each.start_ns)
         booked: dict[int, dict[str, OpTotals]] = defaultdict(dict)
         for key in {(server, op) for server, ops in totals.items() for op in ops} | number.keys():
             server, op = key
-            can_fail = known.get(server, {}).get(op)
+            can_fail = known_ops.get(server, {}).get(op)
             if can_fail is None:
                 booked[server][op] = UNKNOWN
                 continue
@@ -123,9 +123,9 @@ class Progress:
             )
         return booked
 
-    def drop(self, dropped: Iterable[OpenOp], now_ns: int) -> None:
+    def drop(self, open_ops: Iterable[OpenOp], now_ns: int) -> None:
         """Keep the time of operations that have no end."""
-        for each in dropped:
+        for each in open_ops:
             if not each.is_wait:
                 self._dropped_ns[each.server, each.op] += max(0, now_ns - each.start_ns)
 
@@ -133,15 +133,15 @@ class Progress:
         """Drop a server that has ended."""
         self._spent_ns.forget(lambda key: key[0] == server)
 
-    def waits(self, found: Collection[OpenOp], now_ns: int) -> dict[tuple[int, str], list[int]]:
+    def waits(self, open_ops: Collection[OpenOp], now_ns: int) -> dict[tuple[int, str], list[int]]:
         """The waits so far of what is in progress, by server and outer operation; in ns, by WAITS.
 
         Of the oldest threads only; the time of the others is in none of them.
         """
-        outers = [x for x in found if x.op in OUTERS and now_ns - x.start_ns >= _TIMED_NS]
+        outers = [x for x in open_ops if x.op in OUTERS and now_ns - x.start_ns >= _TIMED_NS]
         outers.sort(key=lambda each: each.start_ns)
         inner: dict[int, list[OpenOp]] = defaultdict(list)
-        for each in found:
+        for each in open_ops:
             if each.op in _TIMED and (each.is_wait or each.tid):
                 inner[each.tid].append(each)
         waits: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * len(WAITS))
@@ -152,16 +152,16 @@ class Progress:
         return waits
 
     def _waits_of(self, outer: OpenOp, inner: Iterable[OpenOp], now_ns: int) -> list[int]:
-        spent, queued = list(outer.waited_ns), outer.waited_ns[-1]
+        waits_ns, queued = list(outer.waited_ns), outer.waited_ns[-1]
         ran_ns, delay_ns = read_run_times(outer.tid, self._root) or (
             outer.exec_ns,
             outer.delay_ns - queued,
         )
         for each in inner:
             if each is not outer and each.start_ns >= outer.start_ns:
-                spent[_TIMED.index(each.op)] += max(0, now_ns - each.start_ns)
+                waits_ns[_TIMED.index(each.op)] += max(0, now_ns - each.start_ns)
                 queued -= max(0, delay_ns - each.delay_ns)
         age_ns = now_ns - outer.start_ns
-        spent[-2] = min(age_ns, max(0, ran_ns - outer.exec_ns))
-        spent[-1] = min(age_ns, max(0, queued + delay_ns - outer.delay_ns))
-        return spent
+        waits_ns[-2] = min(age_ns, max(0, ran_ns - outer.exec_ns))
+        waits_ns[-1] = min(age_ns, max(0, queued + delay_ns - outer.delay_ns))
+        return waits_ns

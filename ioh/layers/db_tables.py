@@ -63,9 +63,9 @@ class Sessions:
         self._names: dict[bytes, tuple[str, str]] = {}
 
     def read(
-        self, sessions: Map, servers: Mapping[int, str], seen: Mapping[int, Collection[str]]
+        self, sessions: Map, servers: Mapping[int, str], known_ops: Mapping[int, Collection[str]]
     ) -> Table:
-        """Rows by pid, session name and server; ops that are not ``seen`` there are unknown."""
+        """Rows by pid, session name and server; ops that are not in ``known_ops`` are unknown."""
         self._tick += 1
         rows: dict[tuple[str, ...], Row] = {}
         for key, value in sessions.items_bytes():
@@ -78,9 +78,9 @@ class Sessions:
                 self._names.pop(key, None)
                 continue
             words = SESSION.unpack(value)  # counts, then times
-            known = seen.get(SESSION_KEY.unpack(key)[0], ())
+            ops = known_ops.get(SESSION_KEY.unpack(key)[0], ())
             rows[self._row_key(key, servers)] = tuple(
-                words[at + of] if op in known else None
+                words[at + of] if op in ops else None
                 for at, op in enumerate(SESSION_OPS)
                 for of in (0, len(SESSION_OPS))
             )
@@ -92,11 +92,11 @@ class Sessions:
         return any(value[:8])  # the count of SESSION_OPS' first
 
     def in_progress(
-        self, found: Iterable[OpenOp], servers: Mapping[int, str], now_ns: int
+        self, open_ops: Iterable[OpenOp], servers: Mapping[int, str], now_ns: int
     ) -> Table:
         """What has begun and not ended, each with what its thread waits for now."""
-        found = sorted(found, key=lambda each: each.start_ns)
-        waits = {each.tid: each.op for each in found if each.op in WAITS}
+        open_ops = sorted(open_ops, key=lambda each: each.start_ns)
+        waits = {each.tid: each.op for each in open_ops if each.op in WAITS}
 
         def name(row: Open[OpenOp]) -> tuple[str, ...]:
             tid, server = row.who.tid, row.who.server
@@ -105,8 +105,8 @@ class Sessions:
             now = "" if wait == row.op else wait
             return str(tid), session, row.op, now, servers.get(server, f"server {server}")
 
-        counted = (Open(each.op, each, each.start_ns) for each in found if not each.is_wait)
-        return oldest_first(counted, now_ns, name)
+        rows = (Open(each.op, each, each.start_ns) for each in open_ops if not each.is_wait)
+        return oldest_first(rows, now_ns, name)
 
     def _name(self, key: bytes) -> str:
         if key in self._names:
@@ -129,29 +129,29 @@ class Waits:
 
     def read(
         self,
-        ended: Ended,
+        sums: Ended,
         totals: Mapping[int, Ops],
         servers: Mapping[int, str],
-        seen: Mapping[int, Collection[str]],
+        known_ops: Mapping[int, Collection[str]],
         so_far: Mapping[tuple[int, str], Sequence[int]],
     ) -> Table:
-        """Rows by outer op, wait and server; waits that are not ``seen`` there are unknown.
+        """Rows by outer op, wait and server; waits that are not in ``known_ops`` are unknown.
 
         ``so_far``: the waits of operations in progress, by server and outer op, in ns by WAITS.
         """
-        by_key = {WAIT_KEY.unpack(key): words for key, words in ended}
+        by_key = {WAIT_KEY.unpack(key): words for key, words in sums}
         rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():
-            known = {*seen.get(server, ()), "cpu", "cpu_wait", "rest"}
+            known_waits = {*known_ops.get(server, ()), "cpu", "cpu_wait", "rest"}
             for at, outer in enumerate(OUTERS):
                 op = ops.get(outer)
                 if op is None or not op.weighted_ns_total:
                     continue
                 words = by_key.get((server, at), (0,) * 2 * len(WAITS))
-                spent = map(add, words[len(WAITS) :], so_far.get((server, outer), repeat(0)))
+                spent_ns = map(add, words[len(WAITS) :], so_far.get((server, outer), repeat(0)))
                 inside = {
                     wait: (times, self._spent_ns.at_least((server, outer, wait), ns))
-                    for wait, times, ns in zip(WAITS, words, spent, strict=False)
+                    for wait, times, ns in zip(WAITS, words, spent_ns, strict=False)
                     if times or ns
                 }
                 rest = op.weighted_ns_total - sum(ns for _, ns in inside.values())
@@ -160,8 +160,8 @@ class Waits:
                     inside["rest"] = ends, self._spent_ns.at_least((server, outer, "rest"), rest)
                 title = servers.get(server, f"server {server}")
                 for wait, pair in inside.items():
-                    shown = pair if wait in known else (None, None)
-                    rows[outer, wait, title] = (*shown, op.weighted_ns_total)
+                    numbers = pair if wait in known_waits else (None, None)
+                    rows[outer, wait, title] = (*numbers, op.weighted_ns_total)
         return rows
 
     def retire(self, waits: Map, server: int) -> None:

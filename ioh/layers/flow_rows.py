@@ -66,13 +66,13 @@ class FlowRows(Generic[Id]):
         """The key of an item that has a name."""
         return self._names.get(what)
 
-    def forget_names(self, wanted: Callable[[Id], bool]) -> None:
-        """Forget the names of the items for which ``wanted`` is True."""
-        self._names = {what: key for what, key in self._names.items() if not wanted(what)}
+    def forget_names(self, matches: Callable[[Id], bool]) -> None:
+        """Forget the names of the items for which ``matches`` is True."""
+        self._names = {what: key for what, key in self._names.items() if not matches(what)}
 
-    def rename(self, wanted: Iterable[Id]) -> None:
+    def rename(self, items: Iterable[Id]) -> None:
         """Find the names of these named items again, now: they may belong to other rows."""
-        for what in wanted:
+        for what in items:
             if what in self._names:
                 self._names[what] = self._name(what)
 
@@ -84,7 +84,7 @@ class FlowRows(Generic[Id]):
     def table(self) -> Table:
         """All rows, once a tick."""
         pending, self._pending = self._pending, {}
-        for what in self._chosen(pending):
+        for what in self._with_rows(pending):
             key = self._names.get(what)
             if key is None:
                 key = self._names[what] = self._name(what)
@@ -98,17 +98,15 @@ class FlowRows(Generic[Id]):
             self._names.clear()
         return table
 
-    def _chosen(self, pending: dict[Id, list[int]]) -> Sequence[Id]:
+    def _with_rows(self, pending: dict[Id, list[int]]) -> Sequence[Id]:
         """The items that have a row, or get one in this tick."""
         names = self._names
         fresh = [what for what in pending if what not in names]
-        chosen: Sequence[Id] = list(pending)
+        items: Sequence[Id] = list(pending)
         if len(fresh) > self._newcomers:
-            known = [what for what in pending if what in names]
-            chosen = known + _busiest(fresh, pending, self._newcomers)
-        return (
-            chosen if len(chosen) <= self._rows.most else _busiest(chosen, pending, self._rows.most)
-        )
+            old = [what for what in pending if what in names]
+            items = old + _busiest(fresh, pending, self._newcomers)
+        return items if len(items) <= self._rows.most else _busiest(items, pending, self._rows.most)
 
 
 def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:
@@ -122,12 +120,12 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
         row = pending[what]
         return row[2] + row[5] + row[7] + sum(row[10:11])
 
-    chosen = dict.fromkeys(nlargest(count - count // 4, among, key=size))
+    items = dict.fromkeys(nlargest(count - count // 4, among, key=size))
     for what in nlargest(count, among, key=time):
-        if len(chosen) == count:
+        if len(items) == count:
             break
-        chosen[what] = None
-    return list(chosen)
+        items[what] = None
+    return list(items)
 
 
 class RoundRobin(Generic[Id]):
@@ -139,19 +137,19 @@ class RoundRobin(Generic[Id]):
 
     def __init__(self, most: int, rest: int, *, is_known: bool) -> None:
         self._most, self._rest, self._is_known = most, rest, is_known
-        self._looked: dict[Id, int] = {}
+        self._last_looks: dict[Id, int] = {}
 
     def take(self, at_work: Collection[Id], tick: int) -> list[Id]:
         """The items to check now."""
-        looked, new = self._looked, tick if self._is_known else 0
+        last_looks, new = self._last_looks, tick if self._is_known else 0
         for what in at_work:
-            looked.setdefault(what, new)
-        due = [what for what in at_work if tick - looked[what] >= self._rest]
-        chosen = nsmallest(self._most, due, key=looked.__getitem__)
-        looked.update(dict.fromkeys(chosen, tick))
-        if len(looked) > 2 * len(at_work) + _SPARE:
+            last_looks.setdefault(what, new)
+        due = [what for what in at_work if tick - last_looks[what] >= self._rest]
+        items = nsmallest(self._most, due, key=last_looks.__getitem__)
+        last_looks.update(dict.fromkeys(items, tick))
+        if len(last_looks) > 2 * len(at_work) + _SPARE:
             oldest = tick - self._rest - _KEPT_TICKS
-            self._looked = {
-                what: when for what, when in looked.items() if when > oldest or what in at_work
+            self._last_looks = {
+                what: when for what, when in last_looks.items() if when > oldest or what in at_work
             }
-        return chosen
+        return items

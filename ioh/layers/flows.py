@@ -64,7 +64,7 @@ _COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT, _NO_
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
 FileId = bytes  # a FILE_KEY: ino, dev, hash of the name or 0
-_Seen = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
+_Last = tuple[int, int, int, int]  # count, bytes, ns, tick of the last change
 
 
 def file_of(flow: bytes) -> FileId:
@@ -94,7 +94,7 @@ class FlowTables:
         self.mounts = MountTable(root)
         self._map: Map
         self._tick = 0
-        self._seen: dict[bytes, _Seen] = {}
+        self._last: dict[bytes, _Last] = {}
         self._retired: dict[bytes, bytes] = {}  # values of the entries dropped in this tick
         self._flow_of: dict[int, bytes] = {}  # an entry of each process active in this tick
         self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where all files have the same mount
@@ -143,23 +143,23 @@ class FlowTables:
 
     def _take_in(self, sums: list[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
         """Add the increments of all entries; return the entries to drop."""
-        seen_by_key, dropped = self._seen, []
+        last_by_key, dropped = self._last, []
         at_work: dict[FileId, bytes] = {}  # an entry of each active file with a location
         # With many entries, room for new ones matters more than keeping idle ones.
         is_crowded = len(sums) > _CROWDED
         oldest = self._tick - (_CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS)
         excess = len(sums) - _MOST if self._has_others else 0
-        done: list[tuple[int, bytes]] = []
+        growths: list[tuple[int, bytes]] = []
         for key, (count, size, ns) in sums:
-            seen = seen_by_key.get(key)
-            if seen is not None and seen[0] == count:
-                if seen[3] < oldest:
+            last = last_by_key.get(key)
+            if last is not None and last[0] == count:
+                if last[3] < oldest:
                     dropped.append(key)
                 continue
-            file = self._add(key, (count, size, ns), seen)
-            seen_by_key[key] = (count, size, ns, self._tick)
+            file = self._add(key, (count, size, ns), last)
+            last_by_key[key] = (count, size, ns, self._tick)
             if excess > 0 and not file.startswith(_OTHERS):
-                done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
+                growths.append((size + ns - (last[1] + last[2] if last else 0), key))
             if file not in self._paths:
                 if self._lacks_name(file):
                     dropped.append(key)
@@ -167,7 +167,7 @@ class FlowTables:
                 at_work[file] = key
         # The probe reports the path of a dropped entry again.
         self._asked_for = self._file_turns.take(at_work, self._tick)
-        dropped += [key for _, key in nsmallest(excess - len(dropped), done)]
+        dropped += [key for _, key in nsmallest(excess - len(dropped), growths)]
         return dropped + [at_work[file] for file in self._asked_for]
 
     def _tables(self) -> dict[str, Table]:
@@ -182,7 +182,7 @@ class FlowTables:
         ino, _, tgid, op, _ = FLOW_KEY.unpack(key)
         file = file_of(key)
         self._flow_of[tgid] = key
-        if key not in self._seen:
+        if key not in self._last:
             self._newly_at_work.add(tgid)
         for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
             if column == _NO_COLUMN:
@@ -195,11 +195,11 @@ class FlowTables:
             self._by_mount.add(self._mount_of(file), column, sums)
         return file
 
-    def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> FileId:
+    def _add(self, key: bytes, sums: tuple[int, int, int], last: _Last | None) -> FileId:
         """Add a flow's increments since it was last seen; return its file."""
         count, size, ns = sums
-        if seen is not None and seen[0] <= count:
-            sums = count - seen[0], size - seen[1], ns - seen[2]
+        if last is not None and last[0] <= count:
+            sums = count - last[0], size - last[1], ns - last[2]
         return self._add_rows(key, sums)
 
     def _lacks_name(self, file: FileId) -> bool:
@@ -236,9 +236,9 @@ class FlowTables:
 
     def process(self, tgid: int) -> tuple[str, str]:
         """A process' pid and name, ``?`` if only the end of its first operation tells it."""
-        known = self._processes.key_of(tgid)
+        key = self._processes.key_of(tgid)
         name = read_comm(tgid, self._root) if self._are_pids_the_kernels else None
-        return str(tgid), known[1] if known else name or "?"
+        return str(tgid), key[1] if key else name or "?"
 
     def place(self, file: FileId) -> tuple[str, str]:
         """The path of a file in use, and its device, else what its file system is mounted from."""
@@ -262,29 +262,29 @@ class FlowTables:
     def _name_file(self, file: FileId) -> tuple[str]:
         return (self._locate(file).path,)
 
-    def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
+    def _forget_names(self, matches: Callable[[FileId], bool]) -> None:
         """Make the rows of some files find their names again."""
-        self._by_file.forget_names(wanted)
+        self._by_file.forget_names(matches)
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; on most file systems all files have the same."""
         ino, dev, name = FILE_KEY.unpack(file)
         if ino == 0:
             return _IN_NO_FILE[name]
-        found = self._mount_of_dev.get(dev)
-        if found is None:
-            found = self.mounts.of_whole(dev)
-            if found is None:
+        mount = self._mount_of_dev.get(dev)
+        if mount is None:
+            mount = self.mounts.of_whole(dev)
+            if mount is None:
                 location = self._locate(file)
                 return location.mount_point, location.fstype
-            self._mount_of_dev[dev] = found
-        return found
+            self._mount_of_dev[dev] = mount
+        return mount
 
     def _locate(self, file: FileId) -> Location:
-        found = self._files.get(file)
-        if found is None:
-            found = self._files[file] = self._look_up(file)
-        return found
+        location = self._files.get(file)
+        if location is None:
+            location = self._files[file] = self._look_up(file)
+        return location
 
     def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: a path below its mount, or the best name available."""
@@ -302,9 +302,9 @@ class FlowTables:
         elif complete == _IN_NO_FOLDER and names:
             return Location(printable(names[0]), "(memory)", "")
         path = "/" + "/".join(reversed(names))
-        found = self.mounts.locate(dev, path) if complete else None
-        if found is not None:
-            return found
+        location = self.mounts.locate(dev, path) if complete else None
+        if location is not None:
+            return location
         # Deeper than the probe walks, or on no mount of this namespace (a container's).
         top = self.mounts.locate(dev, "/")
         where = top.mount_point if top is not None else f"device {dev_text(dev)}"
@@ -313,8 +313,8 @@ class FlowTables:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
             node = self._node(where, ino) if fstype == "devtmpfs" else ""
             return Location(node or f"inode {number} on {where}", where, fstype)
-        shown = printable(path if complete else f"/…{path}")
-        return Location(f"{where}:{shown}", where, fstype)
+        printable_path = printable(path if complete else f"/…{path}")
+        return Location(f"{where}:{printable_path}", where, fstype)
 
     def _node(self, folder: str, ino: int) -> str:
         """The path of a device's node, before its first call has ended; "" if there is none."""
@@ -336,20 +336,20 @@ class FlowTables:
         """Drop entries, and add their increments since the last read."""
         for key, value, (count, size, ns) in self._map.take_sums(keys, 3):
             self._retired[key] = value
-            seen = self._seen.pop(key, None)
-            if seen is not None and count != seen[0]:
-                self._add(key, (count, size, ns), seen)
+            last = self._last.pop(key, None)
+            if last is not None and count != last[0]:
+                self._add(key, (count, size, ns), last)
         for key in keys:
-            self._seen.pop(key, None)  # if the entry was already gone
+            self._last.pop(key, None)  # if the entry was already gone
 
     def _forget_files(self) -> None:
         """From time to time, forget the names of files without entries.
 
         The probe reports the name again with a new entry.
         """
-        if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
+        if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._last) + _SPARE_NAMES:
             return
-        files = {file_of(key) for key in self._seen} | {*self._asked_for, *self._in_use}
+        files = {file_of(key) for key in self._last} | {*self._asked_for, *self._in_use}
         self._in_use.clear()
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}

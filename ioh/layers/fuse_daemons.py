@@ -34,5 +34,5 @@ class FuseDaemons:
                 self._last[flows.process(pid)[1]] = self._tick
         self._last = {k: tick for k, tick in self._last.items() if self._tick - tick <= _TICKS}
         names = sorted(self._last)
-        shown = ", ".join(names[:_NAMES]) + (" and others" if len(names) > _NAMES else "")
-        return (_NOTE.format(shown),) if names else ()
+        text = ", ".join(names[:_NAMES]) + (" and others" if len(names) > _NAMES else "")
+        return (_NOTE.format(text),) if names else ()

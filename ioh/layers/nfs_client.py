@@ -211,9 +211,9 @@ class NfsClient(Layer):
         """Read each mount's totals, and the kernel's own counters from mountstats."""
         mounts = read_mountstats(self.root)  # before the tick ends: it takes milliseconds
         ended = advance_epoch(maps["epoch"])
-        counted = self._totals.read(maps["totals"], ended)
+        totals = self._totals.read(maps["totals"], ended)
         self._pending.look(maps["pendings"], time.monotonic_ns())
-        parts = self._pending.book(counted)
+        parts = self._pending.book(totals)
         procedures = read_procedures(maps["procedures"])
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
@@ -268,10 +268,10 @@ class NfsClient(Layer):
         )
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._flows.mounts.of_dev(dev)
-        if found is None:
+        mount = self._flows.mounts.of_dev(dev)
+        if mount is None:
             return None
-        return f"{printable(found.source)} on {printable(found.mount_point)}"
+        return f"{printable(mount.source)} on {printable(mount.mount_point)}"
 
 
 def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:

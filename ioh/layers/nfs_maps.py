@@ -81,12 +81,12 @@ def nfs_defines(
 
 def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure, in struct procedure's order, by version and name."""
-    found: dict[tuple[str, ...], tuple[int, ...]] = {}
+    rows: dict[tuple[str, ...], tuple[int, ...]] = {}
     for key, counters in procedures.sums(PROCEDURE.words):
         version, name = PROCEDURE_KEY.unpack(key)
-        shown = printable(name.split(b"\0")[0]).removeprefix("OP_")
-        found[f"v{version}", shown] = counters
-    return found
+        title = printable(name.split(b"\0")[0]).removeprefix("OP_")
+        rows[f"v{version}", title] = counters
+    return rows
 
 
 def address_text(family: int, address: bytes) -> str:
@@ -105,14 +105,14 @@ class SampledCalls:
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = [CALL_OPS.index(kind) for kind in kinds]
         self._batches: deque[CallBatch] = deque(maxlen=KEPT_BATCHES)
-        self._done = 0
+        self._count = 0
 
     def read(self, maps: Maps, ops: Mapping[str, OpTotals]) -> Calls:
         """The newest calls of ``ops``, and earlier ones; () if calls are not sampled."""
         if "sampled" not in maps:
             return ()
-        done = sum(op.count_total or 0 for op in ops.values())
-        level, self._done = ((done - self._done) // _ENOUGH).bit_length(), done
+        count = sum(op.count_total or 0 for op in ops.values())
+        level, self._count = ((count - self._count) // _ENOUGH).bit_length(), count
         maps["sample_level"].update(_FIRST, _LEVEL.pack(min(_LAST_LEVEL, level)))
         calls = []
         for key, value in maps["sampled"].drain():

@@ -40,7 +40,7 @@ def is_any_mounted(root: Path) -> bool:
     )
 
 
-def _counted(mount: NfsMount) -> tuple[int, ...]:
+def _counters(mount: NfsMount) -> tuple[int, ...]:
     read, write, commit = (mount.stats_of(name) for name in ("READ", "WRITE", "COMMIT"))
     every = mount.procedures.values()
     return (
@@ -56,8 +56,8 @@ def _counted(mount: NfsMount) -> tuple[int, ...]:
     )
 
 
-def _added(row: tuple[int, ...] | None, counted: tuple[int, ...]) -> tuple[int, ...]:
-    return counted if row is None else tuple(map(add, row, counted))
+def _sum(row: tuple[int, ...] | None, counters: tuple[int, ...]) -> tuple[int, ...]:
+    return counters if row is None else tuple(map(add, row, counters))
 
 
 class MountCounters:
@@ -90,19 +90,19 @@ class MountCounters:
         for superblock in self.superblocks:
             pending = _Pending() if superblock.is_new else before[superblock.id]
             self._pending[superblock.id] = pending
-            grown = superblock.grown
-            counted = _counted(grown)
-            limit = slots_limit(grown, self._root)
-            waiting = _waiting(grown, pending, now_s)
+            growth = superblock.growth
+            counters = _counters(growth)
+            limit = slots_limit(growth, self._root)
+            waiting = _waiting(growth, pending, now_s)
             if not superblock.is_new:
-                self._note_cached(grown, pending)
+                self._note_cached(growth, pending)
             for mount in superblock.mounts:
                 key = _key(mount)
-                by_mount[key] = _added(self._by_mount.get(key), counted)
+                by_mount[key] = _sum(self._by_mount.get(key), counters)
                 gauges[key] = (*_settings(mount), limit, *waiting)
-            server = (printable(grown.server), printable(superblock.address) or "?")
-            ports[server] = grown.option_number("port")
-            by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
+            server = (printable(growth.server), printable(superblock.address) or "?")
+            ports[server] = growth.option_number("port")
+            by_server[server] = _sum(by_server.get(server, self._by_server.get(server)), counters)
         self._by_mount, self._by_server = by_mount, by_server
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
@@ -115,14 +115,14 @@ class MountCounters:
             return ()
         return (_SHARED,)
 
-    def _note_cached(self, grown: NfsMount, pending: _Pending) -> None:
+    def _note_cached(self, growth: NfsMount, pending: _Pending) -> None:
         """Count bytes that programs read and no READ fetched, in this tick or earlier.
 
         Unused read-ahead hides the same number of later hits: the count is never too high.
         """
-        read = grown.normal_read_bytes + grown.direct_read_bytes
+        read = growth.normal_read_bytes + growth.direct_read_bytes
         self.app_bytes += read
-        ahead = pending.ahead_bytes + grown.server_read_bytes - read
+        ahead = pending.ahead_bytes + growth.server_read_bytes - read
         self.cached_bytes += max(0, -ahead)
         pending.ahead_bytes = max(0, ahead)
 
@@ -205,18 +205,18 @@ class ProcTotals:
         """Add the growth of each."""
         before, self.parts = self.parts, {}
         for superblock in superblocks:
-            grown = superblock.grown
-            ops = proc_ops(grown)
+            growth = superblock.growth
+            ops = proc_ops(growth)
             self.ops = add_each([self.ops, ops])
-            name = f"{printable(grown.export)} on {printable(grown.mount_point)}"
-            known = self.parts.get(name) or before.get(name, {})
-            self.parts[name] = add_each([known, ops])
-            self._add_procedures(grown)
+            name = f"{printable(growth.export)} on {printable(growth.mount_point)}"
+            totals = self.parts.get(name) or before.get(name, {})
+            self.parts[name] = add_each([totals, ops])
+            self._add_procedures(growth)
 
     def _add_procedures(self, mount: NfsMount) -> None:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
         for name, stats in mount.procedures.items():
-            counted = (
+            counters = (
                 stats.calls,
                 stats.errors,
                 stats.queue_ms * _MS,
@@ -226,7 +226,7 @@ class ProcTotals:
                 stats.timeouts,
             )
             key = printable(version), printable(name)
-            self.procedures[key] = _added(self.procedures.get(key), counted)
+            self.procedures[key] = _sum(self.procedures.get(key), counters)
 
 
 def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
@@ -234,9 +234,9 @@ def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
 
     Times include those of failed calls, which count only as errors.
     """
-    moved = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
+    sizes = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
     ops: dict[str, OpTotals] = {}
-    for name, size in moved.items():
+    for name, size in sizes.items():
         stats = mount.stats_of(name)
         ops[name.lower()] = OpTotals(
             count_total=stats.calls - stats.errors,

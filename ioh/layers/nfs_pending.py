@@ -43,25 +43,25 @@ class PendingCalls:
     def __init__(self, flows: FlowTables, ops: tuple[str, ...]) -> None:
         self._flows, self._ops = flows, ops
         self._spent_ns = RisingTotals()
-        self._found: list[Open[_Caller]] = []
+        self._calls: list[Open[_Caller]] = []
         self._is_complete = True
         self._now_ns = 0
 
     def look(self, pendings: Map, now_ns: int) -> None:
         """Read the map; ``now_ns`` is when the totals were read, just before."""
-        self._found, self._now_ns, self._is_complete = [], now_ns, True
+        self._calls, self._now_ns, self._is_complete = [], now_ns, True
         for count, (_, value) in enumerate(pendings.entries()):
             if count == _MOST_CALLS:
                 self._is_complete = False
                 return
             start_ns, ino, dev, tgid, number, name, comm = PENDING.unpack(value)
             who = _Caller(dev, FILE_KEY.pack(ino, dev, name), tgid, comm)
-            self._found.append(Open(self._ops[number], who, start_ns))
+            self._calls.append(Open(self._ops[number], who, start_ns))
 
     def book(self, parts: Mapping[int, Ops]) -> dict[int, Ops]:
         """The totals with the time of pending calls, which passes before they end."""
         open_ns: Counter[tuple[int, str]] = Counter()
-        for each in self._found:
+        for each in self._calls:
             dev = each.who.dev if each.who.dev in parts else OTHER_PARTS
             open_ns[dev, each.op] += max(0, self._now_ns - each.start_ns)
         return {
@@ -84,4 +84,4 @@ class PendingCalls:
             mount = mount_of(dev) or dev_text(dev)
             return str(tgid), printable(comm.split(b"\0")[0]), each.op, path, mount
 
-        return oldest_first(self._found, self._now_ns, name)
+        return oldest_first(self._calls, self._now_ns, name)

@@ -141,8 +141,8 @@ class ClientTables(FlowTables):
         file, client = what
         return self._locate(file).path, name_client(*client)
 
-    def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
-        self._by_both.forget_names(lambda what: wanted(what[0]))
+    def _forget_names(self, matches: Callable[[FileId], bool]) -> None:
+        self._by_both.forget_names(lambda what: matches(what[0]))
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         _, _, op, family, port, _, address = _FLOW_KEY.unpack(key)
@@ -186,10 +186,10 @@ def _with_inflight(
 ) -> dict[str, OpTotals]:
     """Add the numbers in flight; of READs as a group, and of COMMITs only if none can be one."""
     under_way = Counter(call.op for call in serving)
-    known: dict[str, int | None] = {op: under_way[op] for op in SPEC.groups["write"]}
-    known["commit"] = None if under_way[_OTHER] else 0
-    found = {name: replace(op, inflight=known.get(name)) for name, op in ops.items()}
-    return {**found, "read": OpTotals(inflight=under_way["read"])}
+    inflight: dict[str, int | None] = {op: under_way[op] for op in SPEC.groups["write"]}
+    inflight["commit"] = None if under_way[_OTHER] else 0
+    totals = {name: replace(op, inflight=inflight.get(name)) for name, op in ops.items()}
+    return {**totals, "read": OpTotals(inflight=under_way["read"])}
 
 
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
@@ -317,5 +317,5 @@ class NfsServer(Layer):
         }
 
     def _find_name(self, dev: int) -> str | None:
-        found = self._flows.mounts.of_dev(dev)
-        return None if found is None else printable(found.mount_point)
+        mount = self._flows.mounts.of_dev(dev)
+        return None if mount is None else printable(mount.mount_point)

@@ -29,7 +29,7 @@ class Superblock:
 
     id: SuperblockId
     mounts: tuple[NfsMount, ...]
-    grown: NfsMount
+    growth: NfsMount
     is_new: bool
     address: str
 
@@ -64,24 +64,24 @@ class Superblocks:
             by_id.setdefault(key, []).append(mount)
             addresses[key] = "" if same is None else same.address
         since_s = None if self._looked_s is None else now_s - self._looked_s
-        found = [
-            self._superblock(key, tuple(shown), addresses[key], since_s)
-            for key, shown in by_id.items()
+        superblocks = [
+            self._superblock(key, tuple(group), addresses[key], since_s)
+            for key, group in by_id.items()
         ]
-        self._before = {superblock.id: superblock.mounts[0] for superblock in found}
+        self._before = {superblock.id: superblock.mounts[0] for superblock in superblocks}
         self._looked_s = now_s
-        return found
+        return superblocks
 
     def _superblock(
         self, key: SuperblockId, mounts: tuple[NfsMount, ...], address: str, since_s: float | None
     ) -> Superblock:
         newest, before = mounts[0], self._before.get(key)
         if before is not None:
-            grown = grown_since(newest, before)
+            growth = grown_since(newest, before)
             # Otherwise the dev_t now belongs to another superblock.
-            if (newest.age_s or 0) >= (before.age_s or 0) and not has_fallen(grown):
-                return Superblock(key, mounts, grown, is_new=False, address=address)
+            if (newest.age_s or 0) >= (before.age_s or 0) and not has_fallen(growth):
+                return Superblock(key, mounts, growth, is_new=False, address=address)
         # The counts of an old one, from another mount namespace, are not of this interval.
         is_old = since_s is not None and (newest.age_s or 0) > since_s + _SLACK_S
-        grown = grown_since(newest, newest) if is_old else newest
-        return Superblock(key, mounts, grown, is_new=True, address=address)
+        growth = grown_since(newest, newest) if is_old else newest
+        return Superblock(key, mounts, growth, is_new=True, address=address)

@@ -53,7 +53,7 @@ class OpenCalls:
     ) -> None:
         self._ops, self._root, self._flows, self._sees_pids = ops, root, flows, sees_pids
         self._groups: set[int] = set()  # of slots, with open calls at the last look
-        self.found: list[Open[Caller]] = []
+        self.calls: list[Open[Caller]] = []
         self._open_ns: Counter[str] = Counter()
         self._is_complete = True
         self._looked_ns = 0
@@ -64,7 +64,7 @@ class OpenCalls:
 
     def table(self, now_ns: int) -> Table:
         """The oldest ones; call it after the flows were read."""
-        return oldest_first(self.found, now_ns, self._name, self._blocked)
+        return oldest_first(self.calls, now_ns, self._name, self._blocked)
 
     def _name(self, each: Open[Caller]) -> tuple[str, ...]:
         file = each.who.file
@@ -74,8 +74,8 @@ class OpenCalls:
     def _blocked(self, each: Open[Caller]) -> tuple[Value, ...]:
         if not each.tid:
             return (1,)
-        found = is_uninterruptible(each.tid, self._root) if self._sees_pids else None
-        return (None if found is None else int(found),)
+        is_blocked = is_uninterruptible(each.tid, self._root) if self._sees_pids else None
+        return (None if is_blocked is None else int(is_blocked),)
 
     def look(self, maps: Maps, now_ns: int, abandoned: Container[bytes]) -> None:
         """Look at all of them.
@@ -85,7 +85,7 @@ class OpenCalls:
             now_ns: When the probe's totals were read.
             abandoned: The keys of requests in ``asyncs`` that nobody waits for.
         """
-        self.found, self._open_ns, self._is_complete = [], Counter(), True
+        self.calls, self._open_ns, self._is_complete = [], Counter(), True
         for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, now_ns):
             if op < len(self._ops):  # not a call with requests for several files
                 self._add(now_ns, start_ns, op, Caller(tgid, FILE_KEY.pack(ino, dev, name)), tid)
@@ -100,7 +100,7 @@ class OpenCalls:
             self._open_ns[name] += max(0, now_ns - start_ns)
         else:  # neither counted as begun nor known to be direct
             name = name.partition("_")[0]
-        self.found.append(Open(name, who, start_ns, tid=tid))
+        self.calls.append(Open(name, who, start_ns, tid=tid))
 
     def _slots(self, maps: Maps, now_ns: int) -> Iterator[tuple[int, ...]]:
         """The open slots, of the groups used since the last look or open at it."""

@@ -61,8 +61,8 @@ class PartTotals:
             decoded = decode_op_totals(
                 value, ended, queue=self._queue, previous=self._previous.get(key)
             )
-            done = (decoded.count_total or 0) + (decoded.errors_total or 0)
-            inflight = max(0, (decoded.started_total or 0) - done)
+            ends = (decoded.count_total or 0) + (decoded.errors_total or 0)
+            inflight = max(0, (decoded.started_total or 0) - ends)
             ended_ns = decode_ended_ns(value) if self._accrues else None
             now = replace(decoded, inflight=inflight, weighted_ns_total=ended_ns)
             self._previous[key] = parts[part][self._ops[op]] = now
@@ -95,18 +95,18 @@ class Parts:
         self._totals = OwnedTotals()
         self._names: dict[int, str] = {}
         self._before: Mapping[int, Ops] = {}  # totals of the last reading
-        self._ended: set[int] = set()  # unmounted, and write-back has finished
+        self._unmounted: set[int] = set()  # unmounted, and write-back has finished
 
     def name(self, by_dev: Mapping[int, Ops]) -> dict[str, Ops]:
         """Each part's running totals."""
         for dev, ops in by_dev.items():
-            found = OTHERS if dev == OTHER_PARTS else self._find_name(dev)
-            if found is not None:
-                self._names[dev] = found
-                self._ended.discard(dev)
+            title = OTHERS if dev == OTHER_PARTS else self._find_name(dev)
+            if title is not None:
+                self._names[dev] = title
+                self._unmounted.discard(dev)
             elif not has_grown(self._before.get(dev, {}), ops):
-                self._ended.add(dev)
-            elif dev in self._ended or dev not in self._names:
+                self._unmounted.add(dev)
+            elif dev in self._unmounted or dev not in self._names:
                 # A new file system in another mount namespace, or the rest of one.
                 self._names[dev] = dev_text(dev)
         self._before = by_dev

@@ -36,7 +36,7 @@ class OwnedTotals:
         self._totals: dict[str, Ops] = {}
         self._mixed: set[str] = set()  # the others have the totals of one device, all of them
         # The newest totals of the devices that grew last, and their sums.
-        self._grown: dict[str, tuple[list[Ops], Ops]] = {}
+        self._last_growth: dict[str, tuple[list[Ops], Ops]] = {}
 
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
@@ -46,7 +46,7 @@ class OwnedTotals:
         ``owner_of`` is called for each device that has grown; None: leave its totals out.  Maximum
         and number in flight are those of the current devices.
         """
-        grown: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
+        growth: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
         changed: set[str | None] = set()
         for dev, ops in readings.items():
             device = self._devices.get(dev) or self._devices.setdefault(dev, _Device())
@@ -60,8 +60,10 @@ class OwnedTotals:
                     self._hand_over(device, owner, is_new=not before)
                     changed.add(owner)
                 if owner is not None:
-                    grown[owner].append((before, ops))
-        self._totals |= {each: self._sum(each, grown[each]) for each in changed if each is not None}
+                    growth[owner].append((before, ops))
+        self._totals |= {
+            each: self._sum(each, growth[each]) for each in changed if each is not None
+        }
         return dict(self._totals)
 
     def _hand_over(self, device: _Device, owner: str | None, *, is_new: bool) -> None:
@@ -74,25 +76,25 @@ class OwnedTotals:
             if len(self._owned[owner]) > 1 or not is_new:
                 self._mixed.add(owner)
 
-    def _sum(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
+    def _sum(self, owner: str, growth: list[tuple[Ops, Ops]]) -> Ops:
         devices = self._owned[owner]
         if owner not in self._mixed:
             return devices[0].last
-        before, now = self._sums_before(owner, grown), add_each(newer for _, newer in grown)
-        self._grown[owner] = [newer for _, newer in grown], now
-        known = self._totals.get(owner, {})
+        before, now = self._sums_before(owner, growth), add_each(newer for _, newer in growth)
+        self._last_growth[owner] = [newer for _, newer in growth], now
+        totals = self._totals.get(owner, {})
         return {
             name: replace(
-                _grow(known.get(name), before.get(name), now.get(name)),
+                _grow(totals.get(name), before.get(name), now.get(name)),
                 inflight=sum_known(d.last[name].inflight for d in devices if name in d.last),
             )
-            for name in {**known, **now}
+            for name in {**totals, **now}
         }
 
-    def _sums_before(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
+    def _sums_before(self, owner: str, growth: list[tuple[Ops, Ops]]) -> Ops:
         """The totals a tick ago of the devices that grew; mostly the same ones grew then."""
-        readings, sums = self._grown.get(owner, ([], {}))
-        older = [older for older, _ in grown]
+        readings, sums = self._last_growth.get(owner, ([], {}))
+        older = [older for older, _ in growth]
         return sums if older == readings else add_each(older)
 
     def forget(self, owners: Iterable[str]) -> None:
@@ -101,7 +103,7 @@ class OwnedTotals:
             if not self._owned[owner]:
                 del self._owned[owner]
                 self._totals.pop(owner, None)
-                self._grown.pop(owner, None)
+                self._last_growth.pop(owner, None)
                 self._mixed.discard(owner)
 
     def owner(self, dev: int) -> str | None:
@@ -133,10 +135,10 @@ def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
     return {name: add_ops(several) for name, several in by_op.items()}
 
 
-def _grow(known: OpTotals | None, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
+def _grow(totals: OpTotals | None, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
     """An owner's op a tick later: ``before`` and ``now`` are those of its devices that grew."""
     parts = [] if now is None else [now]
-    if known is not None:
-        parts.append(replace(known, max_ns=0, max_bytes=0))
-    grown = add_ops(parts)
-    return grown if before is None else subtract_ops(grown, before)
+    if totals is not None:
+        parts.append(replace(totals, max_ns=0, max_bytes=0))
+    after = add_ops(parts)
+    return after if before is None else subtract_ops(after, before)

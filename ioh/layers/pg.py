@@ -92,17 +92,17 @@ class Postgres(Layer):
         """Return what the background thread read last, and how long ago; never waits."""
         if self._reader is None:
             return CONNECTING  # the login follows once privileges are dropped
-        found = self._reader.latest()
-        if isinstance(found, Unavailable):
-            return found
+        reading = self._reader.latest()
+        if isinstance(reading, Unavailable):
+            return reading
         return LayerSample(
             "pg",
-            found.ops,
-            found.metrics,
-            found.tables,
-            found.databases,
-            notes=(*found.notes, *notes_of_unfiltered(self.filters, "all sessions")),
-            read_after_us=round((found.read_s - time.monotonic()) * 1e6),
+            reading.ops,
+            reading.metrics,
+            reading.tables,
+            reading.databases,
+            notes=(*reading.notes, *notes_of_unfiltered(self.filters, "all sessions")),
+            read_after_us=round((reading.read_s - time.monotonic()) * 1e6),
         )
 
     def own_session(self) -> int:

@@ -30,20 +30,20 @@ class SubmitterTable:
 
     def __init__(self) -> None:
         self._tick = 0
-        self._seen: dict[bytes, tuple[int, int, int]] = {}  # count, bytes, tick of last change
+        self._last: dict[bytes, tuple[int, int, int]] = {}  # count, bytes, tick of last change
         self._rows = Rows(2, _MOST)
 
     def read(self, submitters: Map) -> Table:
         """Add everything submitted since the last tick; return the table."""
         self._tick += 1
-        is_crowded = len(self._seen) > submitters.spec.max_entries // _CROWDED_SHARE
+        is_crowded = len(self._last) > submitters.spec.max_entries // _CROWDED_SHARE
         idle_ticks = _CROWDED_IDLE_TICKS if is_crowded else IDLE_TICKS
-        for key, (count, made, merged) in submitters.sums(SUBMITTED.words):
-            size = made + merged
-            before = self._seen.get(key, (0, 0, 0))
+        for key, (count, made_bytes, merged_bytes) in submitters.sums(SUBMITTED.words):
+            size = made_bytes + merged_bytes
+            before = self._last.get(key, (0, 0, 0))
             if (count, size) != before[:2]:  # a merged bio adds only bytes
                 self._add(key, count - before[0], size - before[1])
-                self._seen[key] = (count, size, self._tick)
+                self._last[key] = (count, size, self._tick)
             elif self._tick - before[2] > idle_ticks:
                 self._retire(submitters, key)
         return self._rows.table()
@@ -56,7 +56,7 @@ class SubmitterTable:
     def _retire(self, submitters: Map, key: bytes) -> None:
         """Drop an idle entry, and add what it has counted since it was read."""
         value = submitters.take(key)
-        count, size, _ = self._seen.pop(key)
+        count, size, _ = self._last.pop(key)
         if value is not None:
             now, *sizes = submitters.sum_cpus(value)
             if (now, sum(sizes)) != (count, size):

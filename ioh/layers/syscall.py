@@ -329,15 +329,15 @@ class Syscall(Layer):
             for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False)
         }  # fmt: skip
         kinds = SPEC.groups[_BUFFERED]
-        found = {
+        with_inflight = {
             name: replace(op, inflight=None if name in kinds else max(0, under_way[name]))
             for name, op in ops.items()
         }
-        found[_BUFFERED] = OpTotals(
+        with_inflight[_BUFFERED] = OpTotals(
             started_total=sum(ops[kind].started_total or 0 for kind in kinds),
             inflight=max(0, sum(under_way[kind] for kind in kinds)),
         )
-        return found
+        return with_inflight
 
     def _cpu_waits(self, by_op: Sequence[int]) -> dict[str, int | None]:
         """Sum up the waits for a CPU; None if the kernel does not measure them."""
@@ -360,14 +360,14 @@ class Syscall(Layer):
     def notes(self) -> tuple[str, ...]:
         """What the filters and this host leave out."""
         others = () if self._are_pids_the_kernels else (_OTHER_PIDS,)
-        found = (*others, *self.filters.note("pid", "comm", "cgroup", "device"))
+        notes = (*others, *self.filters.note("pid", "comm", "cgroup", "device"))
         if self.filters.device is None:
-            return found
+            return notes
         count = len(numbers_on(self.filters.device, self.root))
         if count > DEVICES:
             name = self.filters.device_name or "the disk"
-            found = (_TOO_MANY.format(name, count, count - DEVICES), *found)
-        return (_NO_MSYNC, *found)
+            notes = (_TOO_MANY.format(name, count, count - DEVICES), *notes)
+        return (_NO_MSYNC, *notes)
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read each process' /proc/PID/io."""
@@ -389,11 +389,11 @@ class _CachedBytes:
         read = metrics["read_followed_bytes_total"]
         fetched = metrics["read_lower_bytes_total"] - metrics["read_packed_bytes_total"]
         fetched += metrics["read_unpacked_bytes_total"] + metrics["read_direct_hole_bytes_total"]
-        grown = fetched - self._fetched
-        ahead = self._ahead + grown - (read - self._read)
+        growth = fetched - self._fetched
+        ahead = self._ahead + growth - (read - self._read)
         self._read, self._fetched = read, fetched
         self._cached += max(0, -ahead)
-        ahead = min(ahead, grown + self._ahead // 2)
+        ahead = min(ahead, growth + self._ahead // 2)
         self._ahead = ahead if ahead >= mmap.PAGESIZE else 0
         return self._cached
 

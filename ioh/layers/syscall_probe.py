@@ -247,8 +247,8 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:
-    given = {"PID": filters.pid, "COMM": filters.comm, "CGROUP": filters.cgroup_id}
-    defines = {f"FILTER_{name}": value for name, value in given.items() if value is not None}
+    options = {"PID": filters.pid, "COMM": filters.comm, "CGROUP": filters.cgroup_id}
+    defines = {f"FILTER_{name}": value for name, value in options.items() if value is not None}
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
         # Unused entries repeat the disk itself.

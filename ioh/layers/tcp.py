@@ -20,7 +20,7 @@ from ioh.layers.tcp_ledger import (
     LIVES,
     ConnectionEnd,
     Ledger,
-    Moved,
+    Traffic,
     decode_endings,
 )
 from ioh.layers.tcp_tables import (
@@ -208,17 +208,17 @@ class Tcp(Layer):
 
     def _read(self, maps: Maps | None) -> LayerSample:
         try:
-            dump, moved, slow = self._read_connections(maps)
+            dump, traffic, slow = self._read_connections(maps)
         except (OSError, ValueError) as error:
-            dump, moved = None, []
+            dump, traffic = None, []
             slow = (f"Connections are unknown: sock_diag: {error}. Try modprobe tcp_diag.",)
         tables: dict[str, Table] = {
             "interface": self._interfaces.update(read_interfaces(), time.monotonic_ns())
         }
         if dump is not None:
-            tables["connection"] = self._connections.update(moved)
-            tables["port"] = self._ports.update(moved, dump.listening)
-        rtt = round_trips(moved)
+            tables["connection"] = self._connections.update(traffic)
+            tables["port"] = self._ports.update(traffic, dump.listening)
+        rtt = round_trips(traffic)
         lost: dict[str, int] = {}
         if maps is not None:
             lost = {**decode_lost(maps["lost"], SPEC.lost), "no_close": self._ledger.no_close_total}
@@ -232,7 +232,7 @@ class Tcp(Layer):
             notes=(*([_NO_PROBE] if maps is None else []), *slow, *self._filter_notes()),
         )
 
-    def _read_connections(self, maps: Maps | None) -> tuple[Dump, list[Moved], tuple[str, ...]]:
+    def _read_connections(self, maps: Maps | None) -> tuple[Dump, list[Traffic], tuple[str, ...]]:
         began_s = time.perf_counter()
         if self._diag is None:
             self._diag = SockDiag(self.filters.port, keep_closed=maps is None)
@@ -241,16 +241,16 @@ class Tcp(Layer):
             dumps = [self._diag.dump(None) for _ in range(2)]
             self._ledger.begin(dumps, _drain(maps))
             return dumps[1], [], ()
-        dump = self._diag.dump(self._ledger.known)
-        moved = self._ledger.apply(dump, _drain(maps))
+        dump = self._diag.dump(self._ledger.counters)
+        traffic = self._ledger.apply(dump, _drain(maps))
         took_s = time.perf_counter() - began_s
         if took_s < _SLOW_DUMP_S:
-            return dump, moved, ()
+            return dump, traffic, ()
         note = (
             f"Reading {len(dump.seen)} connections took {took_s * 1000:.0f} ms in this tick; "
             "--port reads fewer."
         )
-        return dump, moved, (note,)
+        return dump, traffic, (note,)
 
     def _ops(self, dump: Dump | None) -> dict[str, OpTotals]:
         if dump is None:

@@ -40,7 +40,7 @@ class ConnectionEnd(NamedTuple):
     pair: bytes
 
 
-class Moved(NamedTuple):
+class Traffic(NamedTuple):
     """What one connection moved since the last reading.
 
     Shape:
@@ -118,10 +118,10 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.known: dict[int, Counters] = {}
+        self.counters: dict[int, Counters] = {}
         self.no_close_total = 0
         self.ended_total = 0
-        self._sum = self._shown = Totals()
+        self._sum = self._highest = Totals()
         self._missing: dict[int, tuple[Counters, int]] = {}
         self._fresh: dict[int, bytes] = {}
         self._nameless: dict[bytes, Counters] = {}
@@ -129,22 +129,22 @@ class Ledger:
     @property
     def totals(self) -> Totals:
         """Running totals; after a correction downwards they stay until the sum passes them."""
-        self._shown = Totals(*map(max, self._shown, self._sum))
-        return self._shown
+        self._highest = Totals(*map(max, self._highest, self._sum))
+        return self._highest
 
     def begin(self, dumps: Iterable[Dump], endings: Iterable[ConnectionEnd]) -> None:
         """Take the open connections as the baseline: their history does not count."""
         for dump in dumps:
-            self.known.update(dump.seen)
+            self.counters.update(dump.seen)
         for ending in endings:
-            self.known.pop(ending.cookie, None)
+            self.counters.pop(ending.cookie, None)
 
-    def apply(self, dump: Dump, endings: list[ConnectionEnd]) -> list[Moved]:
+    def apply(self, dump: Dump, endings: list[ConnectionEnd]) -> list[Traffic]:
         """Add one tick; ``dump`` was read before ``endings``; ended connections leave it.
 
         Returns every connection that moved something, ended ones first.
         """
-        moved: list[Moved] = []
+        traffic: list[Traffic] = []
         finals: dict[int, Counters] = {}
         for ending in endings:
             base = _ZERO
@@ -152,8 +152,8 @@ class Ledger:
                 base = self._base(ending.cookie)
             if ending.cookie:
                 finals[ending.cookie] = ending.counters
-            moved.append(
-                Moved(
+            traffic.append(
+                Traffic(
                     ending.cookie,
                     *_difference(ending.counters, base),
                     ending.srtt_us,
@@ -168,8 +168,8 @@ class Ledger:
         for change in dump.changed:
             if change.cookie in dump.seen:
                 base = _ZERO if change.cookie in finals else self._base(change.cookie)
-                moved.append(
-                    Moved(
+                traffic.append(
+                    Traffic(
                         change.cookie,
                         *_difference(change.counters, base),
                         change.srtt_us,
@@ -179,16 +179,16 @@ class Ledger:
                         change.message,
                     )
                 )
-        moved = [m for m in moved if m.all_bytes or any(m[1:7])]
+        traffic = [m for m in traffic if m.all_bytes or any(m[1:7])]
         self._sum = Totals(
-            *(start + sum(map(itemgetter(i), moved)) for i, start in enumerate(self._sum, 1))
+            *(start + sum(map(itemgetter(i), traffic)) for i, start in enumerate(self._sum, 1))
         )
         self._follow_missing(dump, finals, endings)
-        return moved
+        return traffic
 
     def _base(self, cookie: int) -> Counters:
-        known = self.known.get(cookie)
-        return known if known is not None else self._missing.pop(cookie, (_ZERO, 0))[0]
+        counters = self.counters.get(cookie)
+        return counters if counters is not None else self._missing.pop(cookie, (_ZERO, 0))[0]
 
     def _follow_missing(
         self, dump: Dump, finals: dict[int, Counters], endings: list[ConnectionEnd]
@@ -200,24 +200,24 @@ class Ledger:
                 self.no_close_total += cookie not in finals
             else:
                 self._missing[cookie] = (counters, dumps + 1)
-        for cookie in self.known.keys() - dump.seen.keys() - finals.keys():
+        for cookie in self.counters.keys() - dump.seen.keys() - finals.keys():
             if not self._take_back(cookie, nameless):
-                self._missing[cookie] = (self.known[cookie], 1)
+                self._missing[cookie] = (self.counters[cookie], 1)
         self._fresh = {
-            c.cookie: endpoints(c.message) for c in dump.changed if c.cookie not in self.known
+            c.cookie: endpoints(c.message) for c in dump.changed if c.cookie not in self.counters
         }
         self._nameless = nameless
-        self.known = dump.seen
+        self.counters = dump.seen
 
     def _take_back(self, cookie: int, nameless: dict[bytes, Counters]) -> bool:
         pair = self._fresh.get(cookie)
         if pair is None:
             return False
         final = nameless.get(pair) or self._nameless.get(pair)
-        counted = self.known[cookie]
-        if final is None or not _is_later(final, counted):
+        counters = self.counters[cookie]
+        if final is None or not _is_later(final, counters):
             return False
-        self._sum = Totals(*map(sub, self._sum, _difference(counted, _ZERO)[:6]))
+        self._sum = Totals(*map(sub, self._sum, _difference(counters, _ZERO)[:6]))
         return True
 
 

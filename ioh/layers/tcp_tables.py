@@ -14,7 +14,7 @@ from functools import cache
 from operator import add, attrgetter
 from typing import Any
 
-from ioh.layers.tcp_ledger import Moved
+from ioh.layers.tcp_ledger import Traffic
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.rows import FOREVER, Rows
@@ -60,9 +60,9 @@ _TO_NFS = struct.pack("!H", 2049)
 @cache
 def service_name(port: int) -> str:
     """The usual service of a port; "" if unknown."""
-    known = _SERVICES.get(port)
-    if known is not None:
-        return known
+    name = _SERVICES.get(port)
+    if name is not None:
+        return name
     try:
         return printable(socket.getservbyport(port, "tcp"))
     except OSError:
@@ -76,8 +76,8 @@ def service_port(local_port: int, remote_port: int, listening: AbstractSet[int])
     if remote_port in listening:  # the client end of a connection within this host
         return remote_port
     # An NFS client's own port is below 1024, and may be another service's: 860.
-    known = [port for port in (local_port, remote_port) if port in _SERVICES]
-    return max(known) if known else min(local_port, remote_port)
+    ports = [port for port in (local_port, remote_port) if port in _SERVICES]
+    return max(ports) if ports else min(local_port, remote_port)
 
 
 @dataclass(slots=True)
@@ -90,12 +90,12 @@ class _Flow:
     retrans_segs: int = 0
     idle_ticks: int = 0
 
-    def add(self, moved: Moved) -> None:
-        # Ignore -1 (see Moved): a row must not decrease.
-        self.in_bytes += max(0, moved.in_bytes)
-        self.out_bytes += moved.out_bytes
-        self.retrans_bytes += moved.retrans_bytes
-        self.retrans_segs += moved.retrans_segs
+    def add(self, traffic: Traffic) -> None:
+        # Ignore -1 (see Traffic): a row must not decrease.
+        self.in_bytes += max(0, traffic.in_bytes)
+        self.out_bytes += traffic.out_bytes
+        self.retrans_bytes += traffic.retrans_bytes
+        self.retrans_segs += traffic.retrans_segs
         self.idle_ticks = 0
 
     @property
@@ -108,24 +108,24 @@ class _Connection(_Flow):
     """A listed connection; gauges are as of its last change."""
 
     cookie: int = 0
-    ended: bool = False
+    has_ended: bool = False
     srtt_us: int | None = None
     min_rtt_us: int | None = None
     details: Details = NO_DETAILS
     totals: tuple[int, ...] | None = None
     lost_at_s: float | None = None
 
-    def update(self, moved: Moved, now_s: float) -> None:
-        self.add(moved)
-        self.srtt_us = moved.srtt_us or None
-        self.ended = not moved.message
-        if moved.message:
-            before = self.details if self.cookie == moved.cookie else None
-            self.cookie = moved.cookie
-            self.details = decode_details(moved.message)
-            self.min_rtt_us = moved.min_rtt_us or None
+    def update(self, traffic: Traffic, now_s: float) -> None:
+        self.add(traffic)
+        self.srtt_us = traffic.srtt_us or None
+        self.has_ended = not traffic.message
+        if traffic.message:
+            before = self.details if self.cookie == traffic.cookie else None
+            self.cookie = traffic.cookie
+            self.details = decode_details(traffic.message)
+            self.min_rtt_us = traffic.min_rtt_us or None
             needless, reordered = self._add_totals(before)
-            if moved.retrans_segs > needless or reordered:
+            if traffic.retrans_segs > needless or reordered:
                 self.lost_at_s = now_s
 
     def _add_totals(self, before: Details | None) -> tuple[int, int]:
@@ -136,13 +136,13 @@ class _Connection(_Flow):
             return 0, 0
         total = self.totals or (0,) * len(self.details[4:])
         pairs = zip(before[4:], self.details[4:], strict=True)
-        grown = [max(0, (new or 0) - (old or 0)) for old, new in pairs]
-        self.totals = tuple(map(add, total, grown))
-        return grown[-2], grown[-1]
+        growth = [max(0, (new or 0) - (old or 0)) for old, new in pairs]
+        self.totals = tuple(map(add, total, growth))
+        return growth[-2], growth[-1]
 
     def row(self, now_s: float) -> Row:
         # At the end, the probe does not read them.
-        totals = None if self.ended else self.totals
+        totals = None if self.has_ended else self.totals
         return (
             *self.carried,
             self.srtt_us,
@@ -164,17 +164,17 @@ class ConnectionTable:
         self._rows: dict[tuple[str, str], _Connection] = {}
         self._keys: dict[int, tuple[str, str]] = {}
 
-    def update(self, moved: list[Moved]) -> Table:
+    def update(self, traffic: list[Traffic]) -> Table:
         """Add one tick; return rows by (local, remote): the busiest of the last few ticks."""
         now_s = self._clock()
         for connection in self._rows.values():
             connection.idle_ticks += 1
-        busiest = heapq.nlargest(CONNECTIONS_PER_TICK, moved, key=attrgetter("all_bytes"))
-        chosen = {id(m): m for m in busiest}
-        if len(moved) > len(busiest):
+        busiest = heapq.nlargest(CONNECTIONS_PER_TICK, traffic, key=attrgetter("all_bytes"))
+        by_id = {id(m): m for m in busiest}
+        if len(traffic) > len(busiest):
             keys = self._keys
-            chosen.update((id(m), m) for m in moved if m.cookie in keys or m.pair[2:4] == _TO_NFS)
-        for item in chosen.values():
+            by_id.update((id(m), m) for m in traffic if m.cookie in keys or m.pair[2:4] == _TO_NFS)
+        for item in by_id.values():
             key = self._keys.get(item.cookie) or item.ends
             self._rows.setdefault(key, _Connection()).update(item, now_s)
             if item.message:
@@ -187,12 +187,12 @@ class ConnectionTable:
         self._rows = {
             key: connection
             for key, connection in by_age[:MAX_ROWS]
-            if connection.idle_ticks < (1 if connection.ended else _IDLE_TICKS)
+            if connection.idle_ticks < (1 if connection.has_ended else _IDLE_TICKS)
         }
         self._keys = {
             connection.cookie: key
             for key, connection in self._rows.items()
-            if connection.cookie and not connection.ended
+            if connection.cookie and not connection.has_ended
         }
 
 
@@ -205,7 +205,7 @@ class _Port(_Flow):
     weighted_us: int = 0
     weight: int = 0
 
-    def take(self, item: Moved, *, is_here: bool) -> None:
+    def take(self, item: Traffic, *, is_here: bool) -> None:
         self.add(item)
         self.connections += 1
         if item.message and is_here:
@@ -224,13 +224,13 @@ class PortTable:
     def __init__(self) -> None:
         self._rows = Rows(2, MAX_ROWS, FOREVER, facts=len(_IDLE_PORT))
 
-    def update(self, moved: list[Moved], listening: AbstractSet[int]) -> Table:
+    def update(self, traffic: list[Traffic], listening: AbstractSet[int]) -> Table:
         """Add one tick; ``listening``: the listening ports of this host.
 
         Returns rows by (port, service); of more than MAX_ROWS, the most recently active ones.
         """
         ports: defaultdict[int, _Port] = defaultdict(_Port)
-        for item in moved:
+        for item in traffic:
             local_port, remote_port = _PORTS.unpack_from(item.pair)
             port = service_port(local_port, remote_port, listening)
             ports[port].take(item, is_here=port == local_port)
@@ -262,11 +262,11 @@ class RoundTrips:
     min_rtt_us: float | None
 
 
-def round_trips(moved: list[Moved]) -> RoundTrips:
+def round_trips(traffic: list[Traffic]) -> RoundTrips:
     """Summarize all connections of a tick in one pass."""
     counts = [0] * LATENCY_BUCKETS
     active = sum_us = weight = min_sum_us = min_weight = 0
-    for item in moved:
+    for item in traffic:
         size, srtt_us, min_rtt_us = item.all_bytes, item.srtt_us, item.min_rtt_us
         if size <= 0:
             continue

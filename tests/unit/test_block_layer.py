@@ -257,7 +257,7 @@ def test_requests_seen_before_failed_readings_are_in_the_next_one(
     host.read()
     host.request(SDA, 4)
     with monkeypatch.context() as patch:
-        patch.setattr(StackedDevices, "tell", Mock(side_effect=OSError(0, "refused")))
+        patch.setattr(StackedDevices, "report", Mock(side_effect=OSError(0, "refused")))
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 host.read()

@@ -75,8 +75,8 @@ def look(
 ) -> dict[str, object]:
     """By op: since when the oldest is open, how many are, and whose thread the oldest is."""
     calls.look(kernel.maps, NOW_NS + later_s * 1000 * MS, abandoned)
-    assert {each.who for each in calls.found} <= {Caller(42, FILE), Caller(42, b"")}
-    rows = oldest_first(calls.found, NOW_NS + 100 * MS, lambda x: (x.op,), lambda x: (x.tid,))
+    assert {each.who for each in calls.calls} <= {Caller(42, FILE), Caller(42, b"")}
+    rows = oldest_first(calls.calls, NOW_NS + 100 * MS, lambda x: (x.op,), lambda x: (x.tid,))
     begun_ns = NOW_NS + 100 * MS
     return {op: (begun_ns - 1000 * int(age or 0), *more) for (op,), (age, *more) in rows.items()}
 

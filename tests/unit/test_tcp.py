@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ioh.layers import tcp_tables
 from ioh.layers.tcp import SPEC, Tcp
-from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, Totals, decode_endings
+from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Totals, Traffic, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
     InterfaceTable,
@@ -55,7 +55,7 @@ def dump_of(known: dict[int, Counters], now: dict[int, Counters]) -> Dump:
 
 
 def tick(ledger: Ledger, now: dict[int, Counters], *endings: ConnectionEnd) -> Totals:
-    ledger.apply(dump_of(ledger.known, now), list(endings))
+    ledger.apply(dump_of(ledger.counters, now), list(endings))
     return ledger.totals
 
 
@@ -92,7 +92,7 @@ def test_an_end_that_never_comes_is_a_loss() -> None:
     for _ in range(5):
         tick(ledger, {})
     assert ledger.no_close_total == 1
-    assert ledger.known == {}
+    assert ledger.counters == {}
 
 
 @pytest.mark.parametrize(
@@ -195,16 +195,16 @@ def test_nothing_is_lost_and_nothing_counts_twice(seed: int) -> None:
         kernel.step()
     kernel.endings.clear()
     ledger.begin([kernel.dump({})], [])
-    while any(c not in ledger.known for c in map(kernel.cookies.get, kernel.sockets)):
+    while any(c not in ledger.counters for c in map(kernel.cookies.get, kernel.sockets)):
         ledger.begin([kernel.dump({})], [])
     kernel.endings.clear()
-    ledger.known = {kernel.cookies[s]: Counters(*c) for s, c in kernel.sockets.items()}
+    ledger.counters = {kernel.cookies[s]: Counters(*c) for s, c in kernel.sockets.items()}
     kernel.moved = [0, 0]
     before = Totals()
     for _ in range(20):
         for _ in range(kernel.rng.randrange(30)):
             kernel.step()
-        ledger.apply(kernel.dump(ledger.known), kernel.drain())
+        ledger.apply(kernel.dump(ledger.counters), kernel.drain())
         after = ledger.totals
         assert all(new >= old for old, new in zip(before, after, strict=True))
         before = after
@@ -235,7 +235,7 @@ def moved(
     retrans_segs: int = 0,
     remote_port: int = 5432,
     unread: int = 0,
-) -> Moved:
+) -> Traffic:
     """A connection from local port 40000 + number to 10.0.0.5."""
     hosts = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 5])
     pair = struct.pack("!HH16s16s", 40000 + number, remote_port, *hosts)
@@ -243,7 +243,7 @@ def moved(
     head += struct.pack("=II12x", 0, unread)
     attribute = struct.pack("=HH", 4 + len(tcp_info), 2) + tcp_info
     ends = pair, b"" if ended else head + attribute
-    return Moved(
+    return Traffic(
         number, in_bytes, 0, 0, retrans_segs, 1, 1, in_bytes, srtt_us, min_rtt_us, 2, *ends
     )
 
