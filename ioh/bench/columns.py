@@ -88,16 +88,16 @@ def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
         missing = [name for name in _NEEDED if name not in (rows.fieldnames or ())]
         if missing:
             raise _wrong(path, f"lacks the columns {', '.join(missing)}")
-        found: dict[str, dict[tuple[str, int, int], Measured]] = {}
+        by_system: dict[str, dict[tuple[str, int, int], Measured]] = {}
         for row in rows:
             key, measured = _read_row(row)
-            found.setdefault(row["system"], {}).setdefault(key, measured)
+            by_system.setdefault(row["system"], {}).setdefault(key, measured)
     except (ValueError, csv.Error) as error:
         line = f"line {rows.line_num}: " if "rows" in locals() else ""
         raise _wrong(path, f"{line}{error}") from None
-    if not found:
+    if not by_system:
         raise _wrong(path, "has no lines")
-    return found
+    return by_system
 
 
 def _wrong(path: str, what: str) -> IohError:

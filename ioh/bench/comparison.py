@@ -50,11 +50,11 @@ def _differences(a: Results, b: Results) -> Iterator[str]:
 def _pair(a: Test, b: Test) -> Iterator[str]:
     name = printable(a.spec.name)
     if a.spec != b.spec:
-        asked, asked_b = msgspec.structs.asdict(a.spec), msgspec.structs.asdict(b.spec)
+        spec_a, spec_b = msgspec.structs.asdict(a.spec), msgspec.structs.asdict(b.spec)
         different = ", ".join(
-            f"{field} {_short(asked[field])} and {_short(asked_b[field])}"
-            for field in asked
-            if asked[field] != asked_b[field]
+            f"{field} {_short(spec_a[field])} and {_short(spec_b[field])}"
+            for field in spec_a
+            if spec_a[field] != spec_b[field]
         )
         yield f"{name:<{_NAME}} is a different test in B: {different}"
         return
@@ -70,8 +70,8 @@ def _pair(a: Test, b: Test) -> Iterator[str]:
     for label, ours, theirs in rows:
         change = f"{(theirs / ours - 1) * 100:+.1f} %" if ours else "-"
         cells = f"{_number(ours):>10} {_number(theirs):>10} {change:>8}"
-        shown = f"   {spreads[0]:>8} {spreads[1]:>8}" if label == "IOPS" else ""
-        yield f"{name:<{_NAME}} {label:<5} {cells}{shown}"
+        spread_cells = f"   {spreads[0]:>8} {spreads[1]:>8}" if label == "IOPS" else ""
+        yield f"{name:<{_NAME}} {label:<5} {cells}{spread_cells}"
         name = ""
     for label, test in (("A", a), ("B", b)):
         if not test.verdict.ok:

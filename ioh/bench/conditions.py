@@ -73,27 +73,27 @@ def _number_of(path: str) -> int:
 
 
 def _stack(numbers: list[int]) -> tuple[tuple[BenchDevice, ...], frozenset[int]]:
-    found: dict[int, BenchDevice] = {}
+    devices: dict[int, BenchDevice] = {}
     carriers: set[int] = set()
     waiting = [(number, False) for number in numbers if number]
-    while waiting and len(found) < _MAX_DEVICES:
+    while waiting and len(devices) < _MAX_DEVICES:
         number, is_carried = waiting.pop(0)
         device = read_block_device(number)
         if device is None:
             continue
         disk = device if not device.is_partition else read_block_device(device.disk_dev)
-        if disk is None or disk.dev in found:
+        if disk is None or disk.dev in devices:
             continue
         carries = disk.has_requests and not is_carried
         if carries:
             carriers.add(disk.dev)
-        found[disk.dev] = _device(disk, carries=carries)
+        devices[disk.dev] = _device(disk, carries=carries)
         folder = device_folder(disk.dev) or ""
         for slave in list_folder(f"{folder}/slaves"):
             below = parse_dev(read_line(f"{folder}/slaves/{slave}/dev") or "")
             if below is not None:
                 waiting.append((below, is_carried or carries))
-    return tuple(found.values()), frozenset(carriers)
+    return tuple(devices.values()), frozenset(carriers)
 
 
 def _device(disk: BlockDevice, *, carries: bool) -> BenchDevice:
@@ -137,15 +137,15 @@ def _mount_options(mount_id: int) -> str:
 
 def cpu_model() -> str:
     """The CPU's name in /proc/cpuinfo."""
-    found = re.search(r"^model name\s*: (.*)$", read_text("/proc/cpuinfo") or "", re.MULTILINE)
-    return printable(found[1], 120) if found else platform.machine()
+    match = re.search(r"^model name\s*: (.*)$", read_text("/proc/cpuinfo") or "", re.MULTILINE)
+    return printable(match[1], 120) if match else platform.machine()
 
 
 def cache_bytes() -> int:
     """The largest CPU cache: smaller data sets would measure only that."""
     texts = (read_line(f"/sys/devices/system/cpu/cpu0/cache/index{n}/size") for n in range(8))
-    found = [int(t[:-1]) << {"K": 10, "M": 20}[t[-1]] for t in texts if t and t[-1] in "KM"]
-    return max(found, default=0)
+    sizes = [int(t[:-1]) << {"K": 10, "M": 20}[t[-1]] for t in texts if t and t[-1] in "KM"]
+    return max(sizes, default=0)
 
 
 def memory_bytes() -> int:
@@ -165,8 +165,8 @@ def governors() -> str:
 def frequency_khz() -> float | None:
     """The mean of the CPUs' frequencies; None if unknown."""
     paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-    found = [int(t) for path in paths if (t := read_line(str(path))) and t.isdecimal()]
-    return sum(found) / len(found) if found else None
+    frequencies = [int(t) for path in paths if (t := read_line(str(path))) and t.isdecimal()]
+    return sum(frequencies) / len(frequencies) if frequencies else None
 
 
 def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
@@ -180,7 +180,7 @@ def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
         while path and path != "/":
             groups.add(printable(path))
             path = path.rpartition("/")[0]
-    found = {}
+    limits_by_group = {}
     for (group, dev), limits in read_limits().items():
         if group in groups and dev in carriers:
             words = ", ".join(
@@ -188,5 +188,5 @@ def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
                 for word, limit in zip(_WORDS, limits, strict=True)
                 if limit is not None
             )
-            found[f"control group {group}"] = (words, limits)
-    return found
+            limits_by_group[f"control group {group}"] = (words, limits)
+    return limits_by_group

@@ -21,14 +21,18 @@ _MIN_TICKS = 12  # shorter runs are not judged
 
 
 def disturbances_of(
-    spec: TestSpec, seen: RecordedRun | None, cpu_before: CpuState, cpu_after: CpuState
+    spec: TestSpec, recording: RecordedRun | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
-    """Collect all disturbances; ``seen`` is None if nothing was recorded."""
-    found = list(_cpu(cpu_before, cpu_after))
-    if seen is not None:
-        found += [*_steal(seen.whole), *_dirty(spec, seen), *_turn(spec, seen.ticks)]
-        found += [Disturbance("gap", remark) for remark in seen.remarks]
-    return tuple(found)
+    """Collect all disturbances; ``recording`` is None if nothing was recording."""
+    disturbances = list(_cpu(cpu_before, cpu_after))
+    if recording is not None:
+        disturbances += [
+            *_steal(recording.whole),
+            *_dirty(spec, recording),
+            *_turn(spec, recording.ticks),
+        ]
+        disturbances += [Disturbance("gap", remark) for remark in recording.remarks]
+    return tuple(disturbances)
 
 
 def _cpu(before: CpuState, after: CpuState) -> Iterator[Disturbance]:
@@ -47,11 +51,11 @@ def _steal(whole: Snapshot) -> Iterator[Disturbance]:
         yield Disturbance("steal", sentence, steal_pct)
 
 
-def _dirty(spec: TestSpec, seen: RecordedRun) -> Iterator[Disturbance]:
+def _dirty(spec: TestSpec, recording: RecordedRun) -> Iterator[Disturbance]:
     """Write-back of data written before this test."""
-    if not seen.ticks:
+    if not recording.ticks:
         return
-    host = seen.ticks[0].host
+    host = recording.ticks[0].host
     waiting = (host.dirty_bytes or 0) + (host.writeback_bytes or 0)
     is_own = not spec.direct and spec.rw not in {"read", "randread"}
     if waiting >= _DIRTY_BYTES and not is_own:
@@ -61,7 +65,7 @@ def _dirty(spec: TestSpec, seen: RecordedRun) -> Iterator[Disturbance]:
 
 def _turn(spec: TestSpec, ticks: Sequence[Snapshot]) -> Iterator[Disturbance]:
     """The moment when the rate fell and did not recover: burst credit spent, or a cache full."""
-    rates = [found for tick in ticks[1:-1] if (found := _rate(tick)) is not None]
+    rates = [bytes_per_s for tick in ticks[1:-1] if (bytes_per_s := _rate(tick)) is not None]
     if len(rates) < _MIN_TICKS or spec.files:
         return
     for at in range(_TURN_TICKS, len(rates) - _TURN_TICKS):
@@ -79,11 +83,11 @@ def _turn(spec: TestSpec, ticks: Sequence[Snapshot]) -> Iterator[Disturbance]:
 
 def _rate(tick: Snapshot) -> float | None:
     """Bytes a second moved by requests, or by RPCs to a server."""
-    moved: list[float] = []
+    rates: list[float] = []
     for name in ("nfs_client", "block"):
         layer = tick.layers.get(name)
         if layer is None or isinstance(layer, Unavailable):
             continue
         stats = [layer.ops.get(op) for op in ("read", "write")]
-        moved.append(sum(s.bytes_per_s or 0.0 for s in stats if s is not None))
-    return max(moved, default=None)
+        rates.append(sum(s.bytes_per_s or 0.0 for s in stats if s is not None))
+    return max(rates, default=None)

@@ -67,7 +67,7 @@ def families(results: Results) -> list[tuple[str, str, list[Test]]]:
     kinds: dict[tuple[str, str], list[Test]] = {}
     for test in results.tests:
         kinds.setdefault((test.spec.kind, test.spec.sync), []).append(test)
-    found: list[tuple[str, str, list[Test]]] = []
+    charts: list[tuple[str, str, list[Test]]] = []
     for (kind, sync), tests in kinds.items():
         title = printable(_TITLES.get(kind, kind))
         title = f"Synchronous {title.lower()}" if sync in {"sync", "dsync"} else title
@@ -76,24 +76,24 @@ def families(results: Results) -> list[tuple[str, str, list[Test]]]:
             same = [test for test in tests if test.spec.block_bytes == block_bytes]
             if len({test.spec.users for test in same}) == len(same) > 1:
                 same.sort(key=lambda test: test.spec.users)
-                found.append((f"{title} of {show_size(block_bytes).upper()}", "users", same))
+                charts.append((f"{title} of {show_size(block_bytes).upper()}", "users", same))
             else:
                 rest += same
         users = {test.spec.users for test in rest}
         if len(users) == 1 and len({test.spec.block_bytes for test in rest}) == len(rest) > 1:
-            found.append((f"{title} by size", "block", _with_others(rest, tests)))
+            charts.append((f"{title} by size", "block", _with_others(rest, tests)))
         elif rest:
-            found.append((title, "test", rest))
-    return found
+            charts.append((title, "test", rest))
+    return charts
 
 
 def _with_others(rest: list[Test], tests: Iterable[Test]) -> list[Test]:
     """Add tests of other block sizes, which also have their own chart."""
-    chosen = {test.spec.block_bytes: test for test in rest}
+    by_size = {test.spec.block_bytes: test for test in rest}
     for test in tests:
         if test.spec.users == rest[0].spec.users:
-            chosen.setdefault(test.spec.block_bytes, test)
-    return [chosen[size] for size in sorted(chosen)]
+            by_size.setdefault(test.spec.block_bytes, test)
+    return [by_size[size] for size in sorted(by_size)]
 
 
 def _point(test: Test, axis: str) -> dict[str, Any]:

@@ -41,21 +41,21 @@ def program(name: str, install: str) -> str:
 
     IohError: it is not installed.
     """
-    found = shutil.which(name, path=_SYSTEM_PATH if 0 in os.getresuid() else None)
-    if found is None:
+    path = shutil.which(name, path=_SYSTEM_PATH if 0 in os.getresuid() else None)
+    if path is None:
         cause = f"{name} is not installed"
         raise IohError(cause, f"Install it: apt install {install}", ExitCode.UNAVAILABLE)
-    return found
+    return path
 
 
 def fio_version() -> str:
     """The installed fio's version; IohError if there is none."""
     command = [program("fio", "fio"), "--version"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
         preexec_fn=give_root_up,
     )  # fmt: skip
-    return printable(done.stdout.strip(), 80)
+    return printable(process.stdout.strip(), 80)
 
 
 class Fio(subprocess.Popen[bytes]):
@@ -106,8 +106,8 @@ def read_json(path: Path) -> list[Mapping[str, Any]]:
         raw = file.read(MAX_JSON_BYTES)
     begin = re.search(rb"^\{", raw, re.MULTILINE)
     try:
-        found = msgspec.json.decode(raw[begin.start() if begin else 0 :])
-        return list(found["jobs"])
+        output = msgspec.json.decode(raw[begin.start() if begin else 0 :])
+        return list(output["jobs"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         cause = f"fio's output {path} is not its JSON: {error}"
         raise IohError(cause, "Run fio by hand with the .fio file next to it") from None
@@ -118,12 +118,12 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
 
     Raises IohError if fields are missing.
     """
-    found: dict[str, Figures] = {}
+    by_direction: dict[str, Figures] = {}
     try:
         for direction in ("read", "write", "trim"):
-            done = [job[direction] for job in jobs if job[direction]["total_ios"]]
-            if done:
-                found[direction] = _direction(done)
+            results = [job[direction] for job in jobs if job[direction]["total_ios"]]
+            if results:
+                by_direction[direction] = _direction(results)
         # Not its total_ios, which is 0 if jobs are reported as a group.
         syncs = [(job, lat) for job in jobs if (lat := job.get("sync", {}).get("lat_ns", {}))]
         syncs = [(job, lat) for job, lat in syncs if lat.get("N")]
@@ -131,11 +131,11 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
             figures = _latency([lat for _, lat in syncs])
             took_s = max(run_s_of(job) for job, _ in syncs)
             rate = figures.ops / took_s if figures.ops and took_s else None
-            found["sync"] = msgspec.structs.replace(figures, iops=rate)
+            by_direction["sync"] = msgspec.structs.replace(figures, iops=rate)
     except (KeyError, TypeError, ValueError) as error:
         cause = f"this fio's JSON lacks a field that ioh reads: {error}"
         raise IohError(cause, "Use fio 3.0 or later") from None
-    return found
+    return by_direction
 
 
 def run_s_of(job: Mapping[str, Any]) -> float:
@@ -168,7 +168,7 @@ def _latency(raws: list[Mapping[str, Any]]) -> Figures:
         n * (raw["stddev"] ** 2 + (raw["mean"] - mean) ** 2)
         for raw, n in zip(raws, counts, strict=True)
     )
-    known = {
+    percentiles = {
         name: _rank(bins, quantile) / 1000
         for name, quantile in _QUANTILES.items()
         if bins and has_percentile(ops, quantile)
@@ -180,23 +180,23 @@ def _latency(raws: list[Mapping[str, Any]]) -> Figures:
         max_us=max(raw["max"] for raw in raws) / 1000,
         std_us=(raws[0]["stddev"] if len(raws) == 1 else (squares / max(1, ops)) ** 0.5) / 1000,
         hist=columns(bins),
-        **known,  # type: ignore[arg-type]
+        **percentiles,  # type: ignore[arg-type]
     )
 
 
 def _rank(bins: Mapping[float, int], quantile: float) -> float:
     """The bin that holds a quantile, as in fio."""
-    wanted, total = quantile * sum(bins.values()), 0
+    rank, total = quantile * sum(bins.values()), 0
     for ns in sorted(bins):
         total += bins[ns]
-        if total >= wanted:
+        if total >= rank:
             break
     return ns
 
 
 def columns(counts_by_ns: Mapping[float, int]) -> tuple[int, ...]:
     """Sort counts by latency into HIST_COLUMNS; () for none."""
-    made = [0] * len(HIST_COLUMNS)
+    counts = [0] * len(HIST_COLUMNS)
     for ns, count in counts_by_ns.items():
-        made[bisect_left(_EDGES_NS, ns)] += count
-    return tuple(made) if counts_by_ns else ()
+        counts[bisect_left(_EDGES_NS, ns)] += count
+    return tuple(counts) if counts_by_ns else ()

@@ -157,10 +157,10 @@ def _why_not(bands: Bands) -> str:
         return "scale must be seven ascending numbers"
     if not bands.classes:
         return "no classes"
-    for name, found in bands.classes.items():
-        if set(found.cells) != names:
+    for name, ladders in bands.classes.items():
+        if set(ladders.cells) != names:
             return f"class {name} must have exactly these cells: {', '.join(sorted(names))}"
-        for cell, ladder in found.cells.items():
+        for cell, ladder in ladders.cells.items():
             if not _rises(ladder.ms) or ladder.ms[0] <= 0:
                 return f"{name}.{cell}: ms must be seven ascending numbers above 0"
             if not 0 < ladder.scale_by < math.inf:
@@ -195,11 +195,11 @@ def chosen_class(bands: Bands, wanted: str, conditions: Conditions | None) -> st
 
     Raises IohError if there is no such class, or the storage's is unknown.
     """
-    found = wanted or (class_of(conditions) if conditions is not None else "")
+    class_name = wanted or (class_of(conditions) if conditions is not None else "")
     if len(bands.classes) == 1 and not wanted:
         return next(iter(bands.classes))
-    if found in bands.classes:
-        return found
+    if class_name in bands.classes:
+        return class_name
     what = f'no class "{printable(wanted)}"' if wanted else "the class of storage is unknown"
     names = ", ".join(map(printable, bands.classes))
     cause = f"{what} in the bands {bands.title}"
@@ -208,14 +208,14 @@ def chosen_class(bands: Bands, wanted: str, conditions: Conditions | None) -> st
 
 def measured_of(results: Results) -> dict[tuple[str, int, int], Measured]:
     """The latencies of a bench's tests, by kind, block size in bytes, and users."""
-    found: dict[tuple[str, int, int], Measured] = {}
+    latencies: dict[tuple[str, int, int], Measured] = {}
     for test in results.tests:
         spec = test.spec
         is_plain = spec.depth == 1 and not (spec.rival or spec.rate_iops or spec.compress_pct)
         is_right = spec.sync in {"sync", "dsync"} if spec.kind == "write" else spec.direct
         if is_plain and is_right:
-            found.setdefault((spec.kind, spec.block_bytes, spec.users), _measured(test))
-    return found
+            latencies.setdefault((spec.kind, spec.block_bytes, spec.users), _measured(test))
+    return latencies
 
 
 def _measured(test: Test) -> Measured:
@@ -233,11 +233,11 @@ def card_of(
     measured: Mapping[tuple[str, int, int], Measured], bands: Bands, class_name: str
 ) -> Card:
     """Grade tests by the bounds of one class."""
-    chosen = bands.classes[class_name]
-    cells = tuple(_cell_grade(cell, chosen.cells[cell.name], measured, bands) for cell in CELLS)
+    bounds = bands.classes[class_name]
+    cells = tuple(_cell_grade(cell, bounds.cells[cell.name], measured, bands) for cell in CELLS)
     return Card(
         bands,
-        chosen.title,
+        bounds.title,
         cells,
         worst(cell.letter for cell in cells),
         worst(cell.scale_letter for cell in cells),
@@ -246,8 +246,8 @@ def card_of(
 
 def worst(letters: Iterator[str]) -> str:
     """The worst letter; "?" if one of them is."""
-    found = list(letters)
-    return UNGRADED if UNGRADED in found else max(found, key=LETTERS.index)
+    all_letters = list(letters)
+    return UNGRADED if UNGRADED in all_letters else max(all_letters, key=LETTERS.index)
 
 
 def _cell_grade(
@@ -260,17 +260,17 @@ def _cell_grade(
         _grade(name, low.latency_ms.get(name), high.latency_ms.get(name), ladder, bands)
         for name in STATISTICS
     )
-    counted = grades[STATISTICS.index(_COUNTS)]
+    grade = grades[STATISTICS.index(_COUNTS)]
     why = scale_why = ""
-    if counted.letter == UNGRADED:
+    if grade.letter == UNGRADED:
         why = low.why or f"too few operations for a {_COUNTS}"
-    elif counted.scale_letter == UNGRADED:
+    elif grade.scale_letter == UNGRADED:
         more = f"with {cell.more_users} users"
-        if counted.scale is not None:
+        if grade.scale is not None:
             scale_why = f"{more} it is faster than with {cell.users}: a cache was used"
         else:
             scale_why = f"{more}: {high.why or f'too few operations for a {_COUNTS}'}"
-    letters = (counted.letter, counted.scale_letter)
+    letters = (grade.letter, grade.scale_letter)
     return CellGrade(cell, ladder, *letters, grades, why, scale_why, low.hist)
 
 
@@ -285,7 +285,7 @@ def _grade(
         return Grade(of, low_ms, letter, scale, UNGRADED)
     # As in grade.r, the bound is included.
     scale_letter = next(
-        (found for bound, found in zip(bands.scale, LETTERS, strict=False) if scale <= bound),
+        (each for bound, each in zip(bands.scale, LETTERS, strict=False) if scale <= bound),
         LETTERS[-1],
     )
     return Grade(of, low_ms, letter, scale, scale_letter)

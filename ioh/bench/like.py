@@ -85,9 +85,9 @@ def _sizes(hist: SizeLatencyHist | None, avg_bytes: float | None, *, is_direct: 
     """Make fio's bssplit: upper edges of the recording's size buckets, with percentages."""
     counts: dict[int, int] = {}
     for at, edge in enumerate((*SIZE_EDGES_BYTES, SIZE_EDGES_BYTES[-1])):
-        found = sum(hist.row(at)) if hist is not None else 0
+        number = sum(hist.row(at)) if hist is not None else 0
         bytes_ = max(edge, _MIN_DIRECT_BYTES) if is_direct else edge
-        counts[bytes_] = counts.get(bytes_, 0) + found
+        counts[bytes_] = counts.get(bytes_, 0) + number
     total = sum(counts.values())
     if not total:
         return f"{max(_MIN_DIRECT_BYTES, 1 << round(avg_bytes or 4096).bit_length() - 1)}/100"

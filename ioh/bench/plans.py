@@ -83,8 +83,8 @@ class PlanChanges(msgspec.Struct, frozen=True):
 
 def size_of(text: str) -> int:
     """Parse ``8k``, ``2g`` or ``512``; ValueError unless it is a size above 0."""
-    found = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
-    value = int(found[1]) * _UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
+    value = int(match[1]) * _UNITS[match[2]] if match else 0
     if value <= 0:
         msg = f'"{printable(text, 40)}" is not a size such as 8k or 2g'
         raise ValueError(msg)
@@ -132,10 +132,10 @@ def _wrong(path: Path, what: str) -> IohError:
 
 def _in_words(text: str) -> str:
     """Translate the place in msgspec's message: ``$.test[1].users`` is ``users of test 2``."""
-    found = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(?:test\[(\d+)\]\.?)?(.*)`", text)
-    if found is None:
+    match = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(?:test\[(\d+)\]\.?)?(.*)`", text)
+    if match is None:
         return text
-    what, number, field = found.groups()
+    what, number, field = match.groups()
     place = [field] if field else []
     place += [f"test {int(number) + 1}"] if number else []
     return f"{what[:1].lower()}{what[1:]} ({' of '.join(place) or 'top'})"
@@ -150,18 +150,18 @@ def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
     for kind in changes.kinds:
         cause = f'the plan has no tests "{kind}"'
         refuse_if(kind not in kinds, cause, f"It has: {', '.join(sorted(kinds))}")
-    found: dict[str, TestSpec] = {}
+    by_name: dict[str, TestSpec] = {}
     try:
         for number, tests in enumerate(plan.test, 1):
             if changes.kinds and tests.kind not in changes.kinds:
                 continue
             for spec in _spread(plan, tests, changes, number):
-                found.setdefault(spec.name, spec)
+                by_name.setdefault(spec.name, spec)
     except ValueError as error:
         raise IohError(str(error), "", ExitCode.USAGE) from None
-    is_wrong = not 0 < len(found) <= MAX_TESTS
-    refuse_if(is_wrong, f"the plan has {len(found)} tests", f"It can have 1 to {MAX_TESTS}")
-    specs = tuple(found.values())
+    is_wrong = not 0 < len(by_name) <= MAX_TESTS
+    refuse_if(is_wrong, f"the plan has {len(by_name)} tests", f"It can have 1 to {MAX_TESTS}")
+    specs = tuple(by_name.values())
     return specs[:1] if changes.rate_iops else specs
 
 

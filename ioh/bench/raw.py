@@ -21,16 +21,16 @@ def check_devices(paths: tuple[str, ...]) -> int:
 
 
 def _size_bytes(path: str) -> int:
-    shown = printable(path)
+    name = printable(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        cause = f"cannot read {shown}: {getattr(error, 'strerror', '') or str(error)}"
+        cause = f"cannot read {name}: {getattr(error, 'strerror', '') or str(error)}"
         hint = "ioh bench has your rights under sudo: use a root shell (sudo -i)"
         raise IohError(cause, hint) from None
     try:
         is_device = stat.S_ISBLK(os.fstat(fd).st_mode)
-        refuse_if(not is_device, f"{shown} is not a block device", "List them with: lsblk")
+        refuse_if(not is_device, f"{name} is not a block device", "List them with: lsblk")
         return os.lseek(fd, 0, os.SEEK_END)
     finally:
         os.close(fd)
@@ -58,15 +58,15 @@ def _check_token(path: str, tokens: tuple[str, ...]) -> None:
     # By the kernel's name: the path may be /dev/disk/by-id/….
     folder = os.path.realpath(f"/sys/dev/block/{_number(path)}")
     name = os.path.basename(folder).replace("!", "/")  # noqa: PTH119
-    meant = [token.removeprefix("/dev/") for token in tokens]
-    named = [token for token in meant if token.partition(":")[0] == name]
-    shown = printable(path)
-    cause = f"this would destroy the data on {shown}"
-    refuse_if(not named, cause, f"To confirm: --destroy-data {name}")
+    texts = [token.removeprefix("/dev/") for token in tokens]
+    tokens_of_it = [token for token in texts if token.partition(":")[0] == name]
+    device = printable(path)
+    cause = f"this would destroy the data on {device}"
+    refuse_if(not tokens_of_it, cause, f"To confirm: --destroy-data {name}")
     signature = _signature(path)
-    cause = f"{shown} contains {signature}"
+    cause = f"{device} contains {signature}"
     hint = f"To destroy it: --destroy-data {name}:{signature}"
-    refuse_if(signature and f"{name}:{signature}" not in named, cause, hint)
+    refuse_if(signature and f"{name}:{signature}" not in tokens_of_it, cause, hint)
 
 
 def _claim(path: str) -> int:
@@ -89,14 +89,14 @@ def _number(path: str) -> str:
 def _signature(path: str) -> str:
     """The type of data on a device, or of its partition table, by blkid; "" for none."""
     command = [program("blkid", "util-linux"), "-p", "-o", "export", os.path.realpath(path)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
         preexec_fn=give_root_up,
     )  # fmt: skip
-    if done.returncode not in {0, 2}:  # 2: nothing found
-        shown = printable(done.stderr.strip() or "several signatures", 200)
-        return re.sub(r"\W+", "-", shown)[:40]
-    found = dict(line.split("=", 1) for line in done.stdout.split("\n") if "=" in line)
+    if process.returncode not in {0, 2}:  # 2: nothing found
+        text = printable(process.stderr.strip() or "several signatures", 200)
+        return re.sub(r"\W+", "-", text)[:40]
+    fields = dict(line.split("=", 1) for line in process.stdout.split("\n") if "=" in line)
     partitioned = read_line(f"/sys/dev/block/{_number(path)}/partition")
-    table = found.get("PTTYPE", "") if partitioned is None else ""
-    return found.get("TYPE") or table
+    table = fields.get("PTTYPE", "") if partitioned is None else ""
+    return fields.get("TYPE") or table

@@ -153,8 +153,8 @@ class Run(_Struct, frozen=True):
     @property
     def ops_per_s(self) -> float:
         """Operations a second, all directions together; of commits, commits."""
-        counted = [self.fio["sync"]] if "sync" in self.fio else self.fio.values()
-        return sum(figures.iops or 0.0 for figures in counted)
+        directions = [self.fio["sync"]] if "sync" in self.fio else self.fio.values()
+        return sum(figures.iops or 0.0 for figures in directions)
 
 
 class TestSpec(_Struct, frozen=True):
@@ -297,21 +297,21 @@ def load(directory: str) -> Results:
     """
     path = Path(directory)
     path = path / FILE_NAME if os.path.isdir(path) else path  # noqa: PTH112
-    shown = printable(str(path))
+    name = printable(str(path))
 
     def wrong(what: str) -> IohError:
-        return IohError(f"{shown} {what}", "Give a directory that ioh bench made")
+        return IohError(f"{name} {what}", "Give a directory that ioh bench made")
 
     raw = read_file(path, 64, wrong)
     try:
-        found = msgspec.json.decode(raw, type=Results)
+        results = msgspec.json.decode(raw, type=Results)
     except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         what = f"cannot be read: {error}"
         raise wrong(what) from None
-    if found.version != VERSION:
-        cause = f"{shown} has version {found.version}, this ioh reads {VERSION}"
+    if results.version != VERSION:
+        cause = f"{name} has version {results.version}, this ioh reads {VERSION}"
         raise IohError(cause, "Use the version of ioh that made it")
-    return found
+    return results
 
 
 def to_json(results: Results) -> str:

@@ -117,8 +117,8 @@ class Runner:
             tests = (*self.results.tests, test)
             self._save(tests=tests, end_unix_s=time.time())
             self._callbacks.finished(test)
-        done = {test.spec.name for test in self.results.tests}
-        planned = tuple(spec for spec in self.results.planned if spec.name in done)
+        names = {test.spec.name for test in self.results.tests}
+        planned = tuple(spec for spec in self.results.planned if spec.name in names)
         self._save(planned=planned)
 
     def _save(self, **changes: Any) -> None:  # noqa: ANN401 (fields of Results)
@@ -172,10 +172,12 @@ class Runner:
         self._recorder.mark(f"{name} ends")
         self._recorder.flush()
         end_unix_s = time.time()
-        seen = read_between(self._recorder.path, f"{name} begins", f"{name} ends", self._config)
-        found, rival, both, took_s = ({}, {}, {}, 0.0) if why else _read(output)
-        layers = layers_of(seen.whole, took_s)
-        findings = findings_of(seen)
+        recording = read_between(
+            self._recorder.path, f"{name} begins", f"{name} ends", self._config
+        )
+        figures, rival, both, took_s = ({}, {}, {}, 0.0) if why else _read(output)
+        layers = layers_of(recording.whole, took_s)
+        findings = findings_of(recording)
         case = Case(
             spec,
             took_s,
@@ -184,28 +186,28 @@ class Runner:
             findings,
             self._below.file_system,
             self._below.devices,
-            *_moved(seen, fio.pid),
+            *_bytes_of(recording, fio.pid),
             own_limits(self._below.carriers),
-            _link_bytes_per_s(seen),
-            watched_layers(seen.whole),
+            _link_bytes_per_s(recording),
+            watched_layers(recording.whole),
         )
         if why:
             verdict = refused("failed", f"fio failed: {why}")
-        elif not found:
+        elif not figures:
             verdict = refused("failed", "fio did nothing")
         else:
             verdict = judge(case)
         return Run(
             begin_unix_s,
             end_unix_s,
-            found,
+            figures,
             verdict,
             name,
             output.name,
             rival=rival,
             layers=layers,
             findings=findings,
-            disturbances=disturbances_of(spec, seen, cpu, (governors(), frequency_khz())),
+            disturbances=disturbances_of(spec, recording, cpu, (governors(), frequency_khz())),
         )
 
     def _prepare(self, spec: TestSpec) -> None:
@@ -240,8 +242,8 @@ def test_of(spec: TestSpec, runs: tuple[Run, ...]) -> Test:
     compared = rates[-2:] if spec.agree_pct else rates
     middle = statistics.median_low(compared)
     spread = (max(compared) - min(compared)) / middle * 100 if len(runs) > 1 and middle else None
-    counted = runs[-2:] if spec.agree_pct else runs
-    verdicts = [run.verdict for run in counted if not run.verdict.ok]
+    runs_of_verdict = runs[-2:] if spec.agree_pct else runs
+    verdicts = [run.verdict for run in runs_of_verdict if not run.verdict.ok]
     verdict = verdicts[0] if verdicts else runs[shown].verdict
     if verdict.ok and spec.agree_pct and not _agree(list(runs), spec.agree_pct):
         verdict = refused(
@@ -269,13 +271,13 @@ def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], dict[st
     return figures_of(own), figures_of(rivals), figures_of(jobs), took_s
 
 
-def _moved(seen: RecordedRun, fio_pid: int) -> tuple[int | None, dict[str, int]]:
+def _bytes_of(recording: RecordedRun, fio_pid: int) -> tuple[int | None, dict[str, int]]:
     """Bytes that fio read from the devices, and bytes that other programs read and wrote."""
     own: int | None = None
     others: dict[str, int] = {}
-    layer = seen.whole.layers.get("block")
+    layer = recording.whole.layers.get("block")
     seconds = getattr(layer, "interval_s", 0.0)
-    rows = seen.whole.rows("block", "process")
+    rows = recording.whole.rows("block", "process")
     for row in rows:
         pid, comm = row.key
         reads, writes = (
@@ -291,11 +293,11 @@ def _moved(seen: RecordedRun, fio_pid: int) -> tuple[int | None, dict[str, int]]
     return own, others
 
 
-def _link_bytes_per_s(seen: RecordedRun) -> float | None:
+def _link_bytes_per_s(recording: RecordedRun) -> float | None:
     """The total speed of all links with traffic; None if one is unknown."""
     speeds = [
         row.values.get("speed_bits_per_s")
-        for row in seen.whole.rows("tcp", "interface")
+        for row in recording.whole.rows("tcp", "interface")
         if row.values.get("in_packets_per_s")
     ]
     return sum(s for s in speeds if s) / 8 if speeds and all(speeds) else None

@@ -58,17 +58,17 @@ class BenchOptions:
     command: str = ""
 
 
-def run_bench(asked: BenchOptions, callbacks: Callbacks) -> Path:
+def run_bench(options: BenchOptions, callbacks: Callbacks) -> Path:
     """Run a bench; return the directory of its results.
 
     Raises IohError if it cannot start or continue, StoppedError if the user ended it: finished
     tests are saved.
     """
     version, has_root = fio_version(), 0 in os.getresuid()
-    earlier = _earlier(asked.resume) if asked.resume else None
-    specs, plan_text = (earlier.planned, "") if earlier else _specs(asked)
-    target = earlier.conditions.target if earlier else asked.target
-    raw = asked.raw
+    earlier = _earlier(options.resume) if options.resume else None
+    specs, plan_text = (earlier.planned, "") if earlier else _specs(options)
+    target = earlier.conditions.target if earlier else options.target
+    raw = options.raw
     if earlier and earlier.conditions.file_system == "raw":
         raw = tuple(shlex.split(target))
     with contextlib.ExitStack() as stack:
@@ -78,8 +78,8 @@ def run_bench(asked: BenchOptions, callbacks: Callbacks) -> Path:
             size_bytes = check_devices(raw)
             specs = tuple(_within(spec, size_bytes) for spec in specs)
             need = need_of(specs)
-            if asked.anew or any(is_writing(spec) for spec in specs):
-                for fd in claim_for_writing(raw, asked.destroy):
+            if options.anew or any(is_writing(spec) for spec in specs):
+                for fd in claim_for_writing(raw, options.destroy):
                     stack.callback(os.close, fd)
             below = conditions.below_devices(raw)
         else:
@@ -88,7 +88,7 @@ def run_bench(asked: BenchOptions, callbacks: Callbacks) -> Path:
             folder.check(need, direct=any(spec.direct for spec in specs))
             below = conditions.below_directory(_place_of(specs, target))
         config = read_config(None)
-        directory = Path(asked.resume) if asked.resume else _new_directory(asked.output)
+        directory = Path(options.resume) if options.resume else _new_directory(options.output)
         name = f"run-{len(earlier.recordings) + 1}.ioh" if earlier else "run.ioh"
         recorder = BenchRecorder(directory / name)
         stack.callback(recorder.close)
@@ -96,29 +96,33 @@ def run_bench(asked: BenchOptions, callbacks: Callbacks) -> Path:
         if earlier:
             results = msgspec.structs.replace(earlier, recordings=(*earlier.recordings, name))
         else:
-            found = _conditions(asked, below, version, specs, plan_text, need)
+            circumstances = _conditions(options, below, version, specs, plan_text, need)
             if not has_root:
-                found = msgspec.structs.replace(found, remarks=(*found.remarks, _NO_ROOT))
-            results = Results(VERSION, found, specs, begin_unix_s=time.time(), recordings=(name,))
+                circumstances = msgspec.structs.replace(
+                    circumstances, remarks=(*circumstances.remarks, _NO_ROOT)
+                )
+            results = Results(
+                VERSION, circumstances, specs, begin_unix_s=time.time(), recordings=(name,)
+            )
         save(results, str(directory))
         for remark in results.conditions.remarks:
             callbacks.say(remark)
         callbacks.began(results, directory)
         recorder.begin(callbacks.is_stopped)
         runner = Runner(directory, results, below, folder, raw, recorder, callbacks, config)
-        stack.enter_context(_cleaned(folder, need, keep=asked.keep))
-        runner.fill(need, anew=asked.anew)
+        stack.enter_context(_cleaned(folder, need, keep=options.keep))
+        runner.fill(need, anew=options.anew)
         runner.run()
     return directory
 
 
 def _earlier(directory: str) -> Results:
     """Load this user's bench; another user's could run any job as this user."""
-    found = load(directory)
+    results = load(directory)
     if Path(directory).stat().st_uid != os.geteuid():
         cause = f"{directory} is not yours"
         raise IohError(cause, "Resume it as the user who started it")
-    return found
+    return results
 
 
 @contextlib.contextmanager
@@ -133,20 +137,20 @@ def _cleaned(folder: WorkFolder | None, need: Need, *, keep: bool) -> Iterator[N
                     folder.remove(name)
 
 
-def _specs(asked: BenchOptions) -> tuple[tuple[TestSpec, ...], str]:
+def _specs(options: BenchOptions) -> tuple[tuple[TestSpec, ...], str]:
     """The tests, and the text of their plan or job."""
-    if asked.like is not None:
-        return _like(asked.like, asked.changes)
-    if not asked.job:
-        plan, text = read_plan(asked.plan)
-        return specs_of(plan, asked.changes), text
-    text = _job_text(asked.job)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(asked.job).stem).strip("-.")[:60] or "job"
-    runs = asked.changes.runs or 1
+    if options.like is not None:
+        return _like(options.like, options.changes)
+    if not options.job:
+        plan, text = read_plan(options.plan)
+        return specs_of(plan, options.changes), text
+    text = _job_text(options.job)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(options.job).stem).strip("-.")[:60] or "job"
+    runs = options.changes.runs or 1
     spec = TestSpec(name, "job", engine="", direct=False, runs=runs, job=text)
     for path in re.findall(r"^\s*filename\s*=\s*(/dev/\S+)", text, re.MULTILINE):
         if re.search(r"^\s*(rw|readwrite)\s*=\s*\S*(w|trim)", text, re.MULTILINE):
-            claim = claim_for_writing((path.replace("\\:", ":"),), asked.destroy)
+            claim = claim_for_writing((path.replace("\\:", ":"),), options.destroy)
             os.close(claim[0])
     return (spec,), text
 
@@ -177,9 +181,9 @@ def _job_text(path: str) -> str:
 def _place_of(specs: tuple[TestSpec, ...], target: str) -> str:
     """The path of the I/O: a user's job may name another directory or file."""
     for name in ("filename", "directory") if specs[0].kind == "job" else ():
-        found = re.search(rf"^\s*{name}\s*=\s*(/\S+)", specs[0].job, re.MULTILINE)
-        if found:
-            return found[1]
+        match = re.search(rf"^\s*{name}\s*=\s*(/\S+)", specs[0].job, re.MULTILINE)
+        if match:
+            return match[1]
     return target
 
 
@@ -203,7 +207,7 @@ def _new_directory(output: str) -> Path:
 
 
 def _conditions(  # noqa: PLR0913, PLR0917
-    asked: BenchOptions,
+    options: BenchOptions,
     below: conditions.DevicesBelow,
     version: str,
     specs: tuple[TestSpec, ...],
@@ -215,7 +219,7 @@ def _conditions(  # noqa: PLR0913, PLR0917
     size_bytes = need.file_bytes * max(1, len(need.names))
     limits = conditions.own_limits(below.carriers)
     remarks = []
-    if need.names and not asked.raw:
+    if need.names and not options.raw:
         than = "smaller than" if size_bytes < memory else "larger than"
         remarks.append(
             f"{DATA}: {size_bytes >> 20:,} MiB, {than} this machine's memory ({memory >> 20:,} MiB)"
@@ -228,7 +232,7 @@ def _conditions(  # noqa: PLR0913, PLR0917
         cpus=os.cpu_count() or 1,
         memory_bytes=memory,
         cache_bytes=conditions.cache_bytes(),
-        target=shlex.join(asked.raw) if asked.raw else os.path.realpath(asked.target or "."),
+        target=shlex.join(options.raw) if options.raw else os.path.realpath(options.target or "."),
         file_system=below.file_system,
         mount_options=below.mount_options,
         source=below.source,
@@ -237,9 +241,9 @@ def _conditions(  # noqa: PLR0913, PLR0917
         io_limits=tuple(f"{name}: {words}" for name, (words, _) in limits.items()),
         fio_version=version,
         ioh_version=__version__,
-        plan=asked.like[0] if asked.like else asked.job or asked.plan,
+        plan=options.like[0] if options.like else options.job or options.plan,
         plan_text=plan_text,
-        command=printable(asked.command),
+        command=printable(options.command),
         size_bytes=size_bytes or max(spec.size_bytes for spec in specs),
         remarks=tuple(remarks),
     )

@@ -37,7 +37,7 @@ def conditions_of(conditions: Conditions) -> list[tuple[str, str]]:
         )
         for device in conditions.devices
     ]
-    found = [
+    rows = [
         ("host", conditions.host),
         ("kernel", f"{conditions.kernel} {conditions.machine}"),
         ("cpu", f"{conditions.cpus} × {conditions.cpu or 'unknown'}"),
@@ -56,7 +56,7 @@ def conditions_of(conditions: Conditions) -> list[tuple[str, str]]:
         ("command", conditions.command),
         *(("remark", remark) for remark in conditions.remarks),
     ]
-    return [(name, printable(value)) for name, value in found if value.strip()]
+    return [(name, printable(value)) for name, value in rows if value.strip()]
 
 
 def table_text(results: Results) -> Iterator[str]:
@@ -64,8 +64,8 @@ def table_text(results: Results) -> Iterator[str]:
     for name, value in conditions_of(results.conditions):
         yield f"{name:<14} {value}"
     if not results.is_complete:
-        left = len(results.planned) - len(results.tests)
-        yield f"{'not finished':<14} {left} of {len(results.planned)} tests are missing"
+        missing = len(results.planned) - len(results.tests)
+        yield f"{'not finished':<14} {missing} of {len(results.planned)} tests are missing"
     yield ""
     yield HEAD
     for test in results.tests:
@@ -88,9 +88,9 @@ def layers_of(test: Test) -> Iterator[tuple[str, Figures]]:
 
     Idle operations are left out, also sums whose parts are listed, and parts that equal the sum.
     """
-    shown = [each for each in test.run.layers if each.figures.ops and is_of(test, each.op)]
-    whole = {(each.layer, each.op): each.figures for each in shown if not each.part}
-    for each in shown:
+    active = [each for each in test.run.layers if each.figures.ops and is_of(test, each.op)]
+    whole = {(each.layer, each.op): each.figures for each in active if not each.part}
+    for each in active:
         if each.part and each.figures == whole.get((each.layer, each.op)):
             continue
         kinds = [f.ops or 0 for (layer, op), f in whole.items()
@@ -136,11 +136,11 @@ def test_lines(test: Test) -> Iterator[str]:
     if test.spec.kind == "seeks" and test.spec.users > 1:
         yield f"  | {run.ops_per_s / test.spec.users:,.0f} a second for each thread"
     yield from (f"  | {printable(f'{each.kind}: {each.sentence}')}" for each in run.disturbances)
-    said = {test.verdict.sentence}
-    for found in run.findings:
-        if found.cause not in said and found.severity != "info":
-            said.add(found.cause)
-            yield f"  ! {printable(found.rule)}: {printable(found.cause)}"
+    causes = {test.verdict.sentence}
+    for finding in run.findings:
+        if finding.cause not in causes and finding.severity != "info":
+            causes.add(finding.cause)
+            yield f"  ! {printable(finding.rule)}: {printable(finding.cause)}"
 
 
 def little(run: Run, depth: int) -> str:
@@ -153,11 +153,11 @@ def little(run: Run, depth: int) -> str:
 def figures_line(name: str, op: str, figures: Figures, verdict: str = "") -> str:
     """Format one direction below HEAD: MB/s of 1,000,000 bytes, latencies in ms."""
     us = (figures.mean_us, figures.p95_us, figures.p99_us, figures.p999_us, figures.max_us)
-    moved = "" if figures.bytes_per_s is None else f"{figures.bytes_per_s / 1e6:,.1f}"
+    mb_per_s = "" if figures.bytes_per_s is None else f"{figures.bytes_per_s / 1e6:,.1f}"
     iops = "" if figures.iops is None else f"{figures.iops:,.0f}"
     cells = " ".join(f"{show_ms(each and each / 1000):>8}" for each in us)
     name, op = printable(name), printable(op)
-    line = f"{name:<{WIDTH}} {op:<10} {moved:>8} {cells} {iops:>9}  {printable(verdict)}"
+    line = f"{name:<{WIDTH}} {op:<10} {mb_per_s:>8} {cells} {iops:>9}  {printable(verdict)}"
     return line.rstrip()
 
 

@@ -51,7 +51,15 @@ class Case:
 
 def judge(case: Case) -> BenchVerdict:
     """Return ``ok``, or the first reason against it."""
-    for look in (_nothing_below, _missing_bytes, _others, _limited, _cut, _link, _found):
+    for look in (
+        _nothing_below,
+        _missing_bytes,
+        _others,
+        _limited,
+        _cut,
+        _link,
+        _refusing_findings,
+    ):
         for verdict in look(case):
             return verdict
     return OK
@@ -68,17 +76,17 @@ def below(case: Case, op: str) -> Figures | None:
     None if that layer was not measured, figures of 0 if it was idle.
     """
     name = "nfs_client" if case.file_system in NFS else "block"
-    measured = [each for each in case.layers if each.layer == name]
+    layers = [each for each in case.layers if each.layer == name]
     carriers = {device.name for device in case.devices if device.carries}
     if name == "block" and carriers:
-        chosen = [each for each in measured if each.op == op and each.part in carriers]
+        figures = [each for each in layers if each.op == op and each.part in carriers]
     else:
-        chosen = [each for each in measured if each.op == op and not each.part]
-    if not measured and name not in case.watched:
+        figures = [each for each in layers if each.op == op and not each.part]
+    if not layers and name not in case.watched:
         return None
     return Figures(
-        ops=sum(each.figures.ops or 0 for each in chosen),
-        bytes=sum(each.figures.bytes or 0 for each in chosen),
+        ops=sum(each.figures.ops or 0 for each in figures),
+        bytes=sum(each.figures.bytes or 0 for each in figures),
     )
 
 
@@ -95,43 +103,43 @@ def _nothing_below(case: Case) -> Iterator[BenchVerdict]:
 
 def _missing_bytes(case: Case) -> Iterator[BenchVerdict]:
     for op in ("read", "write"):
-        asked = case.fio[op].bytes if op in case.fio else None
+        fio_bytes = case.fio[op].bytes if op in case.fio else None
         under = below(case, op)
-        if not asked or under is None or case.spec.rw == "delete":
+        if not fio_bytes or under is None or case.spec.rw == "delete":
             continue
         reached = under.bytes or 0
         if op == "read" and case.own_read_bytes is not None and case.file_system not in NFS:
             reached = min(reached, case.own_read_bytes)  # without what others read
-        if reached >= _MISSING * asked:
+        if reached >= _MISSING * fio_bytes:
             continue
-        found = [each for rule in _EXPLAINING for each in case.findings if each.rule == rule]
+        findings = [each for rule in _EXPLAINING for each in case.findings if each.rule == rule]
         verb = "read" if op == "read" else "written"
         where = "the server" if case.file_system in NFS else "the device"
-        fact = f"fio: {size(asked)} {verb}; {where}: {size(reached)}"
-        if found:
-            yield refused(found[0].rule, found[0].cause, fact)
-        share = percent(1 - reached / asked)
+        fact = f"fio: {size(fio_bytes)} {verb}; {where}: {size(reached)}"
+        if findings:
+            yield refused(findings[0].rule, findings[0].cause, fact)
+        share = percent(1 - reached / fio_bytes)
         yield refused("bytes", f"{share} of the bytes {verb} by fio never reached {where}", fact)
 
 
 def _others(case: Case) -> Iterator[BenchVerdict]:
     """Bytes that others certainly moved, by the devices' own counts."""
-    moved = {op: (case.fio[op].bytes or 0) if op in case.fio else 0 for op in ("read", "write")}
-    total = sum(moved.values())
+    fio_bytes = {op: (case.fio[op].bytes or 0) if op in case.fio else 0 for op in ("read", "write")}
+    total = sum(fio_bytes.values())
     if not total or case.file_system in NFS or case.spec.files:
         return
     foreign = 0
     reads, writes = below(case, "read"), below(case, "write")
     # Read-ahead reads more than fio requests; a write of a part of a page reads the page first.
-    if reads is not None and (case.spec.direct or not moved["read"]):
-        own = max(moved["read"], case.own_read_bytes or 0)
+    if reads is not None and (case.spec.direct or not fio_bytes["read"]):
+        own = max(fio_bytes["read"], case.own_read_bytes or 0)
         foreign += max(0, (reads.bytes or 0) - own)
-    if writes is not None and not moved["write"]:
+    if writes is not None and not fio_bytes["write"]:
         foreign += writes.bytes or 0
     elif case.others:
         # They may have used other devices: on these, at most what is not fio's.
-        moved_below = sum((each.bytes or 0) for each in (reads, writes) if each is not None)
-        beyond = max(0, moved_below - total)
+        bytes_below = sum((each.bytes or 0) for each in (reads, writes) if each is not None)
+        beyond = max(0, bytes_below - total)
         foreign = max(foreign, min(sum(case.others.values()), beyond))
     if foreign <= _OTHERS * total:
         return
@@ -153,10 +161,10 @@ def _limited(case: Case) -> Iterator[BenchVerdict]:
         for op in ("read", "write")
     ]
     for name, (words, limits) in case.limits.items():
-        used = [r / limit for r, limit in zip(rates, limits, strict=True) if limit]
-        if max(used, default=0.0) >= _LIMIT_USED:
+        shares = [r / limit for r, limit in zip(rates, limits, strict=True) if limit]
+        if max(shares, default=0.0) >= _LIMIT_USED:
             yield refused(
-                "io_limit", f"{name} limits fio: {words}", f"{percent(max(used))} of it used"
+                "io_limit", f"{name} limits fio: {words}", f"{percent(max(shares))} of it used"
             )
 
 
@@ -195,7 +203,7 @@ def _link(case: Case) -> Iterator[BenchVerdict]:
         yield refused("link", f"{rate(max(rates))} is more than {link} can carry ({rate(speed)})")
 
 
-def _found(case: Case) -> Iterator[BenchVerdict]:
+def _refusing_findings(case: Case) -> Iterator[BenchVerdict]:
     names = {device.name for device in case.devices} | {""}
     for each in case.findings:
         if each.rule in _REFUSING and (each.subject in names or each.rule == "swapping"):

@@ -178,7 +178,7 @@ def read_between(path: Path, begin: str, end: str, config: Config) -> RecordedRu
     return RecordedRun(part.snapshot, ticks, part.remarks)
 
 
-def findings_of(seen: RecordedRun) -> tuple[RunFinding, ...]:
+def findings_of(recording: RecordedRun) -> tuple[RunFinding, ...]:
     """The findings, worst first."""
     return tuple(
         RunFinding(
@@ -186,7 +186,7 @@ def findings_of(seen: RecordedRun) -> tuple[RunFinding, ...]:
             begin_unix_s=span.begin_unix_s,
             end_unix_s=span.end_unix_s,
         )
-        for span in finding_spans(seen.ticks)
+        for span in finding_spans(recording.ticks)
     )
 
 
@@ -195,7 +195,7 @@ def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
 
     Rates are over ``run_s``, fio's own runtime: the marks are a little outside of it.
     """
-    made = []
+    figures = []
     for name, layer in snapshot.layers.items():
         if isinstance(layer, Unavailable):
             continue
@@ -203,12 +203,12 @@ def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
         ops = [("", op, stats) for op, stats in layer.ops.items() if op not in inner]
         for part, of_part in layer.parts.items():
             ops += [(part, op, stats) for op, stats in of_part.items()]
-        made += [
+        figures += [
             LayerFigures(name, layer.spec.title, op, _figures(stats, run_s), part, layer.source)
             for part, op, stats in ops
             if stats.count
         ]
-    return tuple(made)
+    return tuple(figures)
 
 
 def watched_layers(snapshot: Snapshot) -> frozenset[str]:

@@ -60,29 +60,31 @@ class WorkFolder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        shown = printable(path)
+        name = printable(path)
         hint = "Give a directory on the storage, or -r with a device"
         try:
             is_directory = Path(path).is_dir()
         except OSError as error:
-            cause = f"{shown}: {error.strerror}"
+            cause = f"{name}: {error.strerror}"
             raise IohError(cause, hint, ExitCode.USAGE) from None
-        refuse_if(not is_directory, f"{shown} is not a directory", hint)
+        refuse_if(not is_directory, f"{name} is not a directory", hint)
         if not os.access(path, os.W_OK | os.X_OK):
-            cause = f"you cannot create files in {shown}"
-            raise IohError(cause, f"Run sudo install -d -o $USER {shown}/bench, and give that")
+            cause = f"you cannot create files in {name}"
+            raise IohError(cause, f"Run sudo install -d -o $USER {name}/bench, and give that")
 
     def check(self, need: Need, *, direct: bool) -> None:
         """Raise IohError for foreign files, too little space, or no direct I/O."""
-        wanted = need.other_bytes
+        need_bytes = need.other_bytes
         for name in need.names:
             # A file that is not filled is created again, and needs its space.
-            wanted += 0 if self.is_filled(name, need.file_bytes) else need.file_bytes
+            need_bytes += 0 if self.is_filled(name, need.file_bytes) else need.file_bytes
         self._own_folder()
         room = os.statvfs(self.path)
         free = room.f_bavail * room.f_frsize - int(room.f_blocks * room.f_frsize * _SPARE)
-        if wanted > free:
-            cause = f"{self.path} has {free >> 20:,} MiB free, and the tests need {wanted >> 20:,}"
+        if need_bytes > free:
+            cause = (
+                f"{self.path} has {free >> 20:,} MiB free, and the tests need {need_bytes >> 20:,}"
+            )
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         if direct and need.names and not self._takes_direct():
             cause = f"the file system of {self.path} does not support direct I/O"
@@ -90,8 +92,8 @@ class WorkFolder:
 
     def is_filled(self, name: str, size_bytes: int) -> bool:
         """Whether a filled work file of an earlier run exists."""
-        found = self._marker(name)
-        return found is not None and found == (size_bytes, _OURS + _FILLED)
+        marker = self._marker(name)
+        return marker is not None and marker == (size_bytes, _OURS + _FILLED)
 
     def begin(self, name: str, size_bytes: int) -> None:
         """Create a work file with ioh's marker, before anything else is written to it."""
@@ -130,14 +132,14 @@ class WorkFolder:
         """The offset and text of a work file's marker; None if there is no file."""
         try:
             with _opened(self._path(name), os.O_RDONLY) as fd:
-                found = os.fstat(fd)
-                at = max(0, found.st_size - _MARKER_BYTES)
+                status = os.fstat(fd)
+                at = max(0, status.st_size - _MARKER_BYTES)
                 text = os.pread(fd, _MARKER_BYTES, at).rstrip(b"\n") + b"\n"
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._not_ours(name) from error
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
         if not is_own or not text.startswith(_OURS):
             raise self._not_ours(name)
         return at, text

@@ -170,4 +170,4 @@ def test_bytes_of_fio_are_found_under_both_of_its_names() -> None:
     layers = {"block": SimpleNamespace(interval_s=2.0)}
     whole = SimpleNamespace(layers=layers, rows=lambda *_: rows)
     seen = cast("Any", SimpleNamespace(whole=whole))
-    assert runner._moved(seen, 7) == (2040, {"other[8]": 14})
+    assert runner._bytes_of(seen, 7) == (2040, {"other[8]": 14})
