@@ -42,30 +42,30 @@ def read_config(path: str | None) -> Config:
     IohError: it cannot be read, is not TOML, or names an unknown rule or threshold.
     """
     try:
-        chosen = config_path(FILE_NAME) if path is None else Path(path)
-        with chosen.open("rb") as stream:
+        file = config_path(FILE_NAME) if path is None else Path(path)
+        with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         if path is None and isinstance(error, (FileNotFoundError, NotADirectoryError)):
             return Config()
         reason = getattr(error, "strerror", None) or str(error)
-        raise _wrong(str(path or chosen), f"cannot be read: {reason}") from None
+        raise _wrong(str(path or file), f"cannot be read: {reason}") from None
     if len(raw) > MAX_BYTES:
-        raise _wrong(str(chosen), "is larger than 1 MiB")
+        raise _wrong(str(file), "is larger than 1 MiB")
     try:
         parsed = tomllib.loads(raw.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _wrong(str(chosen), f"is not TOML: {error}") from None
-    return _checked(parsed, str(chosen))
+        raise _wrong(str(file), f"is not TOML: {error}") from None
+    return _checked(parsed, str(file))
 
 
 def _checked(parsed: Mapping[str, object], where: str) -> Config:
     """Check the names and values of a parsed file."""
-    known = all_rules()
+    rules = all_rules()
     off: set[str] = set()
     limits: dict[str, dict[str, float]] = {}
     for name, settings in parsed.items():
-        rule = known.get(name)
+        rule = rules.get(name)
         if rule is None:
             raise _wrong(where, f'no rule "{name}"', "List the rules with: ioh explain")
         if not isinstance(settings, dict):

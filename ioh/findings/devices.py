@@ -61,8 +61,8 @@ def sys_folder(name: str) -> str:
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that did ``op`` (read or write), busiest first."""
     rows = snapshots[-1].rows("block", "device")
-    found = [_device(row, sum_op(snapshots, "block", op, row.key[0])) for row in rows]
-    return sorted((x for x in found if x.sum.count), key=lambda device: -device.sum.bytes)
+    every = [_device(row, sum_op(snapshots, "block", op, row.key[0])) for row in rows]
+    return sorted((x for x in every if x.sum.count), key=lambda device: -device.sum.bytes)
 
 
 def _device(row: TableRow, total: OpSum) -> Device:
@@ -81,8 +81,8 @@ def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
 
 def bottom(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices with no other device below them, busiest first; with --device, that device."""
-    found = devices(snapshots, op)
-    return [device for device in found if not device.is_stacked] or found
+    every = devices(snapshots, op)
+    return [device for device in every if not device.is_stacked] or every
 
 
 def carrier(

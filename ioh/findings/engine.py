@@ -41,9 +41,9 @@ class Engine:
     """
 
     def __init__(self, rules: Iterable[Rule] | None = None, config: Config | None = None) -> None:
-        chosen = all_rules().values() if rules is None else rules
+        available = all_rules().values() if rules is None else rules
         config = config or Config()
-        self._rules = [rule for rule in chosen if rule.name not in config.off]
+        self._rules = [rule for rule in available if rule.name not in config.off]
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
         self._begin()
 
@@ -72,7 +72,7 @@ class Engine:
         if len(self._window) > 0 and not _follows(self._window.newest, snapshot):
             self._begin()
         self._window.add(snapshot)
-        said: dict[str, tuple[Verdict, ...]] = {}
+        verdicts_of: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
         for rule in self._rules:
             if (why := _why_not(rule, snapshot)) is not None:
@@ -83,11 +83,11 @@ class Engine:
                 self._window.basis = self._bases.get(rule.name)
                 verdicts = tuple(islice(rule.judge(recent, self._limits[rule.name]), _MAX_VERDICTS))
                 if verdicts:
-                    said[rule.name] = verdicts
+                    verdicts_of[rule.name] = verdicts
         findings: list[Finding] = []
         for rule in sorted(self._rules, key=lambda rule: bool(rule.yields_to)):
-            is_outdone = any(other in said for other in rule.yields_to)
-            verdicts = () if is_outdone else said.get(rule.name, ())
+            is_outdone = any(other in verdicts_of for other in rule.yields_to)
+            verdicts = () if is_outdone else verdicts_of.get(rule.name, ())
             if is_outdone and any(map(self._is_on, rule.yields_to)):
                 self._states[rule.name] = {}  # do not stand beside it for release_s
             if verdicts or self._states[rule.name]:
@@ -123,10 +123,10 @@ class Engine:
                 states[verdict.subject] = state = _State(begun, now, verdict)
             state.verdict, state.seen_unix_s = verdict, now
             state.is_on = state.is_on or now - state.since_unix_s >= rule.hold_s * 0.95
-        said = {verdict.subject for verdict in verdicts}
+        subjects = {verdict.subject for verdict in verdicts}
         for subject, state in list(states.items()):
             is_gone = not state.is_on or now - state.seen_unix_s >= rule.release_s * 0.95
-            if subject not in said and is_gone:
+            if subject not in subjects and is_gone:
                 del states[subject]
         recent_s = self._window.recent(rule.recent_s).seconds
         return [_finding(rule, state, recent_s) for state in states.values() if state.is_on]

@@ -37,18 +37,18 @@ def mounts(snapshots: RecentIntervals, op: str) -> Iterator[MountRow]:
     rows = snapshots[-1].rows("nfs_client", "mount")
     if not rows:
         return
-    called, sent = (_moved(snapshots, layer, op) for layer in ("syscall", "nfs_client"))
+    by_call, by_rpc = (_counts(snapshots, layer, op) for layer in ("syscall", "nfs_client"))
     for row in rows:
         point, export = row.key[:2]
-        if point in called and point in sent:
-            calls, call_bytes, above_us = called[point]
-            rpcs, rpc_bytes, below_us = sent[point]
+        if point in by_call and point in by_rpc:
+            calls, call_bytes, above_us = by_call[point]
+            rpcs, rpc_bytes, below_us = by_rpc[point]
             pieces = Pieces(calls, call_bytes, rpcs, rpc_bytes, above_us, below_us)
             yield MountRow(point, export, row.values, pieces)
 
 
 @once
-def _moved(
+def _counts(
     snapshots: Sequence[Snapshot], layer: str, op: str
 ) -> dict[str, tuple[float, float, float | None]]:
     """Count, bytes and mean time (us, None if not known) at each mount point with operations."""
@@ -75,8 +75,8 @@ def metric_mean(
 ) -> float | None:
     """Mean of a ratio metric over several intervals, weighted by a rate of the same layer."""
     return weighted_mean(
-        ((found.metrics.get(weight) or 0.0) * seconds, found.metrics.get(metric))
-        for seconds, found in measured(snapshots, layer)
+        ((each.metrics.get(weight) or 0.0) * seconds, each.metrics.get(metric))
+        for seconds, each in measured(snapshots, layer)
     )
 
 
@@ -108,7 +108,7 @@ class Threads:
         return self.busy_share * 100 >= busy_min_pct and self.full_share > 0.5
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The evidence as text."""
         if self.waiting_share is not None:
             share = percent(self.waiting_share)

@@ -26,23 +26,25 @@ def storage_us(recent: RecentIntervals, of: Callable[[OpSum], float | None]) -> 
 
     ``of``: the mean or a percentile of one kind of request, in us.
     """
-    found = []
+    sums_us = []
     for steps in _STEPS:
         sums = [(sum_op(recent, layer, op), times) for layer, op, times in steps]
-        known = [times * (of(total) or 0.0) for total, times in sums if total.count]
-        found += [sum(known)] if known else []
-    return max(found, default=None)
+        parts_us = [times * (of(total) or 0.0) for total, times in sums if total.count]
+        sums_us += [sum(parts_us)] if parts_us else []
+    return max(sums_us, default=None)
 
 
 def above_storage(recent: RecentIntervals, calls: float) -> tuple[Evidence, ...]:
     """What is known of the rest of the time of so many synchronous calls."""
     names = ("sync_cpu_wait_ns", "write_waited_cpu_wait_ns")
     waited_us = sum(increase(recent, "syscall", name) for name in names) / 1e3 / max(1.0, calls)
-    found = []
+    evidence = []
     if waited_us:
         text = f"each waits {duration(waited_us)} for a CPU"
-        found.append(Evidence(text, names[0], waited_us, None, "probe: run_delay of the threads"))
-    used = cpu_pct(recent)
-    if used is not None:
-        found.append(Evidence(f"CPUs {percent(used / 100)} busy", "cpu_pct", used))
-    return tuple(found)
+        evidence.append(
+            Evidence(text, names[0], waited_us, None, "probe: run_delay of the threads")
+        )
+    busy_pct = cpu_pct(recent)
+    if busy_pct is not None:
+        evidence.append(Evidence(f"CPUs {percent(busy_pct / 100)} busy", "cpu_pct", busy_pct))
+    return tuple(evidence)

@@ -20,51 +20,51 @@ class OpSum:
     """One op over several intervals; if no interval knows a number, counts are 0, means None.
 
     Shape:
-        ``found`` has the length and the op of each interval that measured it.
+        ``intervals`` has the length and the op of each interval that measured it.
 
     Units:
         As OpStats.
     """
 
     seconds: float
-    found: tuple[tuple[float, OpStats], ...] = ()
+    intervals: tuple[tuple[float, OpStats], ...] = ()
 
     @property
     def count(self) -> int:
         """Operations."""
-        return sum([stats.count or 0 for _, stats in self.found])
+        return sum([stats.count or 0 for _, stats in self.intervals])
 
     @property
     def bytes(self) -> int:
         """Bytes of all operations."""
-        return sum([stats.bytes or 0 for _, stats in self.found])
+        return sum([stats.bytes or 0 for _, stats in self.intervals])
 
     @property
     def latency_us(self) -> float | None:
         """Mean time per operation."""
-        return weighted_mean([(x.count, x.latency_us) for _, x in self.found])
+        return weighted_mean([(x.count, x.latency_us) for _, x in self.intervals])
 
     @property
     def queue_us(self) -> float | None:
         """Mean queue time per operation."""
-        return weighted_mean([(x.count, x.queue_us) for _, x in self.found])
+        return weighted_mean([(x.count, x.queue_us) for _, x in self.intervals])
 
     @property
     def p50_p99_us(self) -> tuple[float | None, ...]:
         """Upper edges of the buckets of median and p99; None if there are too few operations."""
-        known = (x.latency for _, x in self.found if x.latency is not None)
-        return sum(known, LatencyHist()).percentiles_us((0.5, 0.99))
+        hists = (x.latency for _, x in self.intervals if x.latency is not None)
+        return sum(hists, LatencyHist()).percentiles_us((0.5, 0.99))
 
     @property
     def max_us(self) -> float | None:
         """The slowest operation."""
-        return max([x.max_us for _, x in self.found if x.max_us is not None], default=None)
+        return max([x.max_us for _, x in self.intervals if x.max_us is not None], default=None)
 
     @property
     def avg_inflight(self) -> float | None:
         """Mean number in flight, as measured."""
-        known = [s * x.avg_inflight for s, x in self.found if x.avg_inflight is not None]
-        return sum(known) / self.seconds if known and self.seconds else None
+        sums = [s * x.avg_inflight for s, x in self.intervals if x.avg_inflight is not None]
+        return sum(sums) / self.seconds if sums and self.seconds else None
 
     @property
     def service_us(self) -> float:
@@ -96,7 +96,7 @@ class OpSum:
 def measured(snapshots: Sequence[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
     """Length and layer of each interval in which the layer was measured."""
     layers = (snapshot.layers.get(layer) for snapshot in snapshots)
-    return [(found.interval_s, found) for found in layers if isinstance(found, LayerSnapshot)]
+    return [(each.interval_s, each) for each in layers if isinstance(each, LayerSnapshot)]
 
 
 def cpu_pct(snapshots: Sequence[Snapshot]) -> float | None:
@@ -108,18 +108,18 @@ def cpu_pct(snapshots: Sequence[Snapshot]) -> float | None:
 def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
     """Sum up one op: counts are added, means are weighted by operations."""
     ops = (
-        (interval_s, (found.parts.get(part, {}) if part else found.ops).get(op))
-        for interval_s, found in measured(snapshots, layer)
+        (interval_s, (snapshot.parts.get(part, {}) if part else snapshot.ops).get(op))
+        for interval_s, snapshot in measured(snapshots, layer)
     )
-    found = tuple([(interval_s, stats) for interval_s, stats in ops if stats is not None])
-    return OpSum(duration_s(snapshots), found)
+    intervals = tuple([(interval_s, stats) for interval_s, stats in ops if stats is not None])
+    return OpSum(duration_s(snapshots), intervals)
 
 
 @once
 def increase(snapshots: Sequence[Snapshot], layer: str, counter: str) -> float:
     """Growth of a layer's own counter, from its rates; 0 if no interval knows it."""
     layers, name = measured(snapshots, layer), f"{counter}_per_s"
-    return sum([seconds * (found.metrics.get(name) or 0.0) for seconds, found in layers])
+    return sum([seconds * (snapshot.metrics.get(name) or 0.0) for seconds, snapshot in layers])
 
 
 def increases(snapshots: Sequence[Snapshot], layer: str, *counters: str) -> list[float]:
@@ -136,8 +136,8 @@ def sum_rows(
 ) -> dict[_Key, float]:
     """Growth of counters of a table's rows, from their rates; ``by`` groups rows by their key."""
     sums: dict[_Key, float] = defaultdict(float)
-    for seconds, found in measured(snapshots, layer):
-        for row in found.tables.get(table, ()):
+    for seconds, snapshot in measured(snapshots, layer):
+        for row in snapshot.tables.get(table, ()):
             for name in columns:
                 sums[by(row.key)] += (row.values.get(name) or 0.0) * seconds
     return sums

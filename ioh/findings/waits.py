@@ -58,9 +58,9 @@ class Waits:
 
     def of(self, *waits: str) -> Wait:
         """The sum of these kinds of waits."""
-        known = [self.by_wait[name] for name in waits if name in self.by_wait]
-        ended, spent_ns = sum(x.count for x in known), sum(x.spent_ns for x in known)
-        return Wait(ended, spent_ns, sum(x.pending for x in known))
+        parts = [self.by_wait[name] for name in waits if name in self.by_wait]
+        count, spent_ns = sum(x.count for x in parts), sum(x.spent_ns for x in parts)
+        return Wait(count, spent_ns, sum(x.pending for x in parts))
 
     @property
     def per_s(self) -> float:
@@ -88,7 +88,7 @@ def in_progress(snapshot: Snapshot, server: str, op: str) -> InProgress:
 
 def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Waits]:
     """Waits within ``statement`` or ``commit``, by each server that had any."""
-    found: dict[str, Waits] = {}
+    by_server: dict[str, Waits] = {}
     for snapshot in snapshots:
         seconds = seconds_of(snapshot, "db")
         whole: dict[str, float] = {}
@@ -96,16 +96,16 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
             outer, name, server = row.key
             if outer != within:
                 continue
-            one = found.setdefault(server, Waits()).by_wait.setdefault(name, Wait())
+            one = by_server.setdefault(server, Waits()).by_wait.setdefault(name, Wait())
             one.count += number(row, "waits_per_s") * seconds
             one.spent_ns += number(row, "wait_ns_per_s") * seconds
             whole[server] = number(row, "whole_ns_per_s") * seconds
         for server, spent_ns in whole.items():
-            found[server].whole_ns += spent_ns
-        for waits in found.values():
+            by_server[server].whole_ns += spent_ns
+        for waits in by_server.values():
             waits.seconds += seconds
-    for server, waits in found.items():
+    for server, waits in by_server.items():
         waits.pending = in_progress(snapshots[-1], server, within).number
         for name, wait in waits.by_wait.items():
             wait.pending = in_progress(snapshots[-1], server, name).number
-    return {server: waits for server, waits in found.items() if waits.whole_ns}
+    return {server: waits for server, waits in by_server.items() if waits.whole_ns}

@@ -22,7 +22,7 @@ DETAIL_S = 12.0  # rules that look back further use Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-_Known = dict[Hashable, object]  # (function, arguments) -> result
+_Results = dict[Hashable, object]  # (function, arguments) -> result
 
 
 class Recall(NamedTuple):
@@ -44,8 +44,8 @@ class RecentIntervals(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attrib
 
     window: Window
     seconds: float
-    known: _Known
-    known_of: Sequence[_Known]  # of each interval
+    results: _Results
+    results_of: Sequence[_Results]  # of each interval
 
     @property
     def before(self) -> list[Snapshot]:
@@ -66,10 +66,10 @@ class RecentIntervals(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attrib
 
         For rules that look back minutes: without it, judging takes a quarter longer.
         """
-        for snapshot, known in zip(self, self.known_of, strict=True):
-            if (make, args) not in known:
-                known[make, args] = make(snapshot, *args)
-        return [known[make, args] for known in self.known_of]  # type: ignore[misc]
+        for snapshot, results in zip(self, self.results_of, strict=True):
+            if (make, args) not in results:
+                results[make, args] = make(snapshot, *args)
+        return [results[make, args] for results in self.results_of]  # type: ignore[misc]
 
 
 def once(
@@ -81,9 +81,9 @@ def once(
     def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
         if not isinstance(snapshots, RecentIntervals):
             return make(snapshots, *args, **none)
-        if (make, args) not in snapshots.known:
-            snapshots.known[make, args] = make(snapshots, *args, **none)
-        return snapshots.known[make, args]  # type: ignore[return-value]
+        if (make, args) not in snapshots.results:
+            snapshots.results[make, args] = make(snapshots, *args, **none)
+        return snapshots.results[make, args]  # type: ignore[return-value]
 
     return look_up  # type: ignore[return-value]  # its first argument has a name
 
@@ -105,10 +105,10 @@ class Window:
         self._span_s = span_s
         self._recalls: _Recalls = {}
         for layer, name, with_percentiles in recalls:
-            wanted = self._recalls.setdefault(layer, {})
-            wanted[name] = with_percentiles or wanted.get(name, False)
+            of_layer = self._recalls.setdefault(layer, {})
+            of_layer[name] = with_percentiles or of_layer.get(name, False)
         self._all: list[Snapshot] = []
-        self._known_of: list[_Known] = []
+        self._results_of: list[_Results] = []
         self._cut = 0  # number of oldest intervals that are cut down
         self._back_s: list[float] = []  # length of the newest interval, of the newest two, …
         self._recent: dict[float, RecentIntervals] = {}
@@ -116,30 +116,32 @@ class Window:
 
     def add(self, snapshot: Snapshot) -> None:
         """Add an interval, and drop those older than the span."""
-        held = self._all
+        intervals = self._all
         files = 0 if _has_calls(snapshot) else 1  # busiest_file() uses the most recent one only
-        if held:
-            held[-1] = _with_files(held[-1], files)
-        held.append(snapshot)
-        self._known_of.append({})
-        back_s = list(accumulate(x.interval_s for x in reversed(held)))
-        fresh = list(accumulate(x.fresh_numbers for x in reversed(held)))
+        if intervals:
+            intervals[-1] = _with_files(intervals[-1], files)
+        intervals.append(snapshot)
+        self._results_of.append({})
+        back_s = list(accumulate(x.interval_s for x in reversed(intervals)))
+        fresh = list(accumulate(x.fresh_numbers for x in reversed(intervals)))
         whole = min(
             bisect_left(back_s, min(DETAIL_S, self._span_s)) + 1,
             max(1, bisect_right(fresh, MAX_FRESH_NUMBERS)),
             MAX_SNAPSHOTS,
         )
-        while self._cut < len(held) - whole:
-            held[self._cut] = _cut_down(held[self._cut], self._recalls)
+        while self._cut < len(intervals) - whole:
+            intervals[self._cut] = _cut_down(intervals[self._cut], self._recalls)
             # Results must not depend on whether a rule has looked at the whole interval before.
-            self._known_of[self._cut] = {}
+            self._results_of[self._cut] = {}
             self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
-        while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
-            del held[0], self._known_of[0]
+        while self._cut and (
+            intervals[0].time_unix_s < oldest_s or len(intervals) > 2 * MAX_SNAPSHOTS
+        ):
+            del intervals[0], self._results_of[0]
             self._cut -= 1
         self._recent.clear()
-        self._back_s = back_s[: len(held)]
+        self._back_s = back_s[: len(intervals)]
 
     @property
     def newest(self) -> Snapshot:
@@ -154,14 +156,14 @@ class Window:
 
     def recent(self, seconds: float) -> RecentIntervals:
         """The newest intervals that together last at least ``seconds``, or all."""
-        found = self._recent.get(seconds)
-        if found is None:
+        recent = self._recent.get(seconds)
+        if recent is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
-            self._recent[seconds] = found = RecentIntervals(self._all[-count:])
-            found.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
-            found.known, found.known_of = {}, self._known_of[-count:]
-            found.seconds = sum(snapshot.interval_s for snapshot in found)
-        return found
+            self._recent[seconds] = recent = RecentIntervals(self._all[-count:])
+            recent.window = weakref.proxy(self)  # no cycle: freed without the garbage collector
+            recent.results, recent.results_of = {}, self._results_of[-count:]
+            recent.seconds = sum(snapshot.interval_s for snapshot in recent)
+        return recent
 
     def until(self, time_unix_s: float) -> tuple[Snapshot, ...]:
         """The intervals that end by a time, cut down, to be kept longer than the window."""
@@ -198,15 +200,15 @@ def _with_files(snapshot: Snapshot, count: int) -> Snapshot:
 def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
     """Reduce an interval to its recalls: parts and histograms are most of a Snapshot."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
-    for name, wanted in recalls.items():
+    for name, of_layer in recalls.items():
         layer = snapshot.layers.get(name)
         if isinstance(layer, LayerSnapshot):
             ops = {
-                op: layer.ops[op].without_histograms(keep_percentiles=wanted[op])
-                for op in wanted
+                op: layer.ops[op].without_histograms(keep_percentiles=of_layer[op])
+                for op in of_layer
                 if op in layer.ops
             }
-            rows = {x: layer.tables[x][:MAX_OLD_ROWS] for x in wanted if x in layer.tables}
+            rows = {x: layer.tables[x][:MAX_OLD_ROWS] for x in of_layer if x in layer.tables}
             layers[name] = LayerSnapshot(
                 layer.spec, layer.source, layer.interval_s, ops, layer.metrics, rows
             )
@@ -226,16 +228,16 @@ def seconds_of(snapshot: Snapshot, name: str) -> float:
 
 def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | None:
     """One op of a layer or of one of its parts; None if it is not measured."""
-    found = snapshot.layer(layer)
-    if found is None:
+    layer_snapshot = snapshot.layer(layer)
+    if layer_snapshot is None:
         return None
-    return (found.parts.get(part, {}) if part else found.ops).get(op)
+    return (layer_snapshot.parts.get(part, {}) if part else layer_snapshot.ops).get(op)
 
 
 def metric_of(snapshot: Snapshot, layer: str, name: str) -> float | None:
     """A layer's own number by its derived name; None if it is not known."""
-    found = snapshot.layer(layer)
-    return None if found is None else found.metrics.get(name)
+    layer_snapshot = snapshot.layer(layer)
+    return None if layer_snapshot is None else layer_snapshot.metrics.get(name)
 
 
 def number(row: TableRow, name: str) -> float:
@@ -246,6 +248,6 @@ def number(row: TableRow, name: str) -> float:
 def busiest_file(snapshots: Sequence[Snapshot]) -> str:
     """Path of the most recent busiest file, quoted for a shell; "" if it is not known."""
     rows = (snapshot.rows("syscall", "file") for snapshot in reversed(snapshots))
-    path = next((found[0].key[0] for found in rows if found), "")
+    path = next((files[0].key[0] for files in rows if files), "")
     is_whole = path.startswith("/") and "\\" not in path and not path.endswith("…")
     return shlex.quote(path) if is_whole else ""

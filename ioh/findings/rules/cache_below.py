@@ -93,8 +93,8 @@ def _apart(recent: RecentIntervals, limits: Limits) -> Iterator[tuple[str, str]]
     for layer in ("block", "nfs_client"):
         if sum_op(recent, layer, "read").count < least:
             continue
-        found = recent[-1].layer(layer)
-        names: list[str] = list(found.parts) if found is not None else []
+        snapshot = recent[-1].layer(layer)
+        names: list[str] = list(snapshot.parts) if snapshot is not None else []
         if layer == "block":
             names = [device.name for device in bottom(recent, "read")]
         for name in names or [""]:
@@ -163,11 +163,11 @@ def _two_speeds(recent: RecentIntervals, layer: str, part: str, limits: Limits) 
     """Check for reads of one size that are either fast or slow, with few in between."""
     reads = (op_of(snapshot, layer, "read", part) for snapshot in recent)
     tables = (stats.size_lat for stats in reads if stats is not None)
-    counted = [table for table in tables if table is not None and table.counts]
-    modes = _modes(counted, limits)
+    hists = [table for table in tables if table is not None and table.counts]
+    modes = _modes(hists, limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
-    others = _others_under_way(recent, layer, part, counted, modes)
+    others = _others_under_way(recent, layer, part, hists, modes)
     if others >= limits["others_max"] * (1 - modes.share):
         return  # the slow reads may have waited for these
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
@@ -195,11 +195,11 @@ def _others_under_way(
     recent: RecentIntervals,
     layer: str,
     part: str,
-    counted: Sequence[SizeLatencyHist],
+    hists: Sequence[SizeLatencyHist],
     modes: _Modes,
 ) -> float:
     """Mean number of writes, and reads of other sizes, in flight."""
-    table = add_hists(counted)
+    table = add_hists(hists)
     own = table.row(SIZE_EDGES_BYTES.index(modes.bytes))
     counts = [every - its for every, its in zip(table.by_latency(), own, strict=True)]
     # The middle of a bucket, whose lower edge is half of its upper one.
@@ -208,11 +208,11 @@ def _others_under_way(
     return writes + spent_us / 1e6 / recent.seconds
 
 
-def _modes(counted: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
+def _modes(hists: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
     """The two groups of the most frequent size; None if they are not clearly apart."""
-    if not counted:
+    if not hists:
         return None
-    table = add_hists(counted)
+    table = add_hists(hists)
     rows = [table.row(at) for at in range(len(SIZE_EDGES_BYTES))]
     row = max(rows, key=sum)
     busiest, total = rows.index(row), sum(row)
@@ -225,19 +225,19 @@ def _modes(counted: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
         if is_apart and fast >= least and total - below[start + gap] >= least:
             edges = LATENCY_EDGES_US[start - 1], LATENCY_EDGES_US[start + gap - 1]
             is_memory = edges[0] <= limits["hit_max_us"]
-            found = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
-            is_chance = not _are_held(counted, busiest, start + gap, limits)
-            return found if is_memory and is_chance else None
+            modes = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
+            is_chance = not _are_held(hists, busiest, start + gap, limits)
+            return modes if is_memory and is_chance else None
     return None
 
 
-def _are_held(counted: Sequence[SizeLatencyHist], size: int, slow: int, limits: Limits) -> bool:
+def _are_held(hists: Sequence[SizeLatencyHist], size: int, slow: int, limits: Limits) -> bool:
     """Whether a limit delays the slow ones: then each interval has the same share of them.
 
     The share of cache misses varies by chance.  A limit delays all requests by about as much, so
     requests far faster than the median of the slow ones have another reason.
     """
-    rows = [row for table in counted if any(row := table.row(size))]
+    rows = [row for table in hists if any(row := table.row(size))]
     every = list(map(sum, rows))
     above = list(accumulate(map(sum, zip(*(row[::-1] for row in rows), strict=True))))[::-1]
     middle = max(at for at in range(slow, len(above)) if 2 * above[at] >= above[slow])

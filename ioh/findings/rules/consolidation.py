@@ -58,11 +58,11 @@ def consolidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     calls = (sum_op(recent, "syscall", f"{kind}_buffered") for kind in ("read", "write"))
     if all(each.ops_per_s < limits["calls_min_per_s"] for each in calls):
         return
-    found = [*_inferred(recent, _more_waiting(recent), limits)]
+    verdicts = [*_inferred(recent, _more_waiting(recent), limits)]
     if window.covers(_LATE_S):
-        found += _inferred(window.recent(_LATE_S), (0.0,), limits)
+        verdicts += _inferred(window.recent(_LATE_S), (0.0,), limits)
     # Prefer the longer span: fewer of its calls are cut at the edges.
-    yield from {verdict.subject: verdict for verdict in found}.values()
+    yield from {verdict.subject: verdict for verdict in verdicts}.values()
 
 
 def _inferred(
@@ -77,9 +77,9 @@ def _inferred(
             if _is_joined(mount.pieces, limits, recent, pending if op == "write" else (0.0,)):
                 pieces, what = _gone_down(mount.pieces), f"{op.upper()}s"
                 yield _verdict(pieces, f"{op}s", who, what, mount.point, is_measured=False)
-    written = _writes(recent)
-    if written is not None and _is_joined(written, limits, recent, pending):
-        pieces = _gone_down(written)
+    writes = _writes(recent)
+    if writes is not None and _is_joined(writes, limits, recent, pending):
+        pieces = _gone_down(writes)
         yield _verdict(pieces, "writes", "write-back", "requests", "disk", is_measured=False)
 
 
@@ -162,7 +162,7 @@ def _writes(recent: RecentIntervals) -> Pieces | None:
 def _verdict(  # noqa: PLR0913
     pieces: Pieces, calls: str, who: str, what: str, where: str, *, is_measured: bool
 ) -> Verdict:
-    joined = pieces.calls / pieces.pieces
+    ratio = pieces.calls / pieces.pieces
     how, source = " (inferred from rates, because they are sent later)", "rates of both layers"
     if is_measured:
         how, source = "", "probe: requests of each call"
@@ -172,11 +172,11 @@ def _verdict(  # noqa: PLR0913
         layer="syscall" if what == "requests" else "nfs_client",
         severity="info",
         confidence="high" if is_measured else "medium",
-        cause=f"{times(joined)} {calls} of {size(pieces.call_size)} become 1 of "
+        cause=f"{times(ratio)} {calls} of {size(pieces.call_size)} become 1 of "
         f"{size(pieces.piece_size)} ({what}) by {who}{how}: {duration(pieces.above_us or 0)} per "
         f"call above, {duration(pieces.below_us or 0)} below.",
         evidence=(
-            Evidence(text, "", joined, source=source),
+            Evidence(text, "", ratio, source=source),
             Evidence(f"{size(pieces.call_bytes)} above, {size(pieces.piece_bytes)} below"),
         ),
         advice="This is good for throughput. But calls are faster than the storage, and requests "

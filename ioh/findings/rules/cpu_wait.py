@@ -56,8 +56,8 @@ def cpu_wait(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterator[Verdict]:
     """Report this kind of call if most of its intervals agree."""
-    known = [(each.interval_s, paths(each).get(direction)) for each in recent]
-    calls = [(seconds, path) for seconds, path in known if path and path.top == "syscall"]
+    each_path = [(each.interval_s, paths(each).get(direction)) for each in recent]
+    calls = [(seconds, path) for seconds, path in each_path if path and path.top == "syscall"]
     longest = [path for _, path in calls if path.slowest.name == "cpu_wait"]
     if not longest or len(longest) < limits["longest_min"] * len(recent):
         return
@@ -69,8 +69,8 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
     waiting = wait_us * count / 1e6 / recent.seconds
     if waiting < limits["waiting_min"]:
         return
-    used = cpu_pct(recent)
-    is_limited = used is not None and used < limits["busy_min_pct"]
+    busy_pct = cpu_pct(recent)
+    is_limited = busy_pct is not None and busy_pct < limits["busy_min_pct"]
     threads = f"{times(waiting)} threads wait for a CPU on average"
     yield Verdict(
         subject=direction,
@@ -81,7 +81,7 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
         f"only {duration(below_us)}.",
         evidence=(
             Evidence(threads, "", waiting, limits["waiting_min"], "run_delay of the threads"),
-            *_use(used),
+            *_use(busy_pct),
         ),
         advice=_LIMITED if is_limited else _BUSY,
         command=_THROTTLED if is_limited else "ps -eo pcpu,pid,comm --sort=-pcpu | head",

@@ -55,16 +55,16 @@ def lock_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
         if not is_much and not is_stuck:
             continue
         several = f"{times(waiting)} sessions wait for a lock on average"
-        spent = f"{percent(share)} of the statements' time"
+        of_time = f"{percent(share)} of the statements' time"
         yield Verdict(
             subject=server,
             severity="critical" if now.oldest_us >= limits["critical_min_s"] * 1e6 else "warning",
             confidence="high",
-            cause=f"{server}: {_told(statements, locks, now) if is_stuck else _usual(statements)} "
+            cause=f"{server}: {_stuck(statements, locks, now) if is_stuck else _usual(statements)} "
             "Faster storage will not help.",
             evidence=(
                 Evidence(several, "avg_inflight", waiting, limits["waiting_min"], PROBE),
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
+                Evidence(of_time, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
             advice="Find the session that holds the lock (ioh --pg shows who blocks whom): a row "
             "that all sessions update, an idle open transaction, DDL behind a long read.",
@@ -83,7 +83,7 @@ def _usual(statements: Waits) -> str:
     )
 
 
-def _told(statements: Waits, locks: Wait, now: InProgress) -> str:
+def _stuck(statements: Waits, locks: Wait, now: InProgress) -> str:
     """Sentence about waits that do not end."""
     who = "1 session waits" if now.number == 1 else f"{now.number} sessions wait"
     share = percent(locks.spent_ns / statements.whole_ns)
@@ -174,20 +174,20 @@ def _sessions(snapshot: Snapshot) -> dict[str, _Session]:
     keys = next((t.keys for t in layer.spec.tables if t.name == "session"), ()) if layer else ()
     if "blocked_by" not in keys:
         return {}
-    found: dict[str, _Session] = {}
+    by_pid: dict[str, _Session] = {}
     for row in snapshot.rows("pg", "session"):
-        named = dict(zip(keys, row.key, strict=True))
-        texts = [named.get(name, "") for name in _Session._fields[1:]]
-        found[named["pid"]] = _Session(number(row, "state_us"), *texts)
-    return found
+        fields = dict(zip(keys, row.key, strict=True))
+        texts = [fields.get(name, "") for name in _Session._fields[1:]]
+        by_pid[fields["pid"]] = _Session(number(row, "state_us"), *texts)
+    return by_pid
 
 
 def _root_of(waiting: _Session, sessions: Mapping[str, _Session]) -> str:
     """The pid of the session that it waits for in the end."""
-    seen: set[str] = set()
+    pids: set[str] = set()
     blockers = waiting.blocked_by
-    while (pid := blockers.split(",")[0]) not in seen and pid in sessions:
-        seen.add(pid)
+    while (pid := blockers.split(",")[0]) not in pids and pid in sessions:
+        pids.add(pid)
         blockers = sessions[pid].blocked_by or pid
     return pid
 

@@ -65,7 +65,7 @@ def commit_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
             continue
         whose = ", mostly another session's" if others_ns > sync.spent_ns else ""
         where = _where(recent, sync.mean_us, syncs.get(server, Waits()))
-        spent = f"{percent(share)} of the commits' time is log syncs"
+        of_time = f"{percent(share)} of the commits' time is log syncs"
         each = f"{duration(sync.mean_us)} per log sync"
         yield Verdict(
             title=where.title,
@@ -76,7 +76,7 @@ def commit_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
             f"{duration(commits.mean_us)} each; {percent(share)} of that is the log sync, "
             f"{duration(sync.mean_us)} each{whose}{where.clause}.{_pending(recent, server)}",
             evidence=(
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
+                Evidence(of_time, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
                 Evidence(each, "wait_us", sync.mean_us, least_us, PROBE),
             ),
             advice=_FASTER_LOG if where.is_below else _MORE_CPU,
@@ -152,14 +152,16 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
         spent_us[whose] = spent_us.get(whose, 0.0) + took_us
     if not spent_us or max(spent_us.values()) >= _MOST_OF * sync_us:
         return _Where()
-    told = [f"{whose} takes {duration(took_us)} of it" for whose, took_us in spent_us.items()]
+    clauses = [f"{whose} takes {duration(took_us)} of it" for whose, took_us in spent_us.items()]
     for_cpu = syncs.of("cpu", "cpu_wait").spent_ns / syncs.whole_ns if syncs.whole_ns else 0.0
     if for_cpu >= _NOTABLE:
-        told.append(f"{percent(for_cpu)} is CPU time and waiting for a CPU")
-    used = cpu_pct(recent)
-    if used is not None and used >= _FULL_PCT:
-        told.append(f"the CPUs are {percent(used / 100)} busy")
-    return _Where(f"; {', '.join(told)}", is_below=False, title="Log syncs are slow, not the disk")
+        clauses.append(f"{percent(for_cpu)} is CPU time and waiting for a CPU")
+    busy_pct = cpu_pct(recent)
+    if busy_pct is not None and busy_pct >= _FULL_PCT:
+        clauses.append(f"the CPUs are {percent(busy_pct / 100)} busy")
+    return _Where(
+        f"; {', '.join(clauses)}", is_below=False, title="Log syncs are slow, not the disk"
+    )
 
 
 @of_database(

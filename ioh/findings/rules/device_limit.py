@@ -65,11 +65,11 @@ class _Second(NamedTuple):
 )
 def device_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device that always has requests waiting for a constant rate."""
-    found: dict[str, list[Device]] = {}
+    by_name: dict[str, list[Device]] = {}
     for op in _OPS:
         for device in bottom(recent.window.recent(BUSY_S), op):
-            found.setdefault(device.name, []).append(device)
-    for name, each in found.items():
+            by_name.setdefault(device.name, []).append(device)
+    for name, each in by_name.items():
         if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
             continue
         newest = _second(recent[-1], name)
@@ -168,8 +168,8 @@ def strays(values: Sequence[float]) -> float:
 
 def _variation(hist: LatencyHist) -> float:
     """The standard deviation of the times as a share of their mean."""
-    known = [(us, count) for us, count in zip(FINE_EDGES_US, hist.counts, strict=False) if count]
-    total = sum(count for _, count in known)
-    mean = sum(us * count for us, count in known) / total
-    square = sum(us**2 * count for us, count in known) / total
+    counts = [(us, count) for us, count in zip(FINE_EDGES_US, hist.counts, strict=False) if count]
+    total = sum(count for _, count in counts)
+    mean = sum(us * count for us, count in counts) / total
+    square = sum(us**2 * count for us, count in counts) / total
     return math.sqrt(max(0.0, square - mean**2)) / mean

@@ -53,7 +53,7 @@ def saturation(recent: RecentIntervals, limits: Limits) -> Verdicts:
             if total.queue_us < limits["ratio_min"] * total.service_us:
                 continue
             # A single burst is in one interval only.
-            waits = [(stats.queue_us or 0.0) >= least_us / 2 for _, stats in total.found]
+            waits = [(stats.queue_us or 0.0) >= least_us / 2 for _, stats in total.intervals]
             if sum(waits) / len(recent) * 100 >= limits["lasting_min_pct"]:
                 yield _saturated(recent, op, device, total.queue_us)
 
@@ -189,9 +189,9 @@ def io_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
     rows = recent[-1].rows("block", "limit")
     for op in ("read", "write"):
-        done = {device.name: device.sum for device in devices(recent, op)}
+        sums = {device.name: device.sum for device in devices(recent, op)}
         for row in rows:
-            total = done.get(row.key[1])
+            total = sums.get(row.key[1])
             if total is not None:
                 yield from _at_limit(op, row, "bytes", total.bytes_per_s, limits)
                 yield from _at_limit(op, row, "ops", total.ops_per_s, limits)
@@ -202,10 +202,10 @@ def _at_limit(op: str, row: TableRow, unit: str, value: float, limits: Limits) -
     limit = row.values.get(f"{op}_limit_{unit}_per_s")
     if not limit or not limits["used_min_pct"] <= value / limit * 100 <= limits["used_max_pct"]:
         return
-    what, measured = f"{per_s(limit)} {op}s a second", per_s(value)
+    what, value_text = f"{per_s(limit)} {op}s a second", per_s(value)
     if unit == "bytes":
-        what, measured = rate(limit), rate(value)
-    text, source = f"limit {what}, measured {measured}", "io.max, or blkio.throttle of version 1"
+        what, value_text = rate(limit), rate(value)
+    text, source = f"limit {what}, measured {value_text}", "io.max, or blkio.throttle of version 1"
     yield Verdict(
         subject=f"{op}s {group} {device}",
         cause=f"{op.capitalize()}s of {device} run at {percent(value / limit)} of the limit of "

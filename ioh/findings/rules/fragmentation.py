@@ -62,11 +62,11 @@ class _Limit(NamedTuple):
 )
 def fragmentation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check reads and writes separately."""
-    for op, found in (("read", _reads), ("write", _writes)):
+    for op, pieces_of in (("read", _reads), ("write", _writes)):
         ops = increase(recent, "syscall", f"{op}_lower_ops")
         if ops / recent.seconds < limits["pieces_min_per_s"]:
             continue
-        pieces, is_buffered = found(recent, ops)
+        pieces, is_buffered = pieces_of(recent, ops)
         # With exactly two requests per call, the edges of the span may cut one off.
         if pieces is None or pieces.per_call < 0.97 * limits["ratio_min"]:
             continue
@@ -76,10 +76,10 @@ def fragmentation(recent: RecentIntervals, limits: Limits) -> Verdicts:
             yield from _cut(recent, pieces, limits, op, is_buffered=is_buffered)
 
 
-_Found = tuple[Pieces | None, bool]
+_Result = tuple[Pieces | None, bool]
 
 
-def _reads(recent: RecentIntervals, ops: float) -> _Found:
+def _reads(recent: RecentIntervals, ops: float) -> _Result:
     """Read calls that reached a device, either all direct or all buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
@@ -94,14 +94,15 @@ def _reads(recent: RecentIntervals, ops: float) -> _Found:
         return None, is_buffered
     # Read-ahead serves some buffered calls with data that other calls fetched, so all calls count.
     # Among direct reads, the calls without a request are buffered ones that fetched nothing.
-    made = calls if is_buffered else uncached
-    asked: float = main.bytes
+    all_calls = calls if is_buffered else uncached
+    call_bytes: float = main.bytes
     if main.count and not (is_buffered or at_end):
-        asked *= made / main.count  # asynchronous calls may begin and end in different intervals
-    return Pieces(made, asked, ops, bytes_, main.latency_us), is_buffered
+        # Asynchronous calls may begin and end in different intervals.
+        call_bytes *= all_calls / main.count
+    return Pieces(all_calls, call_bytes, ops, bytes_, main.latency_us), is_buffered
 
 
-def _writes(recent: RecentIntervals, ops: float) -> _Found:
+def _writes(recent: RecentIntervals, ops: float) -> _Result:
     """Direct and synchronous writes: their callers submit the requests themselves."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
     calls, bytes_ = increases(recent, "syscall", "write_calls", "write_lower_bytes")
@@ -130,16 +131,16 @@ def _cut(
         return  # no limit to name, and little to gain
     advice, command = (limit.advice, limit.command) if limit else _unknown_limit(recent, ahead)
     name = device.name if device is not None else ""
-    shown = f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"
-    shown += f", {order}." if order else "."
+    becomes = f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"
+    becomes += f", {order}." if order else "."
     if limit is not None:
-        shown += f" {limit.name} of {limit.device} is {size(limit.bytes)}."
+        becomes += f" {limit.name} of {limit.device} is {size(limit.bytes)}."
     yield Verdict(
         subject=f"{op}s {name}".strip(),
         # No setting to change, no warning: scattered memory, as of dd, is normal.
         severity="warning" if is_serial and limit is not None and limit.command else "info",
         confidence="high" if limit is not None else "low",
-        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {shown}",
+        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {becomes}",
         evidence=tuple(_evidence(recent, pieces, device, limit, op)),
         advice=advice,
         command=command,
@@ -283,9 +284,9 @@ def _nfs_cut(recent: RecentIntervals, mount: MountRow, op: str, limit: float) ->
     everything = sum_op(recent, "syscall", op).bytes
     is_own = bool(everything) and own >= _PURE * everything
     order = how(pieces) if is_own else ""
-    measured = f", {order}" if order else ""
+    clause = f", {order}" if order else ""
     if not is_own and op == "write":
-        measured = " (inferred from rates, because the client sends buffered writes later)"
+        clause = " (inferred from rates, because the client sends buffered writes later)"
     server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
     offers = f" This server offers {size(server_max)}." if server_max else ""
     became = f"{per_s(pieces.calls / recent.seconds)} {op} calls a second became "
@@ -299,7 +300,7 @@ def _nfs_cut(recent: RecentIntervals, mount: MountRow, op: str, limit: float) ->
         subject=f"{op}s {mount.point}",
         confidence="high" if is_own else "medium",
         cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.in_a_call)} "
-        f"{rpc}s of {size(pieces.piece_size)}{measured}. {setting}={limit:.0f} on {mount.export}.",
+        f"{rpc}s of {size(pieces.piece_size)}{clause}. {setting}={limit:.0f} on {mount.export}.",
         evidence=(
             Evidence(became, f"{op}s_per_s", pieces.per_call, source=source),
             Evidence(cut, f"{setting}_bytes", pieces.piece_size, limit, mounted),

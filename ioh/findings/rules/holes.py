@@ -55,14 +55,14 @@ def holes(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 
 def _from_memory(recent: RecentIntervals, direct: OpSum, limits: Limits) -> Verdicts:
-    found = increase(recent, "syscall", "read_direct_from_memory_bytes")
-    share, least = found / direct.bytes, limits["direct_min_pct"]
+    bytes_ = increase(recent, "syscall", "read_direct_from_memory_bytes")
+    share, least = bytes_ / direct.bytes, limits["direct_min_pct"]
     if share * 100 < least:
         return
     row = recent[-1].busiest("syscall", "mount", "read_waited_bytes_per_s")
     fstype = row.key[-1] if row is not None else ""
     which = f" ({fstype}: {_NOT_DIRECT[fstype]})" if fstype in _NOT_DIRECT else ""
-    text = f"of {size(direct.bytes)} read, {size(found)} caused no request and were in memory"
+    text = f"of {size(direct.bytes)} read, {size(bytes_)} caused no request and were in memory"
     yield Verdict(
         subject="memory",
         confidence="high",
@@ -84,19 +84,19 @@ def _direct(recent: RecentIntervals, direct: OpSum, limits: Limits) -> Verdicts:
     memory, holes_ = increases(
         recent, "syscall", "read_direct_from_memory_bytes", "read_direct_hole_bytes"
     )
-    asked = direct.bytes - memory - off_disk_bytes(recent, "read")
+    expected = direct.bytes - memory - off_disk_bytes(recent, "read")
     submitted = increase(recent, "syscall", "read_lower_bytes")
     below = sum_op(recent, "block", "read")
     # The sum of all disks excludes stacked devices; data they serve from memory is on no disk.
     stacked = sum(device.sum.bytes for device in devices(recent, "read") if device.is_stacked)
     reached = max(submitted, float(below.bytes), float(stacked))
-    if not asked or asked / direct.seconds < limits["bytes_min_per_s"]:
+    if not expected or expected / direct.seconds < limits["bytes_min_per_s"]:
         return
-    share, least = 1 - reached / asked, limits["direct_min_pct"]
+    share, least = 1 - reached / expected, limits["direct_min_pct"]
     if share * 100 < least:
         return
-    text = f"{size(asked)} read, {size(reached)} requested from devices"
-    is_known = holes_ >= (asked - reached) / 2
+    text = f"{size(expected)} read, {size(reached)} requested from devices"
+    is_known = holes_ >= (expected - reached) / 2
     or_memory = "" if is_known else ", or were in memory (some files are read through it)"
     yield Verdict(
         subject="direct",

@@ -67,16 +67,16 @@ _MAY_BE_DIRECT = frozenset({"read_direct", "write_direct", "write_sync"})
 def io_errors(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each device, then each program and errno."""
     devices = _sums(recent, "block", lambda x: (x.where,))
-    for (device,), found in devices.items():
+    for (device,), group in devices.items():
         if not device or _MAY_LACK_A_DISK.match(device):
             continue
-        if _number(found) >= limits["device_errors_min"] * 0.99:
-            yield _of_device(recent, device, found)
+        if _number(group) >= limits["device_errors_min"] * 0.99:
+            yield _of_device(recent, device, group)
     calls = _sums(recent, "syscall", lambda x: (x.error, x.comm, x.where))
-    for (error, comm, mount), found in calls.items():
+    for (error, comm, mount), group in calls.items():
         least = limits["repeated_min" if error in _REPEATED else "calls_min"]
-        if error in _HELP and _number(found) >= least * 0.99:
-            yield _of_calls(recent, f"{error} {comm} {mount}", found)
+        if error in _HELP and _number(group) >= least * 0.99:
+            yield _of_calls(recent, f"{error} {comm} {mount}", group)
 
 
 def _sums(
@@ -84,34 +84,34 @@ def _sums(
 ) -> dict[tuple[str, ...], list[Failure]]:
     """What failed and counts, by key; each with one entry per op and process."""
     groups: dict[tuple[str, ...], list[Failure]] = defaultdict(list)
-    for each in chain.from_iterable(failures(found) for _, found in measured(recent, layer)):
+    for each in chain.from_iterable(failures(snapshot) for _, snapshot in measured(recent, layer)):
         if each.op not in _ON_TRIAL and (each.error != "EINVAL" or each.op in _MAY_BE_DIRECT):
             groups[by(each)].append(each)
-    return {key: summed(found) for key, found in groups.items()}
+    return {key: summed(group) for key, group in groups.items()}
 
 
-def _number(found: Sequence[Failure]) -> float:
-    return sum(each.number for each in found)
+def _number(group: Sequence[Failure]) -> float:
+    return sum(each.number for each in group)
 
 
-def _said(recent: RecentIntervals, found: Sequence[Failure]) -> str:
+def _rates(recent: RecentIntervals, group: Sequence[Failure]) -> str:
     """``149 reads and 1 write``, each per second."""
     rates: dict[tuple[str, str], float] = defaultdict(float)
-    for each in found:
+    for each in group:
         rates[each.word, each.words] += each.number / recent.seconds
     texts = ((per_s(rate), words) for words, rate in rates.items())
     return " and ".join(f"{text} {words[text != '1']}" for text, words in texts)
 
 
-def _evidence(recent: RecentIntervals, found: Sequence[Failure], whose: str) -> tuple[Evidence]:
-    rate = _number(found) / recent.seconds
-    text = f"{_number(found):,.0f} failed within {recent.seconds:.0f} s"
+def _evidence(recent: RecentIntervals, group: Sequence[Failure], whose: str) -> tuple[Evidence]:
+    rate = _number(group) / recent.seconds
+    text = f"{_number(group):,.0f} failed within {recent.seconds:.0f} s"
     return (Evidence(text, "errors_per_s", rate, 0.0, f"probe of {whose}"),)
 
 
-def _of_device(recent: RecentIntervals, device: str, found: Sequence[Failure]) -> Verdict:
-    done = sum(sum_op(recent, "block", each.op, device).count for each in found)
-    share = percent(_number(found) / (_number(found) + done))
+def _of_device(recent: RecentIntervals, device: str, group: Sequence[Failure]) -> Verdict:
+    count = sum(sum_op(recent, "block", each.op, device).count for each in group)
+    share = percent(_number(group) / (_number(group) + count))
     stacks = {row.key[0]: row.key[1] for row in recent[-1].rows("block", "device")}
     on = "" if stacks.get(device, device) == device else f" It is {stacks[device]}."
     node = shlex.quote(f"/dev/{device}")
@@ -120,17 +120,17 @@ def _of_device(recent: RecentIntervals, device: str, found: Sequence[Failure]) -
         subject=device,
         severity="critical",
         confidence="high",
-        cause=f"{device} returns errors: {_said(recent, found)} a second fail ({share} of them)."
+        cause=f"{device} returns errors: {_rates(recent, group)} a second fail ({share} of them)."
         f"{on}",
-        evidence=_evidence(recent, found, "the block layer"),
+        evidence=_evidence(recent, group, "the block layer"),
         advice="The kernel's messages name the sectors and the reason. Save the data first: what "
         "cannot be read now will not come back.",
         command=f"dmesg -T | grep -w {shlex.quote(device)} | tail{smart}",
     )
 
 
-def _of_calls(recent: RecentIntervals, subject: str, found: Sequence[Failure]) -> Verdict:
-    first = found[0]
+def _of_calls(recent: RecentIntervals, subject: str, group: Sequence[Failure]) -> Verdict:
+    first = group[0]
     advice, command = _HELP[first.error]
     meaning = os.strerror(getattr(errno, first.error))
     return Verdict(
@@ -138,9 +138,9 @@ def _of_calls(recent: RecentIntervals, subject: str, found: Sequence[Failure]) -
         layer="syscall",
         title="Failing calls",
         confidence="high",
-        cause=f"{_said(recent, found)} a second by {first.program} on {first.where} fail with "
+        cause=f"{_rates(recent, group)} a second by {first.program} on {first.where} fail with "
         f"{first.error} ({meaning}).",
-        evidence=_evidence(recent, found, "system calls"),
+        evidence=_evidence(recent, group, "system calls"),
         advice=advice,
         command=command.format(shlex.quote(first.where)),
     )

@@ -43,10 +43,10 @@ def losses(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for name, layer in recent[-1].measured.items():
         if not sum(layer.lost.values()):
             continue
-        known = [found for _, found in measured(recent, name)]
-        lost = sum(sum(x.lost.values()) for x in known)
-        counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
-        share, least = lost / (lost + counted), limits["lost_min_pct"]
+        intervals = [interval for _, interval in measured(recent, name)]
+        lost = sum(sum(x.lost.values()) for x in intervals)
+        events = sum(x.ops[op].count or 0 for x in intervals for op in x.spec.ops if op in x.ops)
+        share, least = lost / (lost + events), limits["lost_min_pct"]
         if share * 100 < least or lost < limits["lost_min"]:
             continue
         reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
@@ -55,7 +55,7 @@ def losses(recent: RecentIntervals, limits: Limits) -> Verdicts:
             subject=name,
             layer=name,
             confidence="high",
-            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
+            cause=f"ioh lost {lost:,} of {lost + events:,} events of layer {layer.spec.title} "
             f"({percent(share)}): its counts and rates are too small by that share.",
             evidence=(Evidence(text, "lost_pct", share * 100, least, "ioh's own probe"),),
             advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),

@@ -50,7 +50,7 @@ _BTRFS_OTHER = "btrfs filesystem show"
 def maintenance(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check jobs that the kernel reports, maintenance programs' share of the I/O, and discards."""
     jobs = recent[-1].rows("block", "job")
-    read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+    read, write = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
         device, job = row.key[:2]
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
@@ -61,7 +61,7 @@ def maintenance(recent: RecentIntervals, limits: Limits) -> Verdicts:
             subject=f"{device} {job}",
             confidence="high",
             cause=f"{device} is busy with {job}{progress}{fast}, which takes a share of every "
-            f"disk below. All disks read {rate(read)} and write {rate(written)}.",
+            f"disk below. All disks read {rate(read)} and write {rate(write)}.",
             evidence=(Evidence(text, "done_pct", done, None, _SOURCE),),
             advice="Measure again when it has finished, or slow it down until then.",
             command=_command(device, job),
@@ -85,7 +85,7 @@ def _upkeep(recent: RecentIntervals, limits: Limits) -> Verdicts:
         return
     columns = ("read_bytes_per_s", "write_bytes_per_s")
     moved_by = sum_rows(recent, "block", "process", columns, itemgetter(1))
-    by_name = {name: moved for name, moved in moved_by.items() if _UPKEEP.fullmatch(name)}
+    by_name = {name: bytes_ for name, bytes_ in moved_by.items() if _UPKEEP.fullmatch(name)}
     upkeep, total = sum(by_name.values()), sum(moved_by.values())
     if not by_name or not total or upkeep / recent.seconds < limits["bytes_min_per_s"]:
         return
@@ -93,14 +93,14 @@ def _upkeep(recent: RecentIntervals, limits: Limits) -> Verdicts:
     if share * 100 < least:
         return
     # Reads of a loop device count again on the disk below: use only the share, not the sum.
-    moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+    bytes_ = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     text = f"{rate(upkeep / recent.seconds)} of {rate(total / recent.seconds)} submitted"
     source = "probe of the block layer: who submitted"
     yield Verdict(
         subject="upkeep",
         confidence="high",
         cause=f"{', '.join(sorted(by_name))} does {percent(share)} of the disks' I/O "
-        f"({rate(share * moved)}): this is maintenance.",
+        f"({rate(share * bytes_)}): this is maintenance.",
         evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
         advice="Measure again when it has finished, or run it at another time or at low priority.",
         command=f"ps -C {shlex.quote(min(by_name))} -o pid,etime,args",
@@ -112,7 +112,7 @@ def _discards(recent: RecentIntervals, limits: Limits) -> Verdicts:
     if discard.bytes_per_s < least:
         return
     # Deleting a large file discards it in one interval; a trim of a disk takes several.
-    busy = [stats for _, stats in discard.found if stats.count]
+    busy = [stats for _, stats in discard.intervals if stats.count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
     text = f"{discard.count:,} discards in {discard.seconds:.0f} s"

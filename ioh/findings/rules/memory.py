@@ -38,23 +38,27 @@ def swapping(recent: RecentIntervals, limits: Limits) -> Verdicts:
     if min(into, out) < least:
         return
     host = recent[-1].host
-    lost = waited_us / 1e4
+    wait_pct = waited_us / 1e4
     who = _paged_in(recent, into)
     text, source = f"{rate(into)} swapped in and {rate(out)} out", "/proc/vmstat pswpin, pswpout"
     evidence = [Evidence(text, "swap_in_bytes_per_s", into, least, source)]
-    if lost:
-        text = f"programs wait for memory {percent(lost / 100)} of the time"
+    if wait_pct:
+        text = f"programs wait for memory {percent(wait_pct / 100)} of the time"
         source = "/proc/pressure/memory"
         evidence.append(Evidence(text, "memory_wait_us_per_s", waited_us, None, source))
     if host.mem_available_bytes is not None and host.mem_total_bytes:
         free = f"{size(host.mem_available_bytes)} of {size(host.mem_total_bytes)} is available"
         evidence.append(Evidence(free, "mem_available_bytes", host.mem_available_bytes))
     yield Verdict(
-        severity="critical" if lost >= limits["critical_min_pct"] else "warning",
+        severity="critical" if wait_pct >= limits["critical_min_pct"] else "warning",
         confidence="high",
         cause=f"Memory is too small: {rate(into)} is swapped in and {rate(out)} is swapped out"
         + (f"; {who} waits for its own pages" if who else "")
-        + (f"; programs wait for memory {percent(lost / 100)} of the time." if lost else "."),
+        + (
+            f"; programs wait for memory {percent(wait_pct / 100)} of the time."
+            if wait_pct
+            else "."
+        ),
         evidence=tuple(evidence),
         advice="Give the programs more memory, or make them use less. Check each program's memory "
         "and the limit of its control group, which may be small even if the machine has enough.",
@@ -215,11 +219,11 @@ def read_ahead_waste(recent: RecentIntervals, limits: Limits) -> Verdicts:
     )
     # Whole pages are fetched: a read that is not a multiple of a page needs one more.
     is_rounded = buffered.avg_bytes % PAGE_BYTES > 1
-    wanted = buffered.bytes + is_rounded * (calls - cached) * PAGE_BYTES
+    need = buffered.bytes + is_rounded * (calls - cached) * PAGE_BYTES
     # Fetches from NFS count for the same readers, and cannot be separated.
-    if not ops or not wanted or off_disk_bytes(recent, "read") > wanted / 10:
+    if not ops or not need or off_disk_bytes(recent, "read") > need / 10:
         return
-    ratio, least = fetched / wanted, limits["ratio_min"]
+    ratio, least = fetched / need, limits["ratio_min"]
     if fetched / recent.seconds < limits["bytes_min_per_s"] or ratio < least:
         return
     ahead = read_ahead(recent, carrier(recent, "read", fetched, fetched / ops))
@@ -228,7 +232,7 @@ def read_ahead_waste(recent: RecentIntervals, limits: Limits) -> Verdicts:
     which = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})" if ahead.bytes else ""
     random_pct = 100 - (metric_of(recent[-1], "block", "sequential_pct") or 0.0)
     much = f"{size(fetched)} fetched in the readers' own context for {size(buffered.bytes)} "
-    much += f"({size(wanted)} in whole pages)"
+    much += f"({size(need)} in whole pages)"
     order = f"{percent(random_pct / 100)} of the requests do not begin where the last one ended"
     source = "probe: requests of each call"
     yield Verdict(
@@ -242,11 +246,11 @@ def read_ahead_waste(recent: RecentIntervals, limits: Limits) -> Verdicts:
         ),
         advice="Make the read-ahead window smaller for random reads, or have the program call "
         "posix_fadvise with POSIX_FADV_RANDOM.",
-        command=ahead.set_to(_less(wanted / ops, ahead.bytes)),
+        command=ahead.set_to(_less(need / ops, ahead.bytes)),
     )
 
 
-def _less(used: float, now: float | None) -> int:
+def _less(bytes_: float, now: float | None) -> int:
     """A window in KB of about the bytes used per request, and smaller than ``now``."""
-    most = min(used, now / 2) if now else used
+    most = min(bytes_, now / 2) if now else bytes_
     return 1 << max(2, int(most / 1024).bit_length() - 1)

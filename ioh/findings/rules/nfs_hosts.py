@@ -105,9 +105,9 @@ def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterat
         for pair in snapshot.pairs:
             by_server.setdefault(pair.server, []).append(pair)
     for pairs in by_server.values():
-        found = [calls for op in OPS if (calls := _calls(pairs, op)) is not None]
-        if found:
-            worst = max(found, key=lambda calls: calls.calls * calls.rtt_us)
+        each_op = [calls for op in OPS if (calls := _calls(pairs, op)) is not None]
+        if each_op:
+            worst = max(each_op, key=lambda calls: calls.calls * calls.rtt_us)
             is_often = worst.calls / recent.seconds >= limits["calls_min_per_s"]
             is_slow = worst.rtt_us >= limits["rtt_min_ms"] * 1e3
             if is_often and is_slow and worst.place(limits) == place:
@@ -116,7 +116,7 @@ def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterat
 
 def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
     """Sum up one kind of call; None if one end does not know its time."""
-    known = [
+    timed_pairs = [
         (pair, stats)
         for pair in pairs
         if (stats := pair.ops.get(op)) is not None
@@ -124,21 +124,21 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
         and (stats.client_calls == 0 or stats.rtt_us is not None)
         and (stats.server_calls == 0 or stats.server_us is not None)
     ]
-    calls = sum(stats.client_calls or 0 for _, stats in known)
-    served = sum(stats.server_calls or 0 for _, stats in known)
-    rtt_us = weighted_mean((stats.client_calls, stats.rtt_us) for _, stats in known)
-    server_us = weighted_mean((stats.server_calls, stats.server_us) for _, stats in known)
+    calls = sum(stats.client_calls or 0 for _, stats in timed_pairs)
+    served = sum(stats.server_calls or 0 for _, stats in timed_pairs)
+    rtt_us = weighted_mean((stats.client_calls, stats.rtt_us) for _, stats in timed_pairs)
+    server_us = weighted_mean((stats.server_calls, stats.server_us) for _, stats in timed_pairs)
     if rtt_us is None or server_us is None or server_us > rtt_us:  # not the same calls
         return None
-    there = [pair.there for pair, _ in known if pair.there is not None]
+    there = [pair.there for pair, _ in timed_pairs if pair.there is not None]
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
     requests = sum(each.count for each in sums)
     disk_us = weighted_mean((each.count, each.latency_us) for each in sums)
-    timed = (stats.network for _, stats in known if stats.network is not None)
+    timed = (stats.network for _, stats in timed_pairs if stats.network is not None)
     network = sum(timed, LatencyHist())
-    newest = known[-1][0]
+    newest = timed_pairs[-1][0]
     return Calls(
-        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), network,
+        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in timed_pairs), network,
         calls, served, rtt_us, server_us, disk_us, requests,
     )  # fmt: skip
 
@@ -174,21 +174,21 @@ def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
         if rate is not None:
             yield Evidence(f"{per_s(rate)} {what} a second retransmitted", name, rate)
     for host, snapshot in ((newest.client, here), (newest.server, newest.there)):
-        used = _busiest_link(snapshot) if snapshot is not None else None
-        if used is not None:
-            text = f"{host}: link {used[0]} is {percent(used[1] / 100)} used"
-            yield Evidence(text, "in_used_pct", used[1], None, "/proc/net/dev")
+        link = _busiest_link(snapshot) if snapshot is not None else None
+        if link is not None:
+            text = f"{host}: link {link[0]} is {percent(link[1] / 100)} used"
+            yield Evidence(text, "in_used_pct", link[1], None, "/proc/net/dev")
 
 
 def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
     """The most used interface with a known speed."""
-    used = [
+    links = [
         (share, row.key[0])
         for row in snapshot.rows("tcp", "interface")
         for name in ("in_used_pct", "out_used_pct")
         if (share := row.values.get(name)) is not None
     ]
-    return max(used)[::-1] if used else None
+    return max(links)[::-1] if links else None
 
 
 @Rule(

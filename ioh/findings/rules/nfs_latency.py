@@ -77,7 +77,7 @@ def nfs_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def _is_known_to_both(recent: RecentIntervals, op: str) -> bool:
     """Whether the server itself measured its time of these calls."""
     return any(
-        (known := pair.ops.get(op)) is not None and known.network_us is not None
+        (stats := pair.ops.get(op)) is not None and stats.network_us is not None
         for snapshot in recent
         for pair in snapshot.pairs
     )
@@ -102,7 +102,7 @@ def _beyond(recent: RecentIntervals, op: str, rtt: float, whole: float, limits: 
         if threads is not None and threads.are_all_busy(
             limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
         ):
-            unread = weighted_mean((1, found.unread_us) for found in recent.each(nfs_wire))
+            unread = weighted_mean((1, wire.unread_us) for wire in recent.each(nfs_wire))
             yield _queue_for_threads(op, threads, gap, unread, whole)
         else:
             yield _between(recent, op, rtt, each, limits)
@@ -159,8 +159,8 @@ def _served_here_us(recent: RecentIntervals, op: str) -> float | None:
     """
     sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
     is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
-    known = {wire.is_server_local for wire in recent.each(nfs_wire)} - {None}
-    is_here = known.pop() if len(known) == 1 else is_same
+    answers = {wire.is_server_local for wire in recent.each(nfs_wire)} - {None}
+    is_here = answers.pop() if len(answers) == 1 else is_same
     return served.latency_us if is_here else None
 
 
@@ -225,7 +225,7 @@ def _queue_for_threads(
     """The server is this machine, and calls wait for its threads."""
     source = "/proc/fs/nfsd/pool_stats; the probe of nfsd"
     waiting = f"spend {duration(gap)} of their {duration(whole)} on the network and waiting"
-    evidence = [Evidence(threads.said, "at_once_pct", None, None, source)]
+    evidence = [Evidence(threads.text, "at_once_pct", None, None, source)]
     if unread is not None:
         waiting = f"wait {duration(min(unread, gap))} of their {duration(whole)}"
         text = f"calls are unread for {duration(unread)} in the server's sockets"

@@ -128,8 +128,8 @@ def _under_way(recent: RecentIntervals, mount: str) -> tuple[int, float]:
 
 def _ops(layer: LayerSnapshot, mount: str) -> Mapping[str, OpStats]:
     """Each kind of call once, without the groups of several kinds."""
-    found = layer.parts.get(mount, {})
-    return {name: stats for name, stats in found.items() if name in layer.spec.ops}
+    ops = layer.parts.get(mount, {})
+    return {name: stats for name, stats in ops.items() if name in layer.spec.ops}
 
 
 def _waiting(ops: Mapping[str, OpStats]) -> int:
@@ -202,7 +202,7 @@ def nfsd_threads(recent: RecentIntervals, limits: Limits) -> Verdicts:
     waiting = threads.waiting_share
     at_once = None if waiting is None else (1 - waiting) * 100
     most, source = 100 - limits["waiting_min_pct"], "/proc/fs/nfsd/pool_stats; the probe of nfsd"
-    evidence = [Evidence(threads.said, "at_once_pct", at_once, most, source)]
+    evidence = [Evidence(threads.text, "at_once_pct", at_once, most, source)]
     unread = weighted_mean((1, unread) for unread in recent.each(unread_us))
     wait = f" for {duration(unread)}" if unread else ""
     if unread:
@@ -211,7 +211,7 @@ def nfsd_threads(recent: RecentIntervals, limits: Limits) -> Verdicts:
     yield Verdict(
         confidence="medium" if waiting is None else "high",
         cause=f"All {threads.count} threads of nfsd are busy: within {recent.seconds:.0f} s "
-        f"{threads.said}, and calls wait{wait} for a thread.",
+        f"{threads.text}, and calls wait{wait} for a thread.",
         evidence=tuple(evidence),
         advice="Give nfsd more threads, unless the threads wait for its disks.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",

@@ -169,8 +169,8 @@ def _rivals(recent: RecentIntervals, limits: Limits) -> _Rivals | None:
 
 def _means(snapshots: Sequence[Snapshot], rates: Sequence[dict[_Key, float]]) -> dict[_Key, float]:
     sums: dict[_Key, float] = {}
-    for snapshot, found in zip(snapshots, rates, strict=True):
-        for key, ops in found.items():
+    for snapshot, by_key in zip(snapshots, rates, strict=True):
+        for key, ops in by_key.items():
             sums[key] = sums.get(key, 0.0) + ops * snapshot.interval_s
     seconds = duration_s(snapshots)
     return {key: value / seconds for key, value in sums.items()}

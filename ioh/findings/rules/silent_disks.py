@@ -52,21 +52,21 @@ def disk_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
         waiting = [rows for on, rows in calls.items() if _is_on(newest, on, name)]
         yield _of_device(name, silent[name], _oldest(chain(*waiting)))
     in_flight = (row.key[0] for row in newest.rows("block", IN_PROGRESS))
-    known = [*in_flight, *(row.key[1] for row in newest.rows("block", "limit"))]
+    names = [*in_flight, *(row.key[1] for row in newest.rows("block", "limit"))]
     for name, rows in calls.items():
         stuck = [x for x in rows if x.values.get("blocked") and not _is_throttled(newest, x)]
-        is_known = "(" in name or any(_is_on(newest, name, other) for other in known)
+        is_known = "(" in name or any(_is_on(newest, name, other) for other in names)
         if stuck and not is_known and not _has_done(recent, name):
             yield _of_calls(name, stuck)
 
 
 def _old_rows(newest: Snapshot, layer: str, least_us: float, at: int) -> dict[str, list[TableRow]]:
     """What has been in flight for so long, by the part of the key that names the device."""
-    found: defaultdict[str, list[TableRow]] = defaultdict(list)
+    by_name: defaultdict[str, list[TableRow]] = defaultdict(list)
     for row in newest.rows(layer, IN_PROGRESS):
         if row.key[at] and number(row, "age_us") >= least_us:
-            found[row.key[at]].append(row)
-    return found
+            by_name[row.key[at]].append(row)
+    return by_name
 
 
 def _waits_for_another(row: TableRow, silent: Iterable[str]) -> bool:
@@ -114,14 +114,14 @@ def _waits(row: TableRow | None) -> str:
     return f" {who} has waited for {since}, longest of all: {op}, {row.key[3]}."
 
 
-def _counted(row: TableRow) -> str:
+def _number_of(row: TableRow) -> str:
     count = number(row, "count")
     return f"{count:.0f} {row.key[2]}{'s' * (count != 1)}"
 
 
 def _of_device(name: str, rows: Sequence[TableRow], caller: TableRow | None) -> Verdict:
     since = duration(number(rows[0], "age_us"))
-    what = ", ".join(_counted(row) for row in rows)
+    what = ", ".join(_number_of(row) for row in rows)
     on = "" if rows[0].key[1] == name else f" ({rows[0].key[1]})"
     text = f"{what} in flight; none has completed for at least {since}"
     return Verdict(

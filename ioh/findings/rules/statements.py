@@ -61,17 +61,17 @@ def cache_miss_storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
         load = min(now.per_s, calm[server].per_s)
         if load < limits["statements_min_per_s"] or share < limits["share_min"] or each < least:
             continue
-        spent = f"{percent(share)} of the statements' time"
+        of_time = f"{percent(share)} of the statements' time"
         fetched = f"{times(each)} reads per statement"
         yield Verdict(
             subject=server,
             severity="info" if reads.mean_us < limits["cached_max_us"] else "warning",
             cause=f"{server}: a statement reads {times(each)} pages that are not in the server's "
             f"cache, {times(usual)} before: {per_s(reads.count / now.seconds)} reads a second, "
-            f"{duration(reads.mean_us)} each, {spent}.",
+            f"{duration(reads.mean_us)} each, {of_time}.",
             evidence=(
                 Evidence(fetched, "reads_per_statement", each, least, PROBE),
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
+                Evidence(of_time, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
             advice="Find what has changed: a statement that reads a whole table (ioh --pg shows "
             "it), a changed plan, a restart with a cold cache (pg_prewarm fills it). If it lasts, "
@@ -126,7 +126,7 @@ def checkpoint_burst(recent: RecentIntervals, limits: Limits) -> Verdicts:
         if now.per_s * limits["ratio_min"] < before.per_s:
             fewer = f"; {per_s(now.per_s)} a second instead of {per_s(before.per_s)}"
         longer = f"{times(ratio)} times as long as without a checkpoint"
-        written = f"the checkpointer writes {per_s(pages)} pages a second"
+        writes = f"the checkpointer writes {per_s(pages)} pages a second"
         lasts = f" for {duration(running.oldest_us)} now" if running.oldest_us > _LONG_US else ""
         yield Verdict(
             subject=server,
@@ -137,7 +137,7 @@ def checkpoint_burst(recent: RecentIntervals, limits: Limits) -> Verdicts:
             f"it{fewer}.",
             evidence=(
                 Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
-                Evidence(written, "data_writes_per_s", pages, limits["writes_min_per_s"], PROBE),
+                Evidence(writes, "data_writes_per_s", pages, limits["writes_min_per_s"], PROBE),
             ),
             advice="Spread checkpoints: raise max_wal_size, set checkpoint_timeout to 15 min or "
             "more, and checkpoint_completion_target = 0.9. Requested checkpoints (CHECKPOINT, "

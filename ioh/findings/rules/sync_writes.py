@@ -56,13 +56,13 @@ def sync_writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
     synced, sync = (sum_op(recent, "syscall", op) for op in ("write_sync", "fsync"))
-    written = sum_op(recent, "syscall", "write")
+    writes = sum_op(recent, "syscall", "write")
     count = synced.count + sync.count
     a_second = count / sync.seconds
-    if a_second < limits["syncs_min_per_s"] or not (count and written.count):
+    if a_second < limits["syncs_min_per_s"] or not (count and writes.count):
         return
     # Bytes that each wait makes durable; a database's group commit has many.
-    each_bytes = written.bytes / count
+    each_bytes = writes.bytes / count
     waited_s = synced.count * (synced.latency_us or 0) + sync.count * (sync.latency_us or 0)
     waited_s /= 1e6
     mean_us, waiting = waited_s * 1e6 / count, waited_s / sync.seconds
@@ -101,11 +101,11 @@ def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def _storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check whether many short fsyncs delay other programs' reads of the same disks."""
     sync = sum_op(recent, "syscall", "fsync")
-    written = sum_op(recent, "syscall", "write")
+    calls = sum_op(recent, "syscall", "write")
     if not sync.count or sync.ops_per_s < limits["storm_min_per_s"]:
         return
     if (
-        written.bytes / sync.count > limits["bytes_max"]
+        calls.bytes / sync.count > limits["bytes_max"]
         or (sync.latency_us or 0.0) >= limits["latency_min_ms"] * 1e3  # _calls() reports these
     ):
         return
@@ -147,10 +147,10 @@ def _busiest(recent: RecentIntervals, time: str) -> str:
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
     by_name = sum_rows(recent, "syscall", "process", (time,), itemgetter(1))
     half, several = sum(by_process.values()) / 2, "More than one program"
-    for key, spent in by_process.items():
-        if spent >= half:
+    for key, ns in by_process.items():
+        if ns >= half:
             return program(key, several)
-    name = next((name for name, spent in by_name.items() if name and spent >= half), "")
+    name = next((name for name, ns in by_name.items() if name and ns >= half), "")
     return f"{name} (more than one process)" if name else several
 
 

@@ -50,7 +50,7 @@ def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each of these ops over the span."""
     for layer, op in _WATCHED:
         total = sum_op(recent, layer, op)
-        stats = [stats for _, stats in total.found]
+        stats = [stats for _, stats in total.intervals]
         if total.count < limits["ops_min"] or op_of(recent[-1], layer, op) is None:
             continue
         if _are_all_fast(stats, limits["p99_min_ms"] * 1e3):

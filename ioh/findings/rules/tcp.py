@@ -75,13 +75,13 @@ def _link(recent: RecentIntervals, row: TableRow, way: str, limits: Limits) -> V
     name, metric = row.key[0], f"{way}_used_pct"
     if number(row, metric) < limits["link_min_pct"]:
         return  # the usual case, decided early
-    used = [
-        number(found, metric)
+    shares = [
+        number(each, metric)
         for snapshot in recent
-        for found in snapshot.rows("tcp", "interface")
-        if found.key == row.key
+        for each in snapshot.rows("tcp", "interface")
+        if each.key == row.key
     ]
-    if min(used) < limits["link_min_pct"]:
+    if min(shares) < limits["link_min_pct"]:
         return
     speed, shaped = number(row, "speed_bits_per_s"), row.values.get("shaped_bits_per_s")
     whose, source = f"its {_bits(speed)}", f"/sys/class/net/{name}/speed"
@@ -90,14 +90,14 @@ def _link(recent: RecentIntervals, row: TableRow, way: str, limits: Limits) -> V
     if way == "out" and shaped is not None and (not speed or shaped < speed):
         whose, source = f"the {_bits(shaped)} that tc (tbf) allows", "RTM_GETQDISC"
         advice, command = _SHAPED, f"tc -s qdisc show dev {device}"
-    text = f"at least {percent(min(used) / 100)} in each of the last {len(used)} intervals"
+    text = f"at least {percent(min(shares) / 100)} in each of the last {len(shares)} intervals"
     source = f"/proc/net/dev, {source}"
     yield Verdict(
         subject=f"{name} {way}",
         confidence="high",
         cause=f"Interface {name} is full ({'inbound' if way == 'in' else 'outbound'}): "
-        f"{rate(number(row, f'{way}_bytes_per_s'))} is {percent(used[-1] / 100)} of {whose}.",
-        evidence=(Evidence(text, metric, min(used), limits["link_min_pct"], source),),
+        f"{rate(number(row, f'{way}_bytes_per_s'))} is {percent(shares[-1] / 100)} of {whose}.",
+        evidence=(Evidence(text, metric, min(shares), limits["link_min_pct"], source),),
         advice=advice,
         command=command,
     )
@@ -138,23 +138,24 @@ def _windows(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for key in (row.key for row in held_up):
         rows = [table[key] for table in by_key if key in table]
         out = sum(number(row, "out_bytes_per_s") for row in rows) / len(recent)
-        held, busy = (
+        limited_pct, busy_pct = (
             min(number(row, name) for row in rows) for name in ("rwnd_limited_pct", "busy_pct")
         )
         if len(rows) < len(recent) or out < limits["window_bytes_min_per_s"]:
             continue
-        if busy < limits["busy_min_pct"] or held < limits["window_min_pct"]:
+        if busy_pct < limits["busy_min_pct"] or limited_pct < limits["window_min_pct"]:
             continue
-        text = f"limited by the peer's window {percent(held / 100)} of the time it has data to send"
+        share = percent(limited_pct / 100)
+        text = f"limited by the peer's window {share} of the time it has data to send"
         yield Verdict(
             subject=" ".join(key),
             cause=f"The receiver {key[1]} blocks {key[0]} for at least "
-            f"{percent(held / 100)} of the time: its window is full at {rate(out)}.",
+            f"{share} of the time: its window is full at {rate(out)}.",
             evidence=(
                 Evidence(
                     text,
                     "rwnd_limited_pct",
-                    held,
+                    limited_pct,
                     limits["window_min_pct"],
                     "TCP_INFO tcpi_rwnd_limited",
                 ),
@@ -208,12 +209,12 @@ def tcp_no_answer(recent: RecentIntervals, limits: Limits) -> Verdicts:
 def _again(recent: RecentIntervals) -> dict[tuple[str, ...], int]:
     """Retransmitted segments since the last new data, by connection without new data now."""
     sums: dict[tuple[str, ...], float] = {}
-    moved: set[tuple[str, ...]] = set()
+    new: set[tuple[str, ...]] = set()
     now = len(recent.window.recent(1.0))
     for at, snapshot in enumerate(reversed(recent)):
         just_moved: set[tuple[str, ...]] = set()
         for row in snapshot.rows("tcp", "connection"):
-            if row.key in moved:
+            if row.key in new:
                 continue
             if row.values.get("in_bytes_per_s") or row.values.get("out_bytes_per_s"):
                 just_moved.add(row.key)
@@ -221,7 +222,7 @@ def _again(recent: RecentIntervals) -> dict[tuple[str, ...], int]:
             if row.values.get("retrans_bytes_per_s"):
                 segments = number(row, "retrans_segs_per_s") * snapshot.interval_s
                 sums[row.key] = sums.get(row.key, 0.0) + segments
-        moved |= just_moved
+        new |= just_moved
         if at < now:
             for key in just_moved:
                 sums.pop(key, None)

@@ -61,20 +61,20 @@ def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
     everything = window.recent(SPAN_S)
     if duration_s(everything) < 2 * PART_S * 0.95:
         return None
-    known = _times_us(everything, limits["ops_min_per_s"])
-    if len(known) < 4:
+    times_us = _times_us(everything, limits["ops_min_per_s"])
+    if len(times_us) < 4:
         return None
-    before, now = median(known[: len(known) // 2]), median(known[len(known) // 2 :])
+    before, now = median(times_us[: len(times_us) // 2]), median(times_us[len(times_us) // 2 :])
     late = window.recent(PART_S)
     early = everything[: len(everything) - len(late)]
     sizes = (sum_op(part, "block", "read").avg_bytes for part in (early, late))
     if not _is_faster(before, now, limits) or not _are_alike(*sizes):
         return None
-    rank = spearman(known)
+    rank = spearman(times_us)
     if rank > -limits["rank_min"]:
         return None
-    said = Evidence(f"rank correlation of time and latency {rank:.2f}", "", rank)
-    return _verdict(duration_s(everything), before, now, said, "median")
+    evidence = Evidence(f"rank correlation of time and latency {rank:.2f}", "", rank)
+    return _verdict(duration_s(everything), before, now, evidence, "median")
 
 
 def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | None:
@@ -88,15 +88,15 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     # The usual case, decided early: a straight fall ends well below its beginning.
     if len(ends) < 2 or ends[1] > 0.8 * ends[0]:
         return None
-    known = [us for us in recent.each(_mean_us) if us]
-    if not window.covers(soon_s) or len(known) < max(len(recent), 2 * _QUARTERS):
+    means_us = [us for us in recent.each(_mean_us) if us]
+    if not window.covers(soon_s) or len(means_us) < max(len(recent), 2 * _QUARTERS):
         return None
     edges = [len(recent) * at // _QUARTERS for at in range(_QUARTERS + 1)]
     quarters = [sum_op(recent[begin:end], "block", "read") for begin, end in pairwise(edges)]
     means = [quarter.latency_us or 0.0 for quarter in quarters]
     if not all(means) or not _is_faster(means[0], means[-1], limits):
         return None
-    straight = straightness(known)
+    straight = straightness(means_us)
     first = quarters[0]
     is_same_load = all(
         _are_alike(first.avg_bytes, other.avg_bytes)
@@ -110,8 +110,8 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     was_faster = (before.latency_us or 0.0) < limits["peak_ratio_max"] * means[0]
     if before.ops_per_s >= limits["ops_min_per_s"] and was_faster:
         return None
-    said = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
-    return _verdict(recent.seconds, means[0], means[-1], said, "mean")
+    evidence = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
+    return _verdict(recent.seconds, means[0], means[-1], evidence, "mean")
 
 
 def _mean_us(snapshot: Snapshot) -> float | None:
@@ -128,7 +128,7 @@ def _are_alike(before: float, now: float) -> bool:
     return before > 0 and 0.8 <= now / before <= 1.25
 
 
-def _verdict(seconds: float, before: float, now: float, said: Evidence, which: str) -> Verdict:
+def _verdict(seconds: float, before: float, now: float, evidence: Evidence, which: str) -> Verdict:
     text = f"{which} {duration(before)} before, {duration(now)} now"
     metric, source = "p50_us" if which == "median" else "latency_us", "probe of the block layer"
     return Verdict(
@@ -137,7 +137,7 @@ def _verdict(seconds: float, before: float, now: float, said: Evidence, which: s
         cause=f"The same reads have steadily become {times(before / now)} times as fast within "
         f"{seconds:.0f} s, from a {which} of {duration(before)} to {duration(now)}: the storage "
         "moves the data to a faster tier, or a lower cache fills.",
-        evidence=(Evidence(text, metric, now, None, source), said),
+        evidence=(Evidence(text, metric, now, None, source), evidence),
         advice="Run a test until it gets no faster: double its length until two runs agree "
         "within 10 %.",
     )
@@ -149,8 +149,8 @@ def _times_us(snapshots: RecentIntervals, ops_min_per_s: float) -> list[float]:
     each = snapshots.each(_time_us, ops_min_per_s)
     if all(us is None for us in each[-may_miss - 1 :]):
         return []  # the usual case, decided early
-    known = [us for us in each if us is not None]
-    return known if len(snapshots) - len(known) <= may_miss else []
+    times_us = [us for us in each if us is not None]
+    return times_us if len(snapshots) - len(times_us) <= may_miss else []
 
 
 def _time_us(snapshot: Snapshot, ops_min_per_s: float) -> float | None:
