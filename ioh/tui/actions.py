@@ -16,7 +16,7 @@ from ioh.tui.render.overview import choices
 from ioh.tui.render.text_screens import FOLLOW, Page
 from ioh.tui.render.who import tabs_of, visible_rows
 from ioh.tui.render.zoom import LayersView, folded
-from ioh.tui.rows import LayerRow, first_choice, layer_rows, why_inactive
+from ioh.tui.rows import LayerRow, first_op, layer_rows, why_inactive
 from ioh.tui.state import Narrow, Panel, Prompt, Screen, ViewState
 
 
@@ -106,7 +106,7 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     is_chosen = state.chosen[0] == name
-    chosen = state.chosen if is_chosen else first_choice(context.panel.snapshot, name)
+    chosen = state.chosen if is_chosen else first_op(context.panel.snapshot, name)
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
 
 
@@ -228,7 +228,7 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     state = replace(state, screen="main")
     if layer != state.chosen[0]:
         way = direction(state.chosen[1])
-        state = replace(state, chosen=first_choice(view.snapshot, layer, way))
+        state = replace(state, chosen=first_op(view.snapshot, layer, way))
     return state.with_table(
         layer, name=tab.spec.name, sort="", cursor=0, key=(), is_ascending=False
     )

@@ -54,7 +54,7 @@ def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
     return found
 
 
-def first_choice(snapshot: Snapshot, name: str, way: str = "") -> tuple[str, str]:
+def first_op(snapshot: Snapshot, name: str, way: str = "") -> tuple[str, str]:
     """The (layer, op) to show of a layer: a busy one, in the direction ``way`` if there is one.
 
     Of a flow the direction with most bytes: the other one may have acknowledgements only.

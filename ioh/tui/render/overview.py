@@ -28,7 +28,7 @@ from ioh.tui.render.staircase import (
 from ioh.tui.render.trends import length_text
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
-from ioh.tui.rows import LayerRow, first_choice, layer_rows
+from ioh.tui.rows import LayerRow, first_op, layer_rows
 
 _OWN_BOXES = {"db": DB, "pg": PG}
 _INACTIVE = 11  # columns of the word
@@ -196,7 +196,7 @@ def _grid(
         made, begin = ScreenFrame(), 0
         for layer, own, end in zip(row, trends, ends, strict=True):
             piece = boxed(box_of(layer.spec), view, layer, own, end - begin, high)
-            clicked = "/".join(first_choice(view.snapshot, layer.spec.name))
+            clicked = "/".join(first_op(view.snapshot, layer.spec.name))
             piece.hits = [Hit(y, 0, end - begin, "choose", clicked) for y in range(high)]
             made = beside(made, begin, piece, gap=0)
             begin = end
