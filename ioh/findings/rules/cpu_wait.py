@@ -15,11 +15,12 @@ from ioh.model.path import DIRECTIONS, IoPath, paths
 _ABOVE = ("syscall", "cpu_wait")  # the steps that are above the storage
 _BUSY = (
     "Find what uses the CPUs: give it less (nice, a limit of its control group), or this work more "
-    "of them. Faster storage would not help."
+    "of them. Faster storage would not shorten this wait."
 )
 _LIMITED = (
     "There are idle CPUs, so look for what keeps these programs from them: a quota of their "
-    "control group (cpu.max), or an affinity (taskset -cp PID). Faster storage would not help."
+    "control group (cpu.max), or an affinity (taskset -cp PID). Faster storage would not shorten "
+    "this wait."
 )
 _THROTTLED = "grep -rs --include=cpu.stat 'nr_throttled [^0]' /sys/fs/cgroup"
 
@@ -78,7 +79,7 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
         confidence="high",
         cause=f"A {direction} takes {duration(mean_us)}, and {duration(wait_us)} of it "
         f"({percent(wait_us / mean_us)}) its thread could run, but had no CPU; the storage takes "
-        f"only {duration(below_us)}.",
+        f"{duration(below_us)}.",
         evidence=(
             Evidence(threads, "", waiting, limits["waiting_min"], "run_delay of the threads"),
             *_use(busy_pct),

@@ -13,7 +13,7 @@ from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "dim"}
-_WAYS = {"read": "read", "reads": "read", "write": "write", "writes": "write"}
+_WAYS = {"read": "read", "reads": "read", "write": "write", "writes": "write", "sync": "sync"}
 _MISSING = "not evaluated"
 _DAY_S = 43_200
 
