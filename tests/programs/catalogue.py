@@ -80,7 +80,7 @@ DB_HEALTHY = (
     Scenario("slow_log_not_awaited", "the same volume of 60 writes, synchronous_commit=off",
              sick_databases.slow_log_not_awaited),
     Scenario("log_on_a_busy_cpu", "PostgreSQL's log on an idle disk, all processors busy",
-             sick_databases.log_on_a_busy_cpu, also=("commit_bound", "sync_writes")),
+             sick_databases.log_on_a_busy_cpu, also=("commit_bound", "sync_writes", "cpu_wait")),
     Scenario("row_held_briefly", "a session keeps a row for two seconds that four others want",
              sick_databases.row_held_briefly),
     Scenario("own_rows", "four sessions of PostgreSQL, each with a row of its own",

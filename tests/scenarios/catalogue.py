@@ -104,7 +104,7 @@ ANOMALIES = (
     Scenario("one_limited_reader", "one thread in a control group limited to 80 reads a second",
              mistaken.one_limited_reader, "io_limit", ("time_above_disk",)),
     Scenario("starved_reader", "one thread whose CPUs others take", mistaken.starved_reader,
-             "single_stream", ("tail_latency", "time_above_disk")),
+             "cpu_wait", ("tail_latency", "time_above_disk"), says=("single_stream",)),
     Scenario("scattered_memory", "1 MB direct reads into memory of single pages",
              mistaken.scattered_memory, "fragmentation", ("single_stream",)),
     Scenario("unseen_completions", "a program that takes libaio's completions from the ring",

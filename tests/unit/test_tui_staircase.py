@@ -108,7 +108,7 @@ def test_only_the_step_of_a_finding_is_amber_or_red(severity: str) -> None:
 
 @pytest.mark.parametrize(
     ("subject", "ways"), [("reads sda", {"read"}), ("write network", {"write"}),
-                          ("sda", {"read", "write"}), ("", {"read", "write"})],
+                          ("sda", {"read", "write"}), ("", {"read", "write"}), ("sync", set())],
 )  # fmt: skip
 def test_a_finding_about_reads_marks_no_writes(subject: str, ways: set[str]) -> None:
     finding = replace(FINDINGS[0], layer="block", subject=subject)
