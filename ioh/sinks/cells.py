@@ -71,10 +71,10 @@ def cut_to(text: str, width: int) -> str:
 
 
 def _take(text: str, width: int) -> str:
-    taken = 0
+    columns = 0
     for index, char in enumerate(text):
-        taken += char_width(char)
-        if taken > width:
+        columns += char_width(char)
+        if columns > width:
             return text[:index]
     return text
 

@@ -52,18 +52,18 @@ def _numbers(snapshot: Snapshot) -> Iterator[tuple[str, str, str, Value]]:
     yield "host", "", "interval_s", snapshot.interval_s
     for name in HOST_NUMBERS:
         yield "host", "", name, getattr(snapshot.host, name)
-    for layer, found in snapshot.layers.items():
-        if not isinstance(found, LayerSnapshot):
+    for layer, each in snapshot.layers.items():
+        if not isinstance(each, LayerSnapshot):
             continue
         title = guarded(layer)
-        yield title, "", "interval_s", found.interval_s
-        named = [(op, stats) for op, stats in found.ops.items()]
-        for part, ops in found.parts.items():
-            named += [(f"{part}/{op}", stats) for op, stats in ops.items()]
-        for op, stats in named:
+        yield title, "", "interval_s", each.interval_s
+        ops_of = [(op, stats) for op, stats in each.ops.items()]
+        for part, ops in each.parts.items():
+            ops_of += [(f"{part}/{op}", stats) for op, stats in ops.items()]
+        for op, stats in ops_of:
             for field in OP_NUMBERS:
                 yield title, guarded(op), field, getattr(stats, field)
-        for metric, value in found.metrics.items():
+        for metric, value in each.metrics.items():
             yield title, "", guarded(metric), value
-        for reason, count in found.lost.items():
+        for reason, count in each.lost.items():
             yield title, "", guarded(f"lost_{reason}"), count

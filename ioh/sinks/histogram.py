@@ -39,8 +39,8 @@ def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list
 
     A row ends at its own last count, as in ioh.sh.
     """
-    used = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
-    first, last = (min(used), max(used)) if used else (0, 0)
+    columns = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
+    first, last = (min(columns), max(columns)) if columns else (0, 0)
     labels = [_latency_label(bucket) for bucket in range(first, last + 1)]
     cells = [_cells(row.counts, first, last) for row in rows]
     width = style.column_width
@@ -57,10 +57,10 @@ def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list
 def _cells(counts: Sequence[int] | None, first: int, last: int) -> list[str]:
     if counts is None:
         return [UNKNOWN]
-    shown = list(counts[first : last + 1]) or [0]
-    while len(shown) > 1 and not shown[-1]:
-        shown.pop()
-    return [str(count) if count else ZERO for count in shown]
+    last_counts = list(counts[first : last + 1]) or [0]
+    while len(last_counts) > 1 and not last_counts[-1]:
+        last_counts.pop()
+    return [str(count) if count else ZERO for count in last_counts]
 
 
 def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[str]:

@@ -44,8 +44,8 @@ class TextHosts:
         return _heading(state) + self._sink(state.name).render(snapshot)
 
     def _sink(self, name: str) -> TextSink:
-        made = TextSink(self._options, with_legend=not self._sinks)
-        return self._sinks.setdefault(name, made)
+        sink = TextSink(self._options, with_legend=not self._sinks)
+        return self._sinks.setdefault(name, sink)
 
 
 class JsonHosts:
@@ -59,25 +59,25 @@ class JsonHosts:
         if not each.states:
             return self._sink.render(each.snapshot)
         lines = [self._host(state, snapshot) for state, snapshot in _by_state(each)]
-        made: dict[str, Json] = {"time_unix_s": round(each.time_unix_s, 6), "host": None}
-        made["hosts"] = [_host_to_json(state) for state in each.states]
-        made["pairs"] = [_pair_to_json(pair) for pair in each.pairs]
-        return "".join((*lines, to_line(made)))
+        line: dict[str, Json] = {"time_unix_s": round(each.time_unix_s, 6), "host": None}
+        line["hosts"] = [_host_to_json(state) for state in each.states]
+        line["pairs"] = [_pair_to_json(pair) for pair in each.pairs]
+        return "".join((*lines, to_line(line)))
 
     def _host(self, state: HostState, snapshot: Snapshot | None) -> str:
         """The interval as for one machine, and the state of the host."""
         if snapshot is None:
             return ""
-        made = self._sink.to_json(snapshot)
-        host = made["host"]
-        made["host"] = _host_to_json(state) | (host if isinstance(host, dict) else {})
-        return to_line(made)
+        line = self._sink.to_json(snapshot)
+        host = line["host"]
+        line["host"] = _host_to_json(state) | (host if isinstance(host, dict) else {})
+        return to_line(line)
 
 
 def _by_state(each: Round) -> Iterator[tuple[HostState, Snapshot | None]]:
     """Every host with its interval; None if it sent none."""
-    given = {part.name: part.snapshot for part in each.intervals}
-    return ((state, given.get(state.name)) for state in each.states)
+    snapshots = {part.name: part.snapshot for part in each.intervals}
+    return ((state, snapshots.get(state.name)) for state in each.states)
 
 
 def _heading(state: HostState) -> str:
@@ -95,17 +95,17 @@ def _clock(state: HostState) -> str:
     if state.offset_s is None or state.error_s is None:
         return "clock not known: times are those of arrival here"
     side = "ahead" if state.offset_s >= 0 else "behind"
-    said = f"clock {abs(state.offset_s) * 1e3:.1f} ms {side}, +/- {state.error_s * 1e3:.1f} ms"
-    return said if state.clock_is_good else f"{said}: not accurate to 50 ms"
+    text = f"clock {abs(state.offset_s) * 1e3:.1f} ms {side}, +/- {state.error_s * 1e3:.1f} ms"
+    return text if state.clock_is_good else f"{text}: not accurate to 50 ms"
 
 
-def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
+def pair_lines(pairs: Sequence[Pair]) -> Iterator[str]:
     """The table's lines: two headings; for each pair, its kinds of call and TCP."""
     yield "==== nfs between hosts ====  (calls in the interval, means; net: network and RPC)"
-    names = [f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in found]
+    names = [f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in pairs]
     width = max(map(len, names))
     yield " " * (width + 4) + "".join(f"|{title:>{size}}" for title, size in _COLUMNS)
-    for pair, name in zip(found, names, strict=True):
+    for pair, name in zip(pairs, names, strict=True):
         label = pad_right(name, width)
         for op, stats in pair.ops.items():
             yield f"{_LETTERS[op]} |{label}:{_cells(stats)}"
@@ -115,13 +115,13 @@ def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
 
 
 def _cells(stats: PairOp) -> str:
-    shown = (
+    cells = (
         format_fixed(stats.client_calls, 8, 0),
         format_fixed(stats.server_calls, 8, 0),
         *(fixed_ms(us) for us in (stats.rtt_us, stats.server_us, stats.disk_us, stats.network_us)),
         UNKNOWN if stats.network_pct is None else f"{stats.network_pct:.0f}",
     )
-    pairs = zip(shown, _COLUMNS, strict=True)
+    pairs = zip(cells, _COLUMNS, strict=True)
     return "".join(f"|{text:>{size}}" for text, (_, size) in pairs)
 
 

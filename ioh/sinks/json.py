@@ -67,7 +67,7 @@ class JsonSink:
             "unavailable": absent,
             "path": {name: _path(path) for name, path in paths(snapshot).items()},
             "findings": [_finding(finding) for finding in snapshot.findings],
-            "not_evaluated": [_said(rule) for rule in snapshot.not_evaluated],
+            "not_evaluated": [_fields_of(rule) for rule in snapshot.not_evaluated],
             "ioh": {
                 "self_cpu_pct": number_to_json(snapshot.self_cpu_pct),
                 "bpf_cpu_pct": number_to_json(snapshot.bpf_cpu_pct),
@@ -103,9 +103,9 @@ class JsonSink:
         }
 
 
-def to_line(made: dict[str, Json]) -> str:
+def to_line(line: dict[str, Json]) -> str:
     """Return the object as one line of ASCII."""
-    return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
+    return json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _path(path: IoPath) -> Json:
@@ -143,21 +143,21 @@ def number_to_json(value: Value) -> Json:
 
 
 def _finding(finding: Finding) -> Json:
-    return _said(finding) | {"evidence": [_said(item) for item in finding.evidence]}
+    return _fields_of(finding) | {"evidence": [_fields_of(item) for item in finding.evidence]}
 
 
-def _said(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
+def _fields_of(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
     """The fields of a dataclass except ``evidence``, as JSON."""
-    named = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "evidence"}
-    return {k: printable(v) if isinstance(v, str) else number_to_json(v) for k, v in named.items()}
+    values = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "evidence"}
+    return {k: printable(v) if isinstance(v, str) else number_to_json(v) for k, v in values.items()}
 
 
 def _row(keys: tuple[str, ...], row: TableRow) -> Json:
-    named: dict[str, Json] = {key: printable(part) for key, part in zip(keys, row.key, strict=True)}
+    texts: dict[str, Json] = {key: printable(part) for key, part in zip(keys, row.key, strict=True)}
     numbers = {name: number_to_json(value) for name, value in row.values.items()}
     for name in _IDS & numbers.keys():
         numbers[name] = None if numbers[name] is None else str(numbers[name])
-    return named | numbers
+    return texts | numbers
 
 
 def _ops(ops: Mapping[str, OpStats]) -> Json:
@@ -165,10 +165,10 @@ def _ops(ops: Mapping[str, OpStats]) -> Json:
 
 
 def _op(stats: OpStats) -> dict[str, Json]:
-    named: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in OP_NUMBERS}
+    numbers: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in OP_NUMBERS}
     if stats.size_lat is not None and stats.size_lat.total:
-        named["hist"] = hist_to_json(stats.size_lat)
-    return named
+        numbers["hist"] = hist_to_json(stats.size_lat)
+    return numbers
 
 
 def hist_to_json(hist: SizeLatencyHist) -> Json:
@@ -182,30 +182,30 @@ def hist_to_json(hist: SizeLatencyHist) -> Json:
     """
     size_edges = (*SIZE_EDGES_BYTES, None)
     used_sizes = [i for i in range(SIZE_BUCKETS) if any(hist.row(i))]
-    used = _used(hist.by_latency())
+    buckets = _used(hist.by_latency())
     return {
         "size_edges_bytes": [size_edges[i] for i in used_sizes],
-        "latency_edges_us": list(_LATENCY_EDGES[used]),
-        "counts": [list(hist.row(i)[used]) for i in used_sizes],
+        "latency_edges_us": list(_LATENCY_EDGES[buckets]),
+        "counts": [list(hist.row(i)[buckets]) for i in used_sizes],
     }
 
 
 def latencies_to_json(counts: Sequence[int]) -> Json:
     """The used part of a distribution over latency; edges as in hist_to_json()."""
-    used = _used(counts)
-    return {"latency_edges_us": list(_LATENCY_EDGES[used]), "counts": list(counts[used])}
+    buckets = _used(counts)
+    return {"latency_edges_us": list(_LATENCY_EDGES[buckets]), "counts": list(counts[buckets])}
 
 
 def fine_latencies_to_json(hist: LatencyHist | None) -> Json:
     """The same for the finer one, 16 buckets per doubling; null if nothing was counted."""
     if hist is None or not hist.total:
         return None
-    used = _used(hist.counts)
+    buckets = _used(hist.counts)
     edges = (*FINE_EDGES_US, None)
-    return {"latency_edges_us": list(edges[used]), "counts": list(hist.counts[used])}
+    return {"latency_edges_us": list(edges[buckets]), "counts": list(hist.counts[buckets])}
 
 
 def _used(counts: Sequence[int]) -> slice:
     """The slice from the first to the last bucket in use, of which there must be one."""
-    used = [bucket for bucket, count in enumerate(counts) if count]
-    return slice(used[0], used[-1] + 1)
+    buckets = [bucket for bucket, count in enumerate(counts) if count]
+    return slice(buckets[0], buckets[-1] + 1)

@@ -57,10 +57,10 @@ def mega(value: Value, width: int) -> str:
 
 def render_paths(snapshot: Snapshot) -> Iterator[str]:
     """One line per direction: the mean and its steps; then the notes."""
-    found = paths(snapshot)
-    if found:
+    by_direction = paths(snapshot)
+    if by_direction:
         yield "---- path ---- (ms of the mean operation)"
-    for direction, path in found.items():
+    for direction, path in by_direction.items():
         steps = " + ".join(_step(path, segment) for segment in path.segments)
         yield f"{_LETTERS[direction]} |{fixed_ms(path.mean_us):>8} = {steps}"
         yield from (f"  | {safe_name(note)}" for note in path_notes(path))

@@ -28,27 +28,27 @@ class _Lines:
 
     def __init__(self, head: str, file: IO[bytes]) -> None:
         self._head = head
-        self._held: dict[str, io.StringIO] = defaultdict(io.StringIO)
-        self._written: dict[str, list[tuple[int, int]]] = defaultdict(list)  # (offset, size)
+        self._lines: dict[str, io.StringIO] = defaultdict(io.StringIO)
+        self._places: dict[str, list[tuple[int, int]]] = defaultdict(list)  # (offset, size)
         self._file = file
 
     def add(self, metric: str, line: str) -> None:
-        held = self._held[metric]
-        held.write(line)
-        if held.tell() >= _HELD_BYTES:
-            data = held.getvalue().encode()
-            self._written[metric].append((self._file.tell(), len(data)))
+        lines = self._lines[metric]
+        lines.write(line)
+        if lines.tell() >= _HELD_BYTES:
+            data = lines.getvalue().encode()
+            self._places[metric].append((self._file.tell(), len(data)))
             self._file.write(data)
-            held.seek(0)
-            held.truncate()
+            lines.seek(0)
+            lines.truncate()
 
     def render(self) -> Iterator[str]:
         yield self._head
-        for metric, held in self._held.items():
-            for at, size in self._written[metric]:
+        for metric, lines in self._lines.items():
+            for at, size in self._places[metric]:
                 self._file.seek(at)
                 yield self._file.read(size).decode()
-            yield held.getvalue()
+            yield lines.getvalue()
 
 
 def _escaped(value: str) -> str:

@@ -52,8 +52,8 @@ class ParquetSink:
     """
 
     def __init__(self) -> None:
-        self._written = io.BytesIO()  # bytes not yet returned
-        file = pa.PythonFile(self._written, mode="w")  # keeps its own position
+        self._buffer = io.BytesIO()  # bytes not yet returned
+        file = pa.PythonFile(self._buffer, mode="w")  # keeps its own position
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         self._rows: list[tuple[_Cell, ...]] = []
         self._buckets = 0
@@ -65,19 +65,19 @@ class ParquetSink:
             self._buckets += len(row[-2]) if isinstance(row[-2], list) else 0
             if len(self._rows) >= GROUP_ROWS or self._buckets >= GROUP_BUCKETS:
                 self._write_group()
-        return self._taken()
+        return self._take()
 
     def finish(self) -> bytes:
         """The rest of the file, with the footer that readers need."""
         self._write_group()
         self._writer.close()
-        return self._taken()
+        return self._take()
 
-    def _taken(self) -> bytes:
-        taken = self._written.getvalue()
-        self._written.seek(0)
-        self._written.truncate()
-        return taken
+    def _take(self) -> bytes:
+        data = self._buffer.getvalue()
+        self._buffer.seek(0)
+        self._buffer.truncate()
+        return data
 
     def _write_group(self) -> None:
         if self._rows:
@@ -99,8 +99,8 @@ def _rows(snapshot: Snapshot) -> Iterator[tuple[_Cell, ...]]:
         lost = {f"lost_{reason}": count for reason, count in layer.lost.items()}
         metrics = _known({**layer.metrics, **lost})
         yield (*key, "", "", layer.interval_s, *_NO_OP, metrics)
-        shown = printable_keys(layer.parts)
-        parts = {shown[part]: ops for part, ops in layer.parts.items()}
+        names = printable_keys(layer.parts)
+        parts = {names[part]: ops for part, ops in layer.parts.items()}
         for part, ops in [("", layer.ops), *parts.items()]:
             for op, stats in ops.items():
                 numbers = (_sane(getattr(stats, number)) for number in OP_NUMBERS)
@@ -116,8 +116,8 @@ def _sane(value: Value) -> Value:
 
 
 def _known(metrics: Mapping[str, Value]) -> list[tuple[str, float]]:
-    shown = printable_keys(metrics)
-    sane = ((shown[name], _sane(value)) for name, value in metrics.items())
+    names = printable_keys(metrics)
+    sane = ((names[name], _sane(value)) for name, value in metrics.items())
     return [(name, float(value)) for name, value in sane if value is not None]
 
 

@@ -69,20 +69,21 @@ def _layout(spec: LayerSpec) -> _Layout:
     every = (*spec.groups, *spec.ops)
     members = spec.inner_groups.union(*spec.groups.values())
     main: list[str] = []
-    for wanted in ("R", "W"):
-        named = [op for op in every if direction(op) == wanted]
-        exact = [op for op in named if "_" not in op]  # else all that are in no group
-        main += exact or [op for op in named if op not in members]
+    for letter in ("R", "W"):
+        ops = [op for op in every if direction(op) == letter]
+        exact = [op for op in ops if "_" not in op]  # else all that are in no group
+        main += exact or [op for op in ops if op not in members]
     beside = {
         op: tuple(each for each in spec.groups[op] if each not in spec.groups[op + _WAITED])
         for op in main
         if op in spec.groups and op + _WAITED in spec.groups
     }
-    shown = [op for op in members if any(word in op.lower() for word in _ALWAYS_SHOWN)]
+    always = [op for op in members if any(word in op.lower() for word in _ALWAYS_SHOWN)]
     return _Layout(
         tuple(main),
         tuple(name for name in every if name not in main),
-        members - {*shown, *chain.from_iterable(beside.values())} | {op + _WAITED for op in beside},
+        members - {*always, *chain.from_iterable(beside.values())}
+        | {op + _WAITED for op in beside},
         any(op.lower() in _FLOW_WORDS for op in every),
         beside,
     )
@@ -118,10 +119,10 @@ def all_op(name: str) -> str:
 def beside_text(spec: LayerSpec, ops: Mapping[str, OpStats], name: str) -> str:
     """The operations that an op of main_stats() leaves out: ``+ 52.1k/s cached, 1 µs``, or ""."""
     others = _layout(spec).beside.get(all_op(name), ()) if name != all_op(name) else ()
-    found = ((each, ops[each]) for each in others if each in ops)
+    stats_of = ((each, ops[each]) for each in others if each in ops)
     return "  ".join(
         format_beside(each.removeprefix(f"{all_op(name)}_"), stats.ops_per_s, stats.latency_us)
-        for each, stats in found
+        for each, stats in stats_of
         if stats.count
     )
 

@@ -105,8 +105,8 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
                 if not detail.lean_parts:
                     yield from _of_op(prefix, labels, totals, detail)
                 elif totals.count_total or totals.bytes_total or totals.errors_total:
-                    kept = _LEAN_FAILED if totals.errors_total else _LEAN
-                    yield from _counters(prefix, labels, totals, kept)
+                    counters = _LEAN_FAILED if totals.errors_total else _LEAN
+                    yield from _counters(prefix, labels, totals, counters)
         for metric in sample.specs[name].metrics:
             yield from _of_metric(prefix, (host,), metric, layer.metrics.get(metric.name))
         lost = Family(f"{prefix}_lost_events", "counter", "", "Events lost.")

@@ -39,8 +39,8 @@ def render_table(
         active.sort(key=lambda row: -(row.values[rank.derived_name] or 0))
         if active:
             lines += _render(spec, active[:top], _directed(spec, rank, where), where, width)
-    moved = [rank.derived_name for rank in ranks.values()]
-    waiting = [x for x in rows if x.values.get("inflight") and not any(map(x.values.get, moved))]
+    rates = [rank.derived_name for rank in ranks.values()]
+    waiting = [x for x in rows if x.values.get("inflight") and not any(map(x.values.get, rates))]
     if waiting:
         columns = [column for column in spec.columns if column.title]
         columns.sort(key=lambda column: column.name != "inflight")
@@ -65,9 +65,9 @@ def _render(
 ) -> list[str]:
     if not rows:
         return []
-    left: str = mark or " "
-    lines = [" ", *([left] * len(rows))]
-    room = width - len(left)
+    begin: str = mark or " "
+    lines = [" ", *([begin] * len(rows))]
+    room = width - len(begin)
     for number, metric in enumerate(columns):
         texts = _column(metric, rows)
         column_width = max(map(display_width, texts))

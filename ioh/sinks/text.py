@@ -76,7 +76,7 @@ class TextSink:
         self._options = options or TextOptions()
         self._shows, self._width = self._options.shows, self._options.hist.width
         self._with_legend = with_legend
-        self._said: set[str] = set()
+        self._notes: set[str] = set()
 
     def render(self, snapshot: Snapshot) -> str:
         """One interval, followed by an empty line."""
@@ -102,9 +102,9 @@ class TextSink:
         return "\n".join(lines) + "\n\n"
 
     def _once(self, text: str) -> list[str]:
-        if text in self._said:
+        if text in self._notes:
             return []
-        self._said.add(text)
+        self._notes.add(text)
         return [text]
 
     def _legend(self) -> list[str]:
@@ -254,7 +254,7 @@ _CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
 def _numbers(stats: OpStats) -> tuple[str, ...]:
     """The cells of one op; if its count is 0, unknown numbers are ``.`` too."""
     rate = stats.ops_per_s
-    shown = (
+    cells = (
         mega(stats.bytes_per_s, 8),
         format_fixed(scaled(stats.latency_us, 1e-3), 7, 4),
         format_fixed(scaled(stats.avg_bytes, 1 / 1024), 9, 3),
@@ -264,7 +264,7 @@ def _numbers(stats: OpStats) -> tuple[str, ...]:
         format_fixed(scaled(stats.max_bytes, 1 / 1024), 8, 3),
         format_fixed(stats.inflight, 4, 0),
     )
-    return tuple(ZERO if stats.count == 0 and text == UNKNOWN else text for text in shown)
+    return tuple(ZERO if stats.count == 0 and text == UNKNOWN else text for text in cells)
 
 
 def _render_rows(rows: list[OpRow]) -> Iterator[str]:
@@ -305,7 +305,7 @@ def _gauge_hists(layer: LayerSnapshot, style: HistStyle) -> Iterator[str]:
 
 def _footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
     """IOPS (reads and writes) of the lowest layer that counts them, and ioh's own cost."""
-    found = lowest_iops(layers)
-    total = UNKNOWN if found is None else f"{format_fixed(found[0], 10, 0)} ({found[1]})"
+    iops = lowest_iops(layers)
+    total = UNKNOWN if iops is None else f"{format_fixed(iops[0], 10, 0)} ({iops[1]})"
     cost = f"ioh cpu {_pct(snapshot.self_cpu_pct)} probes {_pct(snapshot.bpf_cpu_pct)} of one core"
     return f"IOPs {total}   {cost}"

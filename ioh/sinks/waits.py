@@ -34,21 +34,21 @@ def render_waits(title: str, layer: LayerSnapshot) -> list[str]:
     """
     lines = []
     for row in layer.rows(IN_PROGRESS):
-        key, age_us = _named(layer, row), row.values.get("age_us") or 0
+        key, age_us = _by_name(layer, row), row.values.get("age_us") or 0
         part = key.get(layer.spec.part)
         ops = layer.ops if part is None else layer.parts.get(part, {})
         if age_us >= _SAID_FROM_US and not ops.get(key["op"], _NOTHING).count:
-            lines.append(f"! {title}: {_said(key, row)}")
+            lines.append(f"! {title}: {_line(key, row)}")
     more = len(lines) - _MOST_SAID
     return [*lines[:_MOST_SAID], *([f"! {title}: and {more} more in progress"] if more > 0 else [])]
 
 
-def _named(layer: LayerSnapshot, row: TableRow) -> Mapping[str, str]:
+def _by_name(layer: LayerSnapshot, row: TableRow) -> Mapping[str, str]:
     keys = next((table.keys for table in layer.spec.tables if table.name == IN_PROGRESS), ())
     return dict(zip(keys, row.key, strict=False))
 
 
-def _said(key: Mapping[str, str], row: TableRow) -> str:
+def _line(key: Mapping[str, str], row: TableRow) -> str:
     first, second, op = row.key[:3]
     number, age = row.values.get("count") or 0, format_duration(row.values.get("age_us"))
     what = op.replace("_", " ") + ("s" if number != 1 and "_" not in op else "")
