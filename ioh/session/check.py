@@ -106,9 +106,9 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     A recording without samples gets no copy.  Raises IohError if it is not a recording or cannot be
     read, or if the copy cannot be created; OSError if the copy cannot be written.
     """
-    found = CheckResult()
+    result = CheckResult()
     writer: SessionWriter | None = None
-    held: list[Item] = []  # what comes before the first sample
+    waiting: list[Item] = []  # what comes before the first sample
     builds = repaired is not None
     with contextlib.ExitStack() as stack:
         name = STDIN if path == "-" else path
@@ -120,19 +120,19 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
             specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name
         )
         for item in reader.items_of(file.pieces()):
-            found.take(item)
+            result.take(item)
             if repaired is None:
                 continue
-            if writer is None and isinstance(item, Tick) and found.header is not None:
-                writer = _new_writer(found.header, repaired)
+            if writer is None and isinstance(item, Tick) and result.header is not None:
+                writer = _new_writer(result.header, repaired)
                 stack.callback(writer.close)
-            held.append(item)
-            while held and writer is not None:
-                if not _copy(held.pop(0), writer):
-                    found.leave_out()
-        found.size_bytes = reader.fed_bytes
-        found.last_part = reader.header.part if reader.header is not None else 0
-    return found
+            waiting.append(item)
+            while waiting and writer is not None:
+                if not _copy(waiting.pop(0), writer):
+                    result.leave_out()
+        result.size_bytes = reader.fed_bytes
+        result.last_part = reader.header.part if reader.header is not None else 0
+    return result
 
 
 def _stdin_fd(path: str) -> int | None:

@@ -73,16 +73,16 @@ class _Group:
     """The blocks of one mapping in a Sample: ops of a layer or part, or rows of a table."""
 
     blocks: dict[Any, _Block] = field(default_factory=dict)
-    shown: dict[Any, Any] | None = None
+    cache: dict[Any, Any] | None = None
 
     def mapping(self, values: list[Value]) -> dict[Any, Any]:
         """The present mapping; mappings returned before never change."""
-        if self.shown is None:
-            self.shown = {
+        if self.cache is None:
+            self.cache = {
                 key: block.build(values) if block.built is None else block.built
                 for key, block in self.blocks.items()
             }
-        return self.shown
+        return self.cache
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +101,9 @@ class _Layer:
         shape, (parts, metrics, lost, gauges) = self.shape, self.names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
-        own, *shown = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
+        own, *part_ops = [
+            group.mapping(values) for group in self.groups[: None if with_parts else 1]
+        ]
         rest: Any = values[self.rest : self.rest + rest_of(shape)]
         counts = rest[len(metrics) :]
         hists = range(len(lost), len(counts), LATENCY_BUCKETS)
@@ -110,7 +112,7 @@ class _Layer:
             ops=own,
             metrics=dict(zip(metrics, rest, strict=False)),
             tables=rows,
-            parts=dict(zip(parts, shown, strict=False)),
+            parts=dict(zip(parts, part_ops, strict=False)),
             lost=dict(zip(lost, counts, strict=False)),
             gauge_hists={
                 name: tuple(counts[at : at + LATENCY_BUCKETS])
@@ -143,12 +145,12 @@ class ReadCalls:
     """The newest calls, by their layer's position."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, deque[CallBatch]] = {}
+        self._batches: dict[int, deque[CallBatch]] = {}
 
     def take(self, record: SampleRecord, mono_ns: int) -> None:
         """Add a record's calls; RecordError if they are invalid."""
         for each in record.calls:
-            kept = self._kept.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
+            batches = self._batches.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
             batch = CallBatch(
                 mono_ns + each.after_ns, tuple(map(to_text, each.peers)), tuple(each.numbers)
             )
@@ -157,21 +159,21 @@ class ReadCalls:
                 len(batch.numbers) % CALL_NUMBERS
                 or max(kinds, default=0) >= len(CALL_OPS)
                 or max(peers, default=-1) >= len(batch.peers)
-                or (kept and batch.mono_ns <= kept[-1].mono_ns)
+                or (batches and batch.mono_ns <= batches[-1].mono_ns)
             ):
                 refuse("invalid calls")
-            kept.append(batch)
+            batches.append(batch)
         if self.numbers > _MAX_CALL_NUMBERS:
             refuse("more calls than ioh keeps")
 
     @property
     def numbers(self) -> int:
         """How many numbers all calls have."""
-        return sum(len(batch.numbers) for kept in self._kept.values() for batch in kept)
+        return sum(len(batch.numbers) for batches in self._batches.values() for batch in batches)
 
     def of(self, layer: int) -> Calls:
         """The calls of the layer at a position."""
-        return tuple(self._kept.get(layer, ()))
+        return tuple(self._batches.get(layer, ()))
 
 
 class Decoder:
@@ -237,7 +239,7 @@ class Decoder:
                 refuse(f"no row {number}")
             table, key = row
             del table.blocks[key]
-            table.shown = self._rows[number] = None
+            table.cache = self._rows[number] = None
         if len(record.added) + sum(len(table.blocks) for table in self.tables) > MAX_ROWS:
             refuse("too many rows")
         for at, names in record.added:
@@ -251,9 +253,9 @@ class Decoder:
 
     def _take_layer(self, at: int, shape: LayerShape) -> None:
         name = to_text(shape.name)
-        known = list(self.layers)
-        is_new = at == len(known) and name in self.specs and name not in self.layers
-        if not is_new and known[at : at + 1] != [name]:
+        names = list(self.layers)
+        is_new = at == len(names) and name in self.specs and name not in self.layers
+        if not is_new and names[at : at + 1] != [name]:
             refuse(f"no layer {at}, or one that comes twice or is not in the head")
         others = [layer.shape for other, layer in self.layers.items() if other != name]
         if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
@@ -283,10 +285,10 @@ class Decoder:
         names = list(self.layers)
         for at, raw in start.tables:
             spec = self.specs[names[at]] if at < len(names) else None
-            found = [each for each in spec.tables if each.name == to_text(raw)] if spec else []
-            if not found:
+            tables = [each for each in spec.tables if each.name == to_text(raw)] if spec else []
+            if not tables:
                 refuse("a table that is not in the head")
-            table = found[0]
+            table = tables[0]
             is_counted = any(column.kind == "counter" for column in table.columns)
             work = _ROW_WORK if is_counted else _GAUGES_WORK
             columns = len(table.raw_columns)
@@ -298,7 +300,7 @@ class Decoder:
             refuse("a row does not match its table, or comes twice")
         size = table.columns
         table.blocks[key] = self._place(table, size, size, size)
-        table.shown = None
+        table.cache = None
         self._rows.append((table, key))
 
     def _change(self, record: SampleRecord) -> None:
@@ -331,7 +333,7 @@ class Decoder:
         for at in sorted(self._changed):
             if at >= end:
                 block, group = self._blocks[bisect_right(self._begins, at) - 1]
-                block.built = group.shown = None
+                block.built = group.cache = None
                 end = block.begin + block.size
                 self._fresh_blocks += 1
                 self._fresh_numbers += block.size + _BLOCK_NUMBERS

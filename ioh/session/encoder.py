@@ -129,9 +129,9 @@ def _tables_of(sample: Sample) -> tuple[list[tuple[int, bytes]], list[Table]]:
     for at, (layer_name, layer) in enumerate(sample.layers.items()):
         if isinstance(layer, LayerSample):
             described = {table.name for table in sample.specs[layer_name].tables}
-            found = [name for name in layer.tables if name in described]
-            names += [(at, to_bytes(name)) for name in found]
-            tables += [layer.tables[name] for name in found]
+            own = [name for name in layer.tables if name in described]
+            names += [(at, to_bytes(name)) for name in own]
+            tables += [layer.tables[name] for name in own]
     return names, tables
 
 
@@ -231,35 +231,35 @@ class Encoder:
     def _take_layers(self, flat: list[Flat]) -> list[tuple[int, LayerShape]]:
         new = []
         for at, (shape, chunks) in enumerate(flat):
-            known = self._layers[at] if at < len(self._layers) else None
-            if known is None or known[0] != shape:
+            layer = self._layers[at] if at < len(self._layers) else None
+            if layer is None or layer[0] != shape:
                 new.append((at, shape))
-                if known is not None:
-                    self._live -= sum(len(block.numbers) for block in known[1])
-                known = (shape, [self._place(len(chunk)) for chunk in chunks])
-                self._layers[at : at + 1] = [known]
-            for block, chunk in zip(known[1], chunks, strict=True):
+                if layer is not None:
+                    self._live -= sum(len(block.numbers) for block in layer[1])
+                layer = (shape, [self._place(len(chunk)) for chunk in chunks])
+                self._layers[at : at + 1] = [layer]
+            for block, chunk in zip(layer[1], chunks, strict=True):
                 self._change(block, chunk)
         return new
 
     def _remove(self, tables: list[Table]) -> list[int]:
         """Forget the rows that are gone; return their numbers."""
         removed = []
-        for known, table in zip(self._tables, tables, strict=True):
-            for key, block in list(known.items()):
+        for blocks, table in zip(self._tables, tables, strict=True):
+            for key, block in list(blocks.items()):
                 if key not in table or len(table[key]) != len(block.numbers):
-                    del known[key]
+                    del blocks[key]
                     removed.append(block.row)
                     self._live -= len(block.numbers)
                     self._room += sum(map(len, key))
         return sorted(removed)
 
     def _take_rows(self, tables: list[Table]) -> list[tuple[int, list[bytes]]]:
-        added = []
+        new = []
         rows = sum(map(len, self._tables))
-        for number, (known, table) in enumerate(zip(self._tables, tables, strict=True)):
+        for number, (blocks, table) in enumerate(zip(self._tables, tables, strict=True)):
             for key, columns in table.items():
-                block = known.get(key)
+                block = blocks.get(key)
                 if block is None:
                     characters = sum(map(len, key))
                     cells = (rows + 1) * len(columns)
@@ -267,11 +267,11 @@ class Encoder:
                         continue
                     rows += 1
                     self._room -= characters
-                    added.append((number, [to_bytes(part) for part in key]))
-                    block = known[key] = self._place(len(columns), self._rows)
+                    new.append((number, [to_bytes(part) for part in key]))
+                    block = blocks[key] = self._place(len(columns), self._rows)
                     self._rows += 1
                 self._change(block, columns)
-        return added
+        return new
 
     def _take_calls(self, sample: Sample) -> list[CallRecord]:
         """The calls that a reader does not have yet."""

@@ -92,13 +92,13 @@ def look_on(places: Contents, read: Read) -> None:
 
 def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: float) -> int:
     """Find the last sample not later than a time, between a whole sample and an offset."""
-    found = begin.number
+    tick = begin.number
     for frame in _frames(read, begin.offset, end_bytes):
         if frame.kind in SAMPLE_KINDS:
             if frame.time_unix_s > time_unix_s:
                 break
-            found = max(found, frame.number)
-    return found
+            tick = max(tick, frame.number)
+    return tick
 
 
 def frame_at(read: Read, offset: int) -> Frame | None:
@@ -115,34 +115,34 @@ def frame_at(read: Read, offset: int) -> Frame | None:
 
 def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
     """Yield the records between two offsets, _MAX_FRAMES at most."""
-    scanner, at, left = FrameScanner(begin), begin, _MAX_FRAMES
+    scanner, at, rest = FrameScanner(begin), begin, _MAX_FRAMES
     while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
         scanner.feed(piece)
         at += len(piece)
         for event in scanner.events():
             if isinstance(event, Frame):
                 yield event
-                left -= 1
-                if not left:
+                rest -= 1
+                if not rest:
                     return
 
 
 def _from_index(read: Read, last: Frame) -> Contents | None:
     """Follow the chain of index records back from the last one; None if one is damaged."""
-    left, room = _MAX_INDEX_BYTES, MAX_ENTRIES
+    room_bytes, room = _MAX_INDEX_BYTES, MAX_ENTRIES
     spans: list[list[IndexEntry]] = []
     frame: Frame | None = last
     while frame is not None and frame.kind == Kind.INDEX:
         try:
-            plain = Unpacker().unpack(frame.payload, most_bytes=left)
+            plain = Unpacker().unpack(frame.payload, most_bytes=room_bytes)
             index = decode_plain(plain, Index)
         except RecordError:
             return None
-        left -= len(plain) + _INDEX_COST_BYTES
+        room_bytes -= len(plain) + _INDEX_COST_BYTES
         room -= len(index.entries)
         offsets = [index.previous, *(entry.offset for entry in index.entries), frame.offset]
         is_rising = all(a < b for a, b in pairwise(offsets))
-        if index.offset != frame.offset or not is_rising or min(left, room) < 0:
+        if index.offset != frame.offset or not is_rising or min(room_bytes, room) < 0:
             return None  # e.g. its offsets count from the start of a concatenated recording
         spans.append(index.entries)
         if index.previous < 0:
@@ -153,16 +153,16 @@ def _from_index(read: Read, last: Frame) -> Contents | None:
 
 
 def _last_index_frame(read: Read, size_bytes: int) -> Frame | None:
-    wanted = MARKER + bytes([Kind.INDEX])
+    head = MARKER + bytes([Kind.INDEX])
     begin, tries = size_bytes, _MAX_FALSE_INDEXES
     while begin > 0 and size_bytes - begin < _MAX_TAIL_BYTES:
         end, begin = begin, max(0, begin - _STEP_BYTES)
-        piece = read(begin, end - begin + len(wanted) - 1)
-        at = piece.rfind(wanted)
+        piece = read(begin, end - begin + len(head) - 1)
+        at = piece.rfind(head)
         while at >= 0:
-            found = frame_at(read, begin + at)
+            frame = frame_at(read, begin + at)
             tries -= 1
-            if found is not None or not tries:
-                return found
-            at = piece.rfind(wanted, 0, at)
+            if frame is not None or not tries:
+                return frame
+            at = piece.rfind(head, 0, at)
     return None

@@ -35,9 +35,9 @@ class Joining(contextlib.ExitStack):
             cause = f"{path} is still being recorded"
             refuse_if(session.is_growing, cause, "Join it when it has ended")
             if own in self.sessions:
-                first, shown = printable(self.sessions[own].path), printable(path)
-                cause = f"{first} and {shown} are both of host {own}"
-                hint = f"Merge them first: cat {first} {shown} | ioh verify - --repair NEW"
+                first, second = printable(self.sessions[own].path), printable(path)
+                cause = f"{first} and {second} are both of host {own}"
+                hint = f"Merge them first: cat {first} {second} | ioh verify - --repair NEW"
                 raise IohError(cause, hint, ExitCode.USAGE)
             self.sessions[own] = session
 

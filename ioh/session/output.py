@@ -39,20 +39,20 @@ class LostFileError(OSError):
 def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
     """Call ``make`` with each name until one is free; NameTakenError if none is."""
     cause = "no name is left for the recording"
-    taken = NameTakenError(cause)
+    refusal = NameTakenError(cause)
     for name in names:
         try:
             return make(name)
         except NameTakenError as error:  # noqa: PERF203 (it is the loop's purpose)
-            taken = error
-    raise taken
+            refusal = error
+    raise refusal
 
 
 def part_of_name(name: str, path: str) -> int | None:
     """The number of the part of ``path`` that has this name; None if it is not one."""
     stem, extension = map(re.escape, os.path.splitext(path))  # noqa: PTH122
-    found = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(rf"{stem}-([0-9]{{4,9}}){extension}", name)
+    return int(match[1]) if match else None
 
 
 class Output:

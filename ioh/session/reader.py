@@ -163,8 +163,8 @@ class Recording(Closing):
         if not self.first_tick <= tick < len(self):
             return None
         items = self.items(tick, most_bytes=_MAX_STRETCH_BYTES)
-        found = next((item for item in items if isinstance(item, Tick)), None)
-        return found.sample if found is not None and found.tick == tick else None
+        tick_item = next((item for item in items if isinstance(item, Tick)), None)
+        return tick_item.sample if tick_item is not None and tick_item.tick == tick else None
 
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
         return [entry for entry in self._places.entries if entry.kind in kinds]
@@ -240,10 +240,10 @@ class Session(RecordedFile, Recording):
             for entry, gap in self._records(Kind.GAP, Gap)
         ]
 
-    def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
+    def _records(self, kind: Kind, record_type: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
         """Yield undamaged marks or gaps with their index entries."""
         unpacker = Unpacker()  # one for all: creating it takes longer than using it
         for entry in self._entries(kind):
             with contextlib.suppress(RecordError):
                 plain = unpacker.unpack(self._payload(entry), most_bytes=_MAX_MOMENT_BYTES)
-                yield entry, decode_plain(plain, made)
+                yield entry, decode_plain(plain, record_type)

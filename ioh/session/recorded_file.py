@@ -64,14 +64,14 @@ def _members_in(fd: int) -> dict[str, Member]:
     """The hosts of a joined file, in its order; none of other files and pipes."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         return {}
-    size_bytes, found = os.fstat(fd).st_size, _list_at(fd, 0)
-    if found is not None:
-        sizes, at = found
+    size_bytes, sizes_and_place = os.fstat(fd).st_size, _list_at(fd, 0)
+    if sizes_and_place is not None:
+        sizes, at = sizes_and_place
     else:  # use the copy of the list at the end
         begin = max(0, size_bytes - _MAX_LIST_BYTES)
         at_list = os.pread(fd, _MAX_LIST_BYTES, begin).rfind(MARKER + bytes([Kind.JOINED]))
-        found = _list_at(fd, begin + at_list) if at_list >= 0 else None
-        sizes = found[0] if found is not None else []
+        sizes_and_place = _list_at(fd, begin + at_list) if at_list >= 0 else None
+        sizes = sizes_and_place[0] if sizes_and_place is not None else []
         at = begin + at_list - sum(size for _, size in sizes)
     members: dict[str, Member] = {}
     for name, size in sizes:
@@ -93,19 +93,19 @@ def _list_at(fd: int, offset: int) -> tuple[list[tuple[bytes, int]], int] | None
         return None
 
 
-def _member_of(found: dict[str, Member], host: str, path: str) -> Member | None:
+def _member_of(members: dict[str, Member], host: str, path: str) -> Member | None:
     """The requested host's part; None if the file is of one host, and none was requested.
 
     Raises IohError if the host is not in the file, or the file has several and none was requested.
     """
-    names, shown = ", ".join(map(printable, found)), printable(path)
-    if host in found or not (found or host):
-        return found.get(host)
+    names, name = ", ".join(map(printable, members)), printable(path)
+    if host in members or not (members or host):
+        return members.get(host)
     if host:
-        cause = f"no host {host} in {shown}"
+        cause = f"no host {host} in {name}"
         raise IohError(cause, f"Its hosts: {names}" if names else "It has one host: leave #… out")
-    cause = f"{shown} has several hosts: {names}"
-    hint = f"Give one: {shlex.quote(f'{shown}#{next(iter(found))}')}"
+    cause = f"{name} has several hosts: {names}"
+    hint = f"Give one: {shlex.quote(f'{name}#{next(iter(members))}')}"
     raise IohError(cause, hint, ExitCode.USAGE)
 
 
@@ -127,18 +127,18 @@ def _not_there(path: str) -> IohError:
 
 def _open(path: str) -> int:
     """Open for reading only; IohError if that fails, or it is a directory."""
-    shown = printable(path)
+    name = printable(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, ValueError) as error:
         raise _not_there(path) from error
     except OSError as error:
-        cause = f"cannot open {shown}: {error.strerror}"
+        cause = f"cannot open {name}: {error.strerror}"
         hint = "Only its owner may read it" if isinstance(error, PermissionError) else ""
         raise IohError(cause, hint) from None
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         os.close(fd)
-        cause = f"{shown} is a directory"
+        cause = f"{name} is a directory"
         raise IohError(cause, "Give the recording itself", ExitCode.USAGE)
     return fd
 
@@ -209,13 +209,13 @@ class RecordedFile(Closing):
 
     def pieces(self) -> Iterator[bytes]:
         """Yield all bytes in order; IohError if reading fails."""
-        left = sys.maxsize
+        rest_bytes = sys.maxsize
         try:
             if self._member is not None:
-                begin, left = self._member
+                begin, rest_bytes = self._member
                 os.lseek(self._fd, begin, os.SEEK_SET)
-            while piece := os.read(self._fd, min(_PIECE_BYTES, left)):
+            while piece := os.read(self._fd, min(_PIECE_BYTES, rest_bytes)):
                 yield piece
-                left -= len(piece)
+                rest_bytes -= len(piece)
         except OSError as error:
             raise unreadable(self.path, error) from error

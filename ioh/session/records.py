@@ -254,12 +254,12 @@ def decode_plain(plain: bytes, kind: type[_T]) -> _T:
         with _one_makes:
             decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
     try:
-        found = decoder.decode(plain)
+        record = decoder.decode(plain)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordError(str(error)) from None
-    if not isinstance(found, kind):
-        raise RecordError(str(type(found)))
-    return found
+    if not isinstance(record, kind):
+        raise RecordError(str(type(record)))
+    return record
 
 
 def to_bytes(text: str) -> bytes:
@@ -281,11 +281,11 @@ def to_text(data: bytes) -> str:
 
 def gaps_of(places: Iterable[int]) -> list[int]:
     """How many places are skipped before each of these ascending places."""
-    found, after = [], 0
+    gaps, after = [], 0
     for place in places:
-        found.append(place - after)
+        gaps.append(place - after)
         after = place + 1
-    return found
+    return gaps
 
 
 def places_of(gaps: Sequence[int]) -> list[int]:

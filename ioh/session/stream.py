@@ -64,11 +64,11 @@ Item = Header | Tick | Mark | Gap | End | Damage | BadRecord | LostTicks
 
 def no_recording(name: str, begin: bytes) -> IohError:
     """The error to raise for a file that is not a recording, by its first bytes."""
-    shown = printable(name)
+    file = printable(name)
     if begin.startswith(_FORMAT_1):
-        cause = f"{shown} has format 1, from before the first release, which ioh no longer reads"
+        cause = f"{file} has format 1, from before the first release, which ioh no longer reads"
         return IohError(cause, "Record again, or read it with the ioh that wrote it")
-    cause = f"{shown} is not a recording of ioh" + ("" if begin else " (empty)")
+    cause = f"{file} is not a recording of ioh" + ("" if begin else " (empty)")
     return IohError(cause, "Make one with: ioh record")
 
 
@@ -133,10 +133,10 @@ class ItemReader:
         self._deltas = 0  # since the last whole one
         # The number that the next sample of this file must have; None: any.
         self._next = 0 if offset == 0 else None
-        self._seen = 0  # how many samples the file has held so far, readable or not
+        self._count = 0  # how many samples the file has held so far, readable or not
         self._ticks_before = 0  # in the files before this one
         self._joint: tuple[bytes, int, float] | None = None  # the sample that this file must repeat
-        self.ended = False
+        self.has_ended = False
 
     def feed(self, piece: bytes) -> None:
         """Add the next bytes."""
@@ -158,7 +158,7 @@ class ItemReader:
                 self._budget.spend(_BAD_RECORD_WORK)
                 yield BadRecord(event.offset, event.kind, str(error))
         if at_end:
-            yield from self._lost(self._seen)
+            yield from self._report_lost(self._count)
         if self._specs is None and (at_end or self.fed_bytes > MAX_FIRST_OFFSET_BYTES):
             raise no_recording(self._name, self._begin)
 
@@ -167,11 +167,11 @@ class ItemReader:
         for piece in pieces:
             self.feed(piece)
             yield from self.items()
-            if self.ended and not self._joins:
+            if self.has_ended and not self._joins:
                 return
         yield from self.items(at_end=True)
 
-    def _lost(self, until: int) -> Iterator[LostTicks]:
+    def _report_lost(self, until: int) -> Iterator[LostTicks]:
         """Report the unreadable samples before this one."""
         if self._next is not None and until > self._next:
             yield LostTicks(until - self._next)
@@ -184,7 +184,7 @@ class ItemReader:
         elif kind == Kind.JOINED and self._specs is None:
             cause = f"{self._name} has several hosts, which can be read from files only"
             raise IohError(cause, "Give the file by its name")
-        self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
+        self._count = max(self._count, frame.number + (kind in SAMPLE_KINDS))
         if self._specs is None:
             return
         if kind in SAMPLE_KINDS:
@@ -192,8 +192,8 @@ class ItemReader:
         elif kind in MOMENTS:
             yield decode_plain(self._plain(frame), MOMENTS[kind])
         elif kind == Kind.END:
-            yield from self._lost(self._seen)
-            self.ended = True
+            yield from self._report_lost(self._count)
+            self.has_ended = True
             yield End(frame.number, frame.time_unix_s)
 
     def _plain(self, frame: Frame) -> bytes:
@@ -202,14 +202,14 @@ class ItemReader:
         return plain
 
     def _take_head(self, frame: Frame) -> Iterator[Item]:
-        is_next_file = self._joins and self._seen > 0 and frame.number == 0
+        is_next_file = self._joins and self._count > 0 and frame.number == 0
         if frame.payload == self._head and not is_next_file:
             return
         head = decode_head(self._plain(frame))
         if self._joins and self.header is not None and self.header != head.header:
             is_next_file = True
         if is_next_file:
-            yield from self._lost(self._seen - 1)  # the next file repeats the last sample
+            yield from self._report_lost(self._count - 1)  # the next file repeats the last sample
             self._begin_file()
         if self.header is None and self._next is not None:
             yield head.header
@@ -220,11 +220,11 @@ class ItemReader:
 
     def _begin_file(self) -> None:
         """Begin another file: all counts but that of the returned samples start again."""
-        self._ticks_before += max(0, self._seen - 1)
+        self._ticks_before += max(0, self._count - 1)
         self._joint = self._decoder.moment if self._decoder is not None else None
         self._decoder = None
-        self._next, self._seen = int(self._next == self._seen > 0), 0
-        self.ended = False
+        self._next, self._count = int(self._next == self._count > 0), 0
+        self.has_ended = False
 
     def _check_joint(self, decoder: Decoder) -> None:
         """Raise IohError unless the sample is the one that the previous file ended with.
@@ -257,7 +257,7 @@ class ItemReader:
             self._check_joint(decoder)
         if self._next is not None and tick < self._next:
             return  # returned before
-        yield from self._lost(tick)
+        yield from self._report_lost(tick)
         self._next, self._joint = tick + 1, None
         if tick >= self._from_tick:
             sample = decoder.sample()
