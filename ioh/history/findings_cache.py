@@ -66,10 +66,10 @@ class FindingsCache:
 
     def _pack(self) -> None:
         """Pack the block that was written."""
-        number, kept = self._written
-        if kept:
+        number, judgements = self._written
+        if judgements:
             self._packed.pop(number, None)
-            self._packed[number] = zlib.compress(pickle.dumps(kept))
+            self._packed[number] = zlib.compress(pickle.dumps(judgements))
             if len(self._packed) > MAX_BLOCKS:
                 del self._packed[next(iter(self._packed))]
         if number == self._read[0]:
@@ -112,7 +112,7 @@ class KnownFindings:
 
     def __init__(self) -> None:
         self._begins: dict[_Begin, FindingBegin] = {}
-        self._found: dict[_Begin, Finding] = {}
+        self._findings: dict[_Begin, Finding] = {}
 
     def add(self, finding: Finding, at_unix_s: float) -> bool:
         """Keep a finding's state in the interval that ends then.
@@ -122,11 +122,11 @@ class KnownFindings:
         begin = finding.rule, finding.subject, finding.since_unix_s
         before = self._begins.get(begin)
         told_unix_s = at_unix_s if before is None else before.told_unix_s
-        told = FindingBegin(finding.since_unix_s, finding.severity, told_unix_s)
-        self._begins[begin], self._found[begin] = told, finding
-        for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FINDINGS)):
-            if len(kept) > most:
-                del kept[next(iter(kept))]
+        state = FindingBegin(finding.since_unix_s, finding.severity, told_unix_s)
+        self._begins[begin], self._findings[begin] = state, finding
+        for by_begin, most in ((self._begins, MAX_BEGINS), (self._findings, MAX_FINDINGS)):
+            if len(by_begin) > most:
+                del by_begin[next(iter(by_begin))]
         return before is None or before.severity != finding.severity
 
     def dated(self, finding: Finding, at_unix_s: float) -> Finding:
@@ -139,7 +139,7 @@ class KnownFindings:
     def overview(self, until_unix_s: float, *, is_under_way: bool = False) -> Overview:
         """All findings known; ``until_unix_s`` is how far was searched."""
         begins = tuple(self._begins.values())
-        return Overview(begins, until_unix_s, is_under_way, tuple(self._found.values()))
+        return Overview(begins, until_unix_s, is_under_way, tuple(self._findings.values()))
 
 
 class Rejudge:

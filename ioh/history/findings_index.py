@@ -45,7 +45,7 @@ class FindingsIndex:
         self._choose, self._make_judge = choose, make_judge
         self._pid, self._fd = -1, -1
         self._data = b""
-        self._known = KnownFindings()
+        self._findings = KnownFindings()
         self._until_unix_s = 0.0
 
     def start(self) -> None:
@@ -72,19 +72,19 @@ class FindingsIndex:
             self._data += piece
         *lines, self._data = self._data.split(b"\n")
         for line in lines:
-            self._until_unix_s, told = json.loads(line)
-            for at_unix_s, each in told:
+            self._until_unix_s, new = json.loads(line)
+            for at_unix_s, each in new:
                 evidence = tuple(Evidence(**fact) for fact in each["evidence"])
-                self._known.add(Finding(**{**each, "evidence": evidence}), at_unix_s)
-        return self._known.overview(self._until_unix_s, is_under_way=self._fd >= 0)
+                self._findings.add(Finding(**{**each, "evidence": evidence}), at_unix_s)
+        return self._findings.overview(self._until_unix_s, is_under_way=self._fd >= 0)
 
     def dated(self, judged: Snapshot) -> Snapshot:
         """Correct the begins of findings that began before the judge's look-back."""
         at_unix_s = judged.time_unix_s
         if at_unix_s > self._until_unix_s:
             return judged
-        found = (self._known.dated(finding, at_unix_s) for finding in judged.findings)
-        return replace(judged, findings=tuple(found))
+        findings = (self._findings.dated(finding, at_unix_s) for finding in judged.findings)
+        return replace(judged, findings=tuple(findings))
 
     def close(self) -> None:
         """Stop the search."""

@@ -17,9 +17,9 @@ from ioh.session.reader import Recording
 class BaseHistory(Closing):
     """A History of a Recording; interval ``n`` is between the samples ``n - 1`` and ``n``."""
 
-    def __init__(self, kept: Recording, name: str, title: str, cycle_s: float) -> None:
+    def __init__(self, recording: Recording, name: str, title: str, cycle_s: float) -> None:
         self.name, self.title, self.cycle_s = name, title, cycle_s
-        self._visits = Cursor(kept)
+        self._visits = Cursor(recording)
         self._judgements = FindingsCache()
         self._names: frozenset[str] | None = None  # of the layers to show; None for all
         self._extent = Extent()
@@ -39,7 +39,7 @@ class BaseHistory(Closing):
         if not extent.first <= tick <= extent.last:
             return None
         snapshot = cursor.snapshot(tick)
-        return None if snapshot is None else self.chosen(snapshot)
+        return None if snapshot is None else self.select_layers(snapshot)
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """As visit(): intervals are judged when they are reported."""
@@ -53,7 +53,7 @@ class BaseHistory(Closing):
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
         intervals = walk(self._visits.session, first, last, is_whole=is_whole)
-        return ((tick, self.chosen(snapshot)) for tick, snapshot in intervals)
+        return ((tick, self.select_layers(snapshot)) for tick, snapshot in intervals)
 
     def means(self, begin: int, last: int, is_wanted: IsWanted) -> Means:
         """The intervals from ``begin`` to ``last`` as one, and as many before them."""
@@ -63,8 +63,8 @@ class BaseHistory(Closing):
     def _mean(self, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
-        found = mean_of(self._visits.session, first, last, is_wanted) if first <= last else None
-        return None if found is None else replace(found, snapshot=self.chosen(found.snapshot))
+        mean = mean_of(self._visits.session, first, last, is_wanted) if first <= last else None
+        return None if mean is None else replace(mean, snapshot=self.select_layers(mean.snapshot))
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends by a time, within the extent."""
@@ -82,7 +82,7 @@ class BaseHistory(Closing):
         """Add a mark or a gap to the time line; thread-safe."""
         raise NotImplementedError
 
-    def chosen(self, snapshot: Snapshot) -> Snapshot:
+    def select_layers(self, snapshot: Snapshot) -> Snapshot:
         """Keep only the layers to show."""
         names = self._names
         if names is None:

@@ -39,12 +39,12 @@ def mean_of(recording: Recording, first: int, last: int, is_wanted: IsWanted) ->
             older = item
             yield item
 
-    found = None
+    whole = None
     with contextlib.suppress(IohError):  # dropped from memory while it was read
-        found = aggregate(recording, samples())
-    if found is None or not is_complete:
+        whole = aggregate(recording, samples())
+    if whole is None or not is_complete:
         return None
-    return Mean(found.snapshot, found.ticks, spread.deviations(), found.remarks)
+    return Mean(whole.snapshot, whole.ticks, spread.deviations(), whole.remarks)
 
 
 class _Spread:
@@ -57,9 +57,9 @@ class _Spread:
         for name, layer in snapshot.measured.items() if snapshot is not None else ():
             for op, stats in layer.ops.items():
                 values = self._values.setdefault((name, op), {number: [] for number in _NUMBERS})
-                for number, known in values.items():
+                for number, by_number in values.items():
                     if (value := getattr(stats, number)) is not None:
-                        known.append(value)
+                        by_number.append(value)
 
     def deviations(self) -> dict[tuple[str, str], dict[str, float]]:
         """The standard deviation of each number that at least two intervals have."""

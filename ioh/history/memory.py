@@ -25,18 +25,18 @@ class MemoryHistory(BaseHistory):
     """
 
     def __init__(self, name: str, title: str, cycle_s: float, max_bytes: int) -> None:
-        self._kept = MemoryRecording(max_bytes)
-        super().__init__(self._kept, name, title, cycle_s)
+        self._recording = MemoryRecording(max_bytes)
+        super().__init__(self._recording, name, title, cycle_s)
         self._newest: Sample | None = None
-        self._lost: set[int] = set()  # intervals that span a gap
+        self._over_gaps: set[int] = set()  # intervals that span a gap
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
-        self._known = KnownFindings()
+        self._findings = KnownFindings()
         self._judged_unix_s = 0.0
 
     def close(self) -> None:
         """Free the memory."""
-        self._kept.close()
+        self._recording.close()
 
     def add(self, part: HostInterval) -> int:
         """Keep an interval; return its number.  IohError: there is no memory for it."""
@@ -46,7 +46,7 @@ class MemoryHistory(BaseHistory):
         if older is not self._newest:
             tick = self._keep(older)
             if (newest := self._newest) is not None:
-                self._lost.add(tick)
+                self._over_gaps.add(tick)
                 gap = TimelineEvent(newest.time_unix_s, "not measured", older.time_unix_s)
                 self.note(gap)
         self._newest = newer
@@ -55,21 +55,21 @@ class MemoryHistory(BaseHistory):
     def judged(self, tick: int, snapshot: Snapshot) -> None:
         """Keep the findings of an interval, and the pairs of hosts in it."""
         self._judgements.keep(tick, snapshot, snapshot.pairs)
-        self._lost = {lost for lost in self._lost if lost >= self._extent.first}
+        self._over_gaps = {each for each in self._over_gaps if each >= self._extent.first}
 
-    def found(self, judged: Snapshot) -> None:
+    def note_findings(self, judged: Snapshot) -> None:
         """Take the machine's own findings into the overview."""
         with self._lock:
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
-                self._known.add(finding, judged.time_unix_s)
+                self._findings.add(finding, judged.time_unix_s)
 
     def _keep(self, sample: Sample) -> int:
-        if not self._kept.write(sample):
+        if not self._recording.write(sample):
             cause = "no memory left for the history"
             raise IohError(cause, "End other programs, or use ioh text")
         self._publish()
-        return len(self._kept) - 1
+        return len(self._recording) - 1
 
     def end(self) -> None:
         """No interval will be added any more."""
@@ -78,7 +78,7 @@ class MemoryHistory(BaseHistory):
 
     def _publish(self) -> None:
         """Update the extent, and drop what is before it."""
-        recording = self._kept
+        recording = self._recording
         begin, start_s = recording.first_tick, recording.start_unix_s
         with self._lock:
             if begin >= self._extent.first:
@@ -91,14 +91,14 @@ class MemoryHistory(BaseHistory):
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval; None if it is lost, or the machine was not connected."""
-        return None if tick in self._lost else super().visit(tick)
+        return None if tick in self._over_gaps else super().visit(tick)
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
         """Yield intervals, except those in which the machine was not connected."""
         intervals = super().walk(first, last, is_whole=is_whole)
-        return (each for each in intervals if each[0] not in self._lost)
+        return (each for each in intervals if each[0] not in self._over_gaps)
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """The marks and gaps kept, by time."""
@@ -108,7 +108,7 @@ class MemoryHistory(BaseHistory):
     def overview(self) -> Overview:
         """The findings of all intervals reported."""
         with self._lock:
-            return self._known.overview(self._judged_unix_s)
+            return self._findings.overview(self._judged_unix_s)
 
     def note(self, moment: TimelineEvent) -> None:
         """Add a mark or a gap to the time line; thread-safe."""

@@ -29,9 +29,9 @@ class _Halves(Output):
         """Drop the older half and begin another one; OSError if none can be created."""
         newer = SeekableOutput(os.memfd_create("ioh-history"), _NAME)
         with self._lock:
-            dropped, kept = self._halves[:-1], self._halves[-1:]
-            self._halves = [*kept, (self.size_bytes, newer)]
-            for _, half in dropped:
+            older, newest = self._halves[:-1], self._halves[-1:]
+            self._halves = [*newest, (self.size_bytes, newer)]
+            for _, half in older:
                 half.close()
 
     @property

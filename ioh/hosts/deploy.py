@@ -73,10 +73,10 @@ def make_copy(root: Path = ROOT) -> Copy:
 
     IohError: ioh does not run from a checkout, or a file cannot be read.
     """
-    held, whole = io.BytesIO(), hashlib.sha256()
+    archive, whole = io.BytesIO(), hashlib.sha256()
     files = size_bytes = 0
     try:
-        with tarfile.open(fileobj=held, mode="w", format=tarfile.PAX_FORMAT) as stream:
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as stream:
             for path in _paths(root):
                 data = path.read_bytes()
                 member = tarfile.TarInfo(str(path.relative_to(root)))
@@ -89,7 +89,7 @@ def make_copy(root: Path = ROOT) -> Copy:
     except OSError as error:
         cause = f"cannot copy this ioh: {error.filename or str(root)}: {error.strerror}"
         raise IohError(cause, "Run ioh deploy from a complete checkout: ./ioh.sh") from None
-    return Copy(name, files, size_bytes, held.getvalue())
+    return Copy(name, files, size_bytes, archive.getvalue())
 
 
 def _add(stream: tarfile.TarFile, member: tarfile.TarInfo, data: bytes) -> None:

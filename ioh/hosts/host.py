@@ -46,13 +46,13 @@ class Host:
     """
 
     def __init__(
-        self, name: str, asked: HostQuery, now: Callable[[], float], changed: threading.Condition
+        self, name: str, query: HostQuery, now: Callable[[], float], condition: threading.Condition
     ) -> None:
         self.name = name
         self.ready: deque[HostInterval] = deque()
         self.error: IohError | None = None  # why it is not connected
         self.keeps = False  # whether ready intervals wait for the other hosts
-        self._asked, self._now, self._changed = asked, now, changed
+        self._query, self._now, self._condition = query, now, condition
         self._clock = FarClock(now)
         self._link: Link | None = None
         self._stopping = threading.Event()
@@ -81,7 +81,7 @@ class Host:
         """The present state."""
         clock, newest_s = self._clock, self._newest_s
         quiet_s = None if newest_s is None else self._now() - newest_s
-        late = quiet_s is not None and quiet_s > self._asked.cycle_s + _LATE_S
+        late = quiet_s is not None and quiet_s > self._query.cycle_s + _LATE_S
         is_here = self._is_here and not late
         why = "connecting" if self.error is None else self.error.cause
         if self._is_here:
@@ -96,26 +96,26 @@ class Host:
             error = self._read()
             if self._is_here:
                 wait_s = FIRST_WAIT_S
-            with self._changed:
+            with self._condition:
                 self._is_here, self.error = False, error
-                self._changed.notify_all()
+                self._condition.notify_all()
             self._stopping.wait(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     def _read(self) -> IohError:
         """Connect and read; return why it ended."""
-        asked = self._asked
-        words = [*asked.arguments, *([_SAMPLE_CALLS] if self._samples_calls else ())]
-        command = ssh_command(self.name, asked.command, words)
+        query = self._query
+        words = [*query.arguments, *([_SAMPLE_CALLS] if self._samples_calls else ())]
+        command = ssh_command(self.name, query.command, words)
         self._clock = FarClock(self._now)
         try:
-            with Link(command, self._clock, SILENCE_S + asked.cycle_s) as link:
+            with Link(command, self._clock, SILENCE_S + query.cycle_s) as link:
                 self._link = link
                 if not self._stopping.is_set():
                     self._take(link)
                 status = None if self._stopping.is_set() else link.status()
-                why = why_ended(self.name, asked.command, status, link.said)
-                is_refused = status == ExitCode.USAGE and _SAMPLE_CALLS in link.said
+                why = why_ended(self.name, query.command, status, link.last_line)
+                is_refused = status == ExitCode.USAGE and _SAMPLE_CALLS in link.last_line
         except IohError as error:
             return IohError(f"{self.name}: {error.cause}", error.hint, error.code)
         except OSError as error:  # out of descriptors
@@ -128,7 +128,7 @@ class Host:
         return self._read()
 
     def _take(self, link: Link) -> None:
-        intervals = Intervals(self._asked.choose, self._asked.cycle_s)
+        intervals = Intervals(self._query.choose, self._query.cycle_s)
         addresses: tuple[str, ...] = ()
         ours: Sample | None = None
         for item in link.items():
@@ -150,11 +150,11 @@ class Host:
 
     def _put(self, interval: HostInterval) -> None:
         """Make an interval ready; wait while too many are."""
-        with self._changed:
+        with self._condition:
             if not self.keeps:
                 self.ready.clear()
             while len(self.ready) >= MOST_READY and not self._stopping.is_set():
-                self._changed.wait(0.2)
+                self._condition.wait(0.2)
             self.ready.append(interval)
             self._is_here, self.error, self._newest_s = True, None, self._now()
-            self._changed.notify_all()
+            self._condition.notify_all()

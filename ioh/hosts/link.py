@@ -32,7 +32,7 @@ class Link(Closing):
     def __init__(self, command: Sequence[str], clock: FarClock, silence_s: float) -> None:
         self._clock, self._silence_s = clock, silence_s
         self._line = b""
-        self.said = ""  # the last line on stderr, except the clock's answers
+        self.last_line = ""  # the last line on stderr, except the clock's answers
         self._waking = WakePipe()
         try:
             # In its own session: Ctrl-C goes to ioh only, which ends ssh.
@@ -127,5 +127,5 @@ class Link(Closing):
         for line in lines:
             text = line[:_LINE_BYTES].decode("utf-8", "surrogateescape").strip()
             if text and not self._clock.answer(text):
-                self.said = text
+                self.last_line = text
         return bool(piece)

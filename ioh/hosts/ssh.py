@@ -74,12 +74,12 @@ def start(
         raise IohError(cause, hint) from None
 
 
-def why_ended(host: str, command: str | None, status: int | None, said: str) -> IohError:
+def why_ended(host: str, command: str | None, status: int | None, line: str) -> IohError:
     """Explain an unexpected end.
 
-    ``status`` is ssh's, None if it had to be killed; ``said`` is the last line on its stderr.
+    ``status`` is ssh's, None if it had to be killed; ``line`` is the last line on its stderr.
     """
-    name, text = printable(host), printable(said, 200).rstrip(". ")
+    name, text = printable(host), printable(line, 200).rstrip(". ")
     if status == _SSH_FAILED:
         hint = f"Try: ssh -o BatchMode=yes {name} true"
         return IohError(f"{name}: {text or 'the connection failed'}", hint)

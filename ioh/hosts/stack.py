@@ -22,13 +22,13 @@ _NOTHING_S = 4.0  # without data, beyond an interval: then all hosts are lost
 class HostStack(Closing, RoundSource):
     """Reads several hosts at the same time; a context manager and an iterator of Rounds."""
 
-    def __init__(self, names: Sequence[str], asked: HostQuery) -> None:
-        self._cycle_s = asked.cycle_s
-        self._changed = threading.Condition()
+    def __init__(self, names: Sequence[str], query: HostQuery) -> None:
+        self._cycle_s = query.cycle_s
+        self._condition = threading.Condition()
         self._stopped = False
         self._clock = steady_clock()
         self._edge_s = math.nan
-        self._hosts = [Host(name, asked, self._clock, self._changed) for name in names]
+        self._hosts = [Host(name, query, self._clock, self._condition) for name in names]
         for host in self._hosts:
             host.start()
 
@@ -58,26 +58,26 @@ class HostStack(Closing, RoundSource):
         """
         self._begin()
         while not self._stopped:
-            with self._changed:
+            with self._condition:
                 self._wait()
                 ready = {host.name: host.ready for host in self._hosts}
                 ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
                 if ends_s:
                     self._edge_s = round_edge(ends_s, self._cycle_s, self._edge_s)
-                taken = take_round(ready, self._cycle_s, self._edge_s)
-                self._changed.notify_all()
+                intervals = take_round(ready, self._cycle_s, self._edge_s)
+                self._condition.notify_all()
             if not self._stopped:
-                first_s = min((x.snapshot.time_unix_s for x in taken), default=self._clock())
-                yield Round(first_s, tuple(taken), self.states)
+                first_s = min((x.snapshot.time_unix_s for x in intervals), default=self._clock())
+                yield Round(first_s, tuple(intervals), self.states)
 
     def _begin(self) -> None:
         until = time.monotonic() + _BEGIN_S + self._cycle_s
         hosts = self._hosts
-        with self._changed:
+        with self._condition:
             while not self._stopped and time.monotonic() < until:
                 if all(host.ready or host.error is not None for host in hosts):
                     break
-                self._changed.wait(0.1)
+                self._condition.wait(0.1)
             errors = [host.error for host in hosts if host.error is not None]
             if len(errors) == len(hosts):
                 raise errors[0]
@@ -94,4 +94,4 @@ class HostStack(Closing, RoundSource):
                     return
                 if not is_begun:
                     is_begun, late_s = True, time.monotonic() + self._cycle_s / 2 + _SLACK_S
-            self._changed.wait(0.1)
+            self._condition.wait(0.1)

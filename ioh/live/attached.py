@@ -146,11 +146,11 @@ class AttachedLayer:
         ``since_ns``: when the reading of all layers started, on the monotonic clock.
         """
         passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
-        found = self._read()
-        if not isinstance(found, LayerSample):
-            return found
-        after_us = (passed_us + found.read_after_us) // READ_STEP_US * READ_STEP_US
-        return replace(found, read_after_us=after_us) if after_us else found
+        sample = self._read()
+        if not isinstance(sample, LayerSample):
+            return sample
+        after_us = (passed_us + sample.read_after_us) // READ_STEP_US * READ_STEP_US
+        return replace(sample, read_after_us=after_us) if after_us else sample
 
     def _read(self) -> LayerSample | Unavailable:
         if self.broken:
@@ -207,7 +207,7 @@ class AttachedLayer:
     def run_time_ns(self) -> int:
         """CPU time of the probe's programs, counted while statistics are on, and of its traps."""
         traps_ns = self.layer.trap_ns(self.maps) if self.maps else 0
-        return sum(spent for spent, _ in program_counts(self.program_fds)) + traps_ns
+        return sum(ns for ns, _ in program_counts(self.program_fds)) + traps_ns
 
     def give_back(self) -> None:
         """Free what was needed for the largest reading so far."""

@@ -60,17 +60,17 @@ class Attaching:
         from ioh.live.attached import COMPILING, AttachedLayer
 
         # Called once: the loader compiles only layers with something to measure.
-        wanted = {name for name, layer in layers.items() if layer.is_wanted()}
+        names = {name for name, layer in layers.items() if layer.is_wanted()}
         # The disk first, because its numbers matter most; leave one CPU for our imports.
-        probes = {name: layers[name].probe for name in reversed(tuple(layers)) if name in wanted}
+        probes = {name: layers[name].probe for name in reversed(tuple(layers)) if name in names}
         self._due = {name: probe.joins for name, probe in probes.items() if probe is not None}
         self.request_due(max(1, len(os.sched_getaffinity(0)) - 1))
         self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
         for name, layer in layers.items():
-            made = self.attached[name] = AttachedLayer(layer(self._filters))
-            made.why_proc = (self._why_proc or COMPILING) if layer.probe else ""
-            made.is_wanted = name in wanted
-            made.is_awaited = name in wanted and bool(layer.probe) and not self._why_proc
+            attached = self.attached[name] = AttachedLayer(layer(self._filters))
+            attached.why_proc = (self._why_proc or COMPILING) if layer.probe else ""
+            attached.is_wanted = name in names
+            attached.is_awaited = name in names and bool(layer.probe) and not self._why_proc
 
     @property
     def awaited(self) -> tuple[str, ...]:

@@ -81,8 +81,8 @@ class FirstInterval(Closing):
             self._look()
 
     def _look(self) -> None:
-        asked = self._attaching.awaited
-        while asked and self._attaching.awaited == asked and not self._is_over:
+        count = self._attaching.awaited
+        while count and self._attaching.awaited == count and not self._is_over:
             self._attaching.wait(float("inf"))
         if not self._is_over:
             self._read()

@@ -34,14 +34,14 @@ class ServerProbes:
     """Requests probes once per process; keeps the links while a process runs the file.
 
     ``missing``: what a server has no probe for.  ``refused``: why a process has no probes.
-    ``dropped``: by op, why it is not counted for a while, and until when.
+    ``pauses``: by op, why it is not counted for a while, and until when.
     """
 
     layer: Layer
-    asked: set[int] = field(default_factory=set)
+    requests: set[int] = field(default_factory=set)
     attached: dict[int, _Attached] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    dropped: dict[str, tuple[str, float]] = field(default_factory=dict)
+    pauses: dict[str, tuple[str, float]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> list[int]:
@@ -50,30 +50,30 @@ class ServerProbes:
         Requests dropped operations again after their pause.
         """
         running, now_s = self.layer.server_pids(), time.monotonic()
-        self.asked &= running
-        if over := [op for op, (_, until_s) in self.dropped.items() if now_s >= until_s]:
-            self.dropped = {op: x for op, x in self.dropped.items() if op not in over}
-            self.asked -= self.attached.keys()
+        self.requests &= running
+        if over := [op for op, (_, until_s) in self.pauses.items() if now_s >= until_s]:
+            self.pauses = {op: x for op, x in self.pauses.items() if op not in over}
+            self.requests -= self.attached.keys()
         self.refused = {pid: why for pid, why in self.refused.items() if pid in running}
         for pid in self.attached.keys() & running:
             self.attached[pid].seen_s = now_s
         self._let_go(now_s)
-        due = sorted(running - self.asked)[:_MOST_AT_ONCE]
-        self.asked |= set(due)
+        due = sorted(running - self.requests)[:_MOST_AT_ONCE]
+        self.requests |= set(due)
         return due
 
     def _let_go(self, now_s: float) -> None:
         over = {pid: a for pid, a in self.attached.items() if now_s - a.seen_s > _KEPT_S}
-        used = [a.files for pid, a in self.attached.items() if pid not in over]
+        files_in_use = [a.files for pid, a in self.attached.items() if pid not in over]
         for pid, attached in over.items():
-            if not any(attached.files & files for files in used):
+            if not any(attached.files & files for files in files_in_use):
                 close_all(tuple(attached.links))
                 del self.attached[pid]
 
     def take(self, answer: dict[str, Any], fds: Sequence[int]) -> None:
         """Take the loader's answer about a process."""
         pid, reason = int(answer["pid"]), str(answer.get("reason", ""))
-        if reason or pid not in self.asked:
+        if reason or pid not in self.requests:
             self.refused[pid] = reason
             close_all(fds)
             return
@@ -84,15 +84,15 @@ class ServerProbes:
             links |= self.attached[pid].links
             files |= self.attached[pid].files
         self.attached[pid] = _Attached(links, files, time.monotonic())
-        for op in self.dropped:
+        for op in self.pauses:
             self._detach(op)
-        kept = [op not in self.dropped for op in answer["link_ops"]]
-        of_links = {name: [*compress(answer[name], kept)] for name in ("link_ops", "link_sites")}
+        mask = [op not in self.pauses for op in answer["link_ops"]]
+        of_links = {name: [*compress(answer[name], mask)] for name in ("link_ops", "link_sites")}
         self.layer.observe_server({**answer, **of_links})
 
     def drop(self, op: str, why: str) -> None:
         """Stop counting an operation for a while."""
-        self.dropped[op] = why, time.monotonic() + PAUSE_S
+        self.pauses[op] = why, time.monotonic() + PAUSE_S
         self._detach(op)
 
     def _detach(self, op: str) -> None:
@@ -105,8 +105,8 @@ class ServerProbes:
         """What is not counted, and why."""
         refused = tuple(dict.fromkeys(why for why in self.refused.values() if why))
         not_counted = (f"a server is not counted: {why}" for why in refused)
-        dropped = (why for why, _ in self.dropped.values())
-        return (*self.missing, *dropped, *not_counted)
+        paused = (why for why, _ in self.pauses.values())
+        return (*self.missing, *paused, *not_counted)
 
     def close(self) -> None:
         """Detach all."""

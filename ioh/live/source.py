@@ -105,17 +105,19 @@ class LiveSource(Closing):
         self.fork_loader()
         give_back_large()
         has_login = self._login is not None
-        known = {
+        available = {
             n: layer for n, layer in all_layers().items() if has_login or not layer.needs_login
         }
-        names = tuple(known) if self._names is None else self._names
-        unknown = [name for name in names if name not in known]
+        names = tuple(available) if self._names is None else self._names
+        unknown = [name for name in names if name not in available]
         if unknown:
             cause = f'unknown layer "{unknown[0]}"'
-            raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
+            raise IohError(cause, f"Known layers: {', '.join(available)}.", ExitCode.USAGE)
         try:
             # In path order.
-            self._attaching.begin({name: layer for name, layer in known.items() if name in names})
+            self._attaching.begin(
+                {name: layer for name, layer in available.items() if name in names}
+            )
             self._import_all()
         except ImportError as error:
             if lack := lack_behind(error):
@@ -239,8 +241,8 @@ class LiveSource(Closing):
         """The samples that were taken early, or a baseline; and when the next one is due."""
         if self._early is not None and self._early.has_begun:
             return self._early.samples_so_far()
-        asked = len(self.awaited)
-        while asked and len(self.awaited) == asked and not self._stopped:
+        count = len(self.awaited)
+        while count and len(self.awaited) == count and not self._stopped:
             self._attaching.wait(float("inf"))
         began = time.monotonic()
         return [self.read()], began + min(FIRST_INTERVAL_S, self._interval_s)
@@ -268,7 +270,7 @@ class LiveSource(Closing):
         for attached in self.attached.values():
             attached.layer.leave_out(own)
             attached.warm_up()
-        shown = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
+        by_name = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
         time_unix_s, now_ns = time.time(), time.monotonic_ns()
         return Sample(
             time_unix_s=time_unix_s,
@@ -278,8 +280,8 @@ class LiveSource(Closing):
             host=read_host(),
             self_cpu_ns_total=time.process_time_ns(),
             bpf_ns_total=self._bpf_ns_total(),
-            layers={name: attached.read(now_ns) for name, attached in shown.items()},
-            specs={name: attached.layer.spec for name, attached in shown.items()},
+            layers={name: attached.read(now_ns) for name, attached in by_name.items()},
+            specs={name: attached.layer.spec for name, attached in by_name.items()},
         )
 
     @contextmanager

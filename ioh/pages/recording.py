@@ -40,16 +40,16 @@ _TEMPLATE = Path(__file__).parent / "recording.html.j2"
 class Recorded:
     """A span of a recording.
 
-    ``whole`` is one interval, ``joined`` about COLUMNS shorter ones; ``findings`` None if they were
-    not searched; ``marks`` their unix times and texts; ``top`` rows of each table, None for as many
-    as fit.
+    ``whole`` is one interval, ``columns`` about COLUMNS shorter ones; ``findings`` None if they
+    were not searched; ``marks`` their unix times and texts; ``top`` rows of each table, None for as
+    many as fit.
     """
 
     name: str
     begin_unix_s: float
     ticks: int
     whole: Snapshot
-    joined: Iterable[Snapshot]
+    columns: Iterable[Snapshot]
     findings: Sequence[FindingSpan] | None
     marks: Sequence[tuple[float, str]] = ()
     remarks: Sequence[str] = ()
@@ -107,9 +107,9 @@ class _Row:
         """Its data for a heat map: for each column, the first bucket in use, then the counts."""
         hists = []
         for point in self.points:
-            used = [bucket for bucket, count in enumerate(point.hist) if count > 0]
-            between = point.hist[used[0] : used[-1] + 1] if used else ()
-            hists.append([used[0], *map(_few_digits, between)] if used else [])
+            buckets = [bucket for bucket, count in enumerate(point.hist) if count > 0]
+            between = point.hist[buckets[0] : buckets[-1] + 1] if buckets else ()
+            hists.append([buckets[0], *map(_few_digits, between)] if buckets else [])
         names = ("mean_ms", "p99_ms")
         lines = {name: [getattr(point, name) for point in self.points] for name in names}
         return {"label": self.label, "hists": hists, **lines}
@@ -178,7 +178,7 @@ def render_recording(recorded: Recorded) -> str:
 def _take(recorded: Recorded, rows: Sequence[_Row]) -> list[tuple[float, float]]:
     """Add the joined intervals to the rows; return each one's end and length in seconds."""
     columns = []
-    for snapshot in islice(recorded.joined, 2 + COLUMNS):
+    for snapshot in islice(recorded.columns, 2 + COLUMNS):
         columns.append((_at(recorded, snapshot.time_unix_s), round(snapshot.interval_s, 3)))
         for row in rows:
             layer = snapshot.layers.get(row.layer)

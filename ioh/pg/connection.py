@@ -136,18 +136,18 @@ def connect(login: Login) -> Connection:
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
     try:
-        given = conninfo_to_dict(login.dsn)
+        fields = conninfo_to_dict(login.dsn)
         # As startup parameters, not by SET: a pooler would keep those for other clients.
         settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-        options = f"{given.pop('options', None) or ''} {settings}".strip()
-        named: dict[str, Any] = {**given, **_PARAMETERS, "options": options}
-        made = _limited_driver().connect(autocommit=True, **named)
+        options = f"{fields.pop('options', None) or ''} {settings}".strip()
+        parameters: dict[str, Any] = {**fields, **_PARAMETERS, "options": options}
+        driver = _limited_driver().connect(autocommit=True, **parameters)
     except psycopg.Error as error:
         raise _pg_error(error, is_lost=True) from None
     except _TooMuchError:
         raise PgError(_TOO_MUCH, _STRANGE) from None
-    made.prepare_threshold = None
-    return Connection(made)
+    driver.prepare_threshold = None
+    return Connection(driver)
 
 
 class _TooMuchError(Exception):

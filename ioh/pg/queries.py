@@ -68,7 +68,7 @@ select string_agg(concat_ws(' ', d, q, c, t, r, b), ',') from (
 
 def texts(schema: str, ids: list[int]) -> str:
     """The texts of these statements."""
-    wanted = ", ".join(str(int(each)) for each in ids)
+    numbers = ", ".join(str(int(each)) for each in ids)
     return f"""\
 select distinct on (queryid) queryid, substr(textsend(query), 1, {STATEMENT_BYTES})
-  from {schema}.pg_stat_statements(true) where queryid in ({wanted})"""  # noqa: S608
+  from {schema}.pg_stat_statements(true) where queryid in ({numbers})"""  # noqa: S608

@@ -147,7 +147,7 @@ class Views:
             {**metrics, **_session_metrics(sessions)},
             {
                 "statement": self._statements.table(),
-                "session": dict(self._shown(each) for each in sessions if each.state),
+                "session": dict(self._row(each) for each in sessions if each.state),
                 "wait": self._waits.table(),
             },
             tuple(notes),
@@ -163,15 +163,15 @@ class Views:
             key = (session.database, self._statement(session.statement, STATEMENT_CHARS))
             self._statements.add(key, (None, spent_ns, None, None), (None,))
 
-    def _shown(self, session: Session) -> tuple[tuple[str, ...], Row]:
+    def _row(self, session: Session) -> tuple[tuple[str, ...], Row]:
         who = (str(session.pid), session.user, session.database)
         statement = self._statement(session.statement, SESSION_CHARS)
         key = (*who, session.state, session.wait, session.blocked_by, statement)
         return key, (session.state_us, session.transaction_us)
 
     def _statement(self, text: str, max_chars: int) -> str:
-        shown = on_one_line(text) if self._with_parameters else hide_constants(text)
-        return printable(shown, max_chars)
+        line = on_one_line(text) if self._with_parameters else hide_constants(text)
+        return printable(line, max_chars)
 
     def _count_statements(self, connection: Connection, server: Server) -> list[str]:
         """Add the growth of statements' counters; return notes about it."""
@@ -183,18 +183,18 @@ class Views:
         except PgError as error:
             if error.is_lost:
                 raise
-            said = [f"pg_stat_statements: {error.cause}."]
+            notes = [f"pg_stat_statements: {error.cause}."]
             if "canceling" not in error.cause:  # no timeout: it is not loaded, or not compatible
                 server.schema = ""
-                said.append(_STATEMENTS_SAMPLED)
-            return said
+                notes.append(_STATEMENTS_SAMPLED)
+            return notes
         return []
 
     def _take_counts(self, connection: Connection, server: Server, text: str) -> None:
         """Add the growth of changed counters, for each statement since it was first seen."""
         chunks = frozenset(text.split(",")) - {""}
         is_first, fresh = self._chunks is None, chunks - (self._chunks or frozenset())
-        grown: dict[tuple[int, int], tuple[int, ...]] = {}
+        growth: dict[tuple[int, int], tuple[int, ...]] = {}
         counts = dict(self._counts)
         for chunk in fresh:
             whose, which, calls, ms, rows, blocks = chunk.split()
@@ -206,10 +206,10 @@ class Views:
                 continue
             if any(a < b for a, b in zip(now, before, strict=True)):  # statistics were reset
                 before = _NOTHING
-            grown[key] = tuple(a - b for a, b in zip(now, before, strict=True))
-        self._learn_texts(connection, server, {query for _, query in grown})
+            growth[key] = tuple(a - b for a, b in zip(now, before, strict=True))
+        self._learn_texts(connection, server, {query for _, query in growth})
         self._counts, self._chunks = counts, chunks
-        for (database, query), amounts in grown.items():
+        for (database, query), amounts in growth.items():
             if query in self._own:
                 continue
             name = server.names.get(database, "?")
@@ -222,16 +222,16 @@ class Views:
         new = ids - self._texts.keys() - self._own
         if not new:
             return
-        taken = set(self._texts.values())
+        names = set(self._texts.values())
         for query, text in connection.query(queries.texts(server.schema, sorted(new))):
             if as_sent(text).startswith(f"select {queries.OWN}"):
                 self._own.add(query)
                 continue
-            shown = self._statement(as_sent(text), STATEMENT_CHARS)
-            if shown in taken:  # statements that differ only beyond the shown part
-                shown = f"{shown[: STATEMENT_CHARS - 22]} #{query}"
-            taken.add(shown)
-            self._texts[query] = shown
+            name = self._statement(as_sent(text), STATEMENT_CHARS)
+            if name in names:  # statements that differ only beyond the shown part
+                name = f"{name[: STATEMENT_CHARS - 22]} #{query}"
+            names.add(name)
+            self._texts[query] = name
 
 
 def _sessions_of(rows: Answer) -> list[Session]:

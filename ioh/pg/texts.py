@@ -48,8 +48,8 @@ def hide_constants(statement: str) -> str:
     ``a IN (1, 2, 3)`` becomes ``a IN (?, …)``, so that statements that differ only in their data
     are equal.  In doubt, more than the constants is hidden, never less.
     """
-    found = _NEGATIVE.sub(r"\1?", _TOKENS.sub(_replaced, statement))
-    return _LIST.sub("?, …", on_one_line(found))
+    hidden = _NEGATIVE.sub(r"\1?", _TOKENS.sub(_replaced, statement))
+    return _LIST.sub("?, …", on_one_line(hidden))
 
 
 def on_one_line(statement: str) -> str:

@@ -115,7 +115,7 @@ class FilePlayer(Player):
 
     def _between(self, older: Sample | None, newer: Sample) -> Snapshot | None:
         snapshot = interval(older, newer)
-        return None if snapshot is None else self._main.chosen(snapshot)
+        return None if snapshot is None else self._main.select_layers(snapshot)
 
     def _is_to_report(self, tick: int) -> bool:
         """Whether it is time to report an interval; True for the last one."""
@@ -141,7 +141,7 @@ class FilePlayer(Player):
         self._played_unix_s = snapshot.time_unix_s
         for name, (its_tick, part) in others.items():
             host = self.names.index(name)
-            there = with_own_pairs(self.histories[host].chosen(part.snapshot), pairs, name)
+            there = with_own_pairs(self.histories[host].select_layers(part.snapshot), pairs, name)
             if (judge := self._judges[name]) is not None:
                 there = judge.judge(there)
             report(News(its_tick, replace(there, pairs=pairs), host=host))
@@ -157,9 +157,9 @@ class FilePlayer(Player):
 
     def play_from(self, tick: int, host: int = 0) -> None:
         """Continue all hosts from an interval of one of them."""
-        main, asked = self._main, self.histories[host]
-        if asked is not main:
-            tick = main.tick_at(asked.time_of(tick) + main.cycle_s / 2)
+        main, history = self._main, self.histories[host]
+        if history is not main:
+            tick = main.tick_at(history.time_of(tick) + main.cycle_s / 2)
         extent = main.extent
         self._source.play_from(max(extent.first, min(tick, max(extent.last, 1))))
 

@@ -57,7 +57,7 @@ class LivePlayer(Player):
         self.recorder = ScreenRecorder(self._hosts, cycle_s, self.mark, source.sample_soon)
         # Each with the time of its round.
         self._pairs: dict[tuple[str, str], tuple[float, Pair]] = {}
-        self._found: dict[int, tuple[float, tuple[Finding, ...]]] = {}
+        self._findings: dict[int, tuple[float, tuple[Finding, ...]]] = {}
         # Filled by stop().  An Event would deadlock in a signal handler that interrupts its set().
         self._stops = SimpleQueue[None]()
 
@@ -100,26 +100,26 @@ class LivePlayer(Player):
 
     def _take(self, each: Round, report: Callable[[News], None]) -> None:
         """Keep a round, and report its intervals with what is known of all hosts."""
-        added = []
+        news = []
         for part in each.intervals:
             self.recorder.write(part)
             host = self._hosts.index(part.name)
-            tick, snapshot = self.histories[host].add(part), self._named(part)
-            self.histories[host].found(snapshot)
-            self._found[host] = (each.time_unix_s, snapshot.findings)
-            added.append((host, tick, snapshot))
+            tick, snapshot = self.histories[host].add(part), self._with_host(part)
+            self.histories[host].note_findings(snapshot)
+            self._findings[host] = (each.time_unix_s, snapshot.findings)
+            news.append((host, tick, snapshot))
         # Kept for later rounds: a late host's interval comes in the next one.
         oldest_s = each.time_unix_s - _STAYS * self.histories[0].cycle_s
         pairs = self._known_pairs(each, oldest_s)
-        for host, tick, snapshot in added:
+        for host, tick, snapshot in news:
             findings = (*snapshot.findings, *self._elsewhere(host, oldest_s))
             in_order = tuple(sorted(findings, key=worst_first))
-            joined = replace(snapshot, pairs=pairs, findings=in_order)
-            self.histories[host].judged(tick, joined)
-            status = self._status() or self._source.remark(joined)
-            report(News(tick, joined, status, host=host))
+            complete = replace(snapshot, pairs=pairs, findings=in_order)
+            self.histories[host].judged(tick, complete)
+            status = self._status() or self._source.remark(complete)
+            report(News(tick, complete, status, host=host))
 
-    def _named(self, part: HostInterval) -> Snapshot:
+    def _with_host(self, part: HostInterval) -> Snapshot:
         """An interval whose findings name the host, if there are several."""
         if len(self._hosts) == 1:
             return part.snapshot
@@ -130,13 +130,13 @@ class LivePlayer(Player):
         for pair in each.pairs:
             own_pair = replace(pair, there=None)
             self._pairs[pair.client, pair.server] = (each.time_unix_s, own_pair)
-        self._pairs = {key: kept for key, kept in self._pairs.items() if kept[0] >= oldest_s}
+        self._pairs = {key: entry for key, entry in self._pairs.items() if entry[0] >= oldest_s}
         return tuple(self._pairs[key][1] for key in sorted(self._pairs))
 
     def _elsewhere(self, host: int, oldest_s: float) -> Iterable[Finding]:
         """The present findings of the other hosts."""
-        others = (kept for number, kept in sorted(self._found.items()) if number != host)
-        return (one for time_s, found in others if time_s >= oldest_s for one in found)
+        others = (entry for number, entry in sorted(self._findings.items()) if number != host)
+        return (one for time_s, findings in others if time_s >= oldest_s for one in findings)
 
     def stop(self) -> None:
         """End run() soon."""

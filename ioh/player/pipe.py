@@ -46,8 +46,8 @@ class _Pipe(RoundSource):
                 lost += item.count
             elif isinstance(item, Tick):
                 if lost:
-                    said = f"{lost} samples are lost"
-                    player.note(TimelineEvent(item.sample.time_unix_s, said))
+                    text = f"{lost} samples are lost"
+                    player.note(TimelineEvent(item.sample.time_unix_s, text))
                     lost = 0
                 yield item.sample
 

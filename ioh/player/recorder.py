@@ -48,7 +48,7 @@ class ScreenRecorder:
         self._newest: dict[str, HostInterval] = {}
         self._is_on = False
         self._recorders: dict[str, Recorder] = {}  # of the hosts with data
-        self._written: dict[str, Sample] = {}  # the last one in each file
+        self._last: dict[str, Sample] = {}  # the last one in each file
         self._marks: MarkServer | None = None
         self._folder, self._since_unix_s = "", 0.0
         self._failure = ""  # why the last one ended, unescaped
@@ -73,8 +73,8 @@ class ScreenRecorder:
     def toggle(self) -> str:
         """Start a recording, or end the running one; return a printable line about it."""
         was_on = self._is_on
-        said = self.close()  # also what a failed one left
-        return said if was_on else self._start()
+        text = self.close()  # also what a failed one left
+        return text if was_on else self._start()
 
     def _start(self) -> str:
         try:
@@ -85,7 +85,7 @@ class ScreenRecorder:
                 for name in self._hosts:
                     newest = self._newest.get(name)
                     if newest is not None and newest.samples is not None:
-                        sample = self._written[name] = newest.samples[1]
+                        sample = self._last[name] = newest.samples[1]
                         self._open(name, newest.addresses).write(sample)  # a baseline
                     elif not name:
                         self._open(name)
@@ -120,14 +120,14 @@ class ScreenRecorder:
 
     def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
         recorder = self._recorders.get(part.name) or self._open(part.name, part.addresses)
-        written = self._written.get(part.name)
-        if written is not older:
-            if written is not None:
+        last = self._last.get(part.name)
+        if last is not older:
+            if last is not None:
                 # The host's ioh, and so its totals, may have restarted: leave the gap empty.
                 recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
             recorder.write(older)
         recorder.write(newer)
-        self._written[part.name] = newer
+        self._last[part.name] = newer
 
     def mark(self, text: str) -> str:
         """Mark this moment in the running recording; return a printable line about it."""
@@ -183,12 +183,12 @@ class ScreenRecorder:
             return ""
         if self._failure:
             return f"recording ended: {printable(self._failure)}"
-        return self._joined(recorders)
+        return self._join(recorders)
 
     def _end(self) -> dict[str, Recorder]:
         """Close the files; return them by host."""
         recorders, self._recorders, self._is_on = self._recorders, {}, False
-        self._written.clear()
+        self._last.clear()
         for recorder in recorders.values():
             try:
                 recorder.close()
@@ -196,27 +196,27 @@ class ScreenRecorder:
                 self._failure = self._failure or reason_of(error)  # the first failure is the cause
         return recorders
 
-    def _joined(self, recorders: dict[str, Recorder]) -> str:
+    def _join(self, recorders: dict[str, Recorder]) -> str:
         """Join the hosts' files; return a printable line about them."""
         if not recorders:
             return "not recorded: no data came"
         if len(recorders) == 1:
-            (made,) = recorders.values()
-            return f"recorded {made.size_bytes:,} bytes into {printable(made.name)}"
+            (recorder,) = recorders.values()
+            return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
         files = {name: each.name for name, each in recorders.items()}
         try:
             with Joining() as joining:
                 for name, path in files.items():
                     joining.add(path, name)
-                joined = joining.write(paths_in(self._folder, "-".join(files), self._since_unix_s))
+                whole = joining.write(paths_in(self._folder, "-".join(files), self._since_unix_s))
         except IohError as error:
             paths = ", ".join(map(printable, files.values()))
             return f"recorded into {paths}, one file each: {error.cause}"
         for path in files.values():
             with contextlib.suppress(OSError):
                 remove(path)
-        what = f"{joined.size_bytes:,} bytes of {len(files)} hosts"
-        return f"recorded {what} into {printable(joined.name)}"
+        what = f"{whole.size_bytes:,} bytes of {len(files)} hosts"
+        return f"recorded {what} into {printable(whole.name)}"
 
 
 def reason_of(error: Exception) -> str:

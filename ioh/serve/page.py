@@ -39,18 +39,18 @@ class Page:
         self._top, self._rules = top, rules
         self._sample: Sample | None = None
         self._snapshot: Snapshot | None = None
-        self._made: dict[tuple[str, bool], bytes] = {}
+        self._pages: dict[tuple[str, bool], bytes] = {}
         self._lock = threading.Lock()
 
     def publish(self, sample: Sample) -> None:
         """Set the sample to show."""
         with self._lock:
-            self._sample, self._made = sample, {}
+            self._sample, self._pages = sample, {}
 
     def judge(self, snapshot: Snapshot) -> None:
         """Set the interval whose findings to show."""
         with self._lock:
-            self._snapshot, self._made = snapshot, {}
+            self._snapshot, self._pages = snapshot, {}
 
     def encoded(self, accept: str, *, zipped: bool) -> tuple[bytes, str]:
         """The page and its content type, in the format that ``accept`` prefers."""
@@ -59,10 +59,10 @@ class Page:
         encode, content_type = choose_encoder(f"{_OPEN_METRICS};version=1.0.0" if is_open else "")
         with self._lock:
             key = content_type, zipped
-            page = self._made.get(key)
+            page = self._pages.get(key)
             if page is None:
                 text = encode(self)
-                page = self._made[key] = gzip.compress(text, 1) if zipped else text
+                page = self._pages[key] = gzip.compress(text, 1) if zipped else text
         return page, content_type
 
     def collect(self) -> list[Metric]:
@@ -78,10 +78,10 @@ class Page:
             metric = families.get(name)
             if metric is None:
                 metric = families[name] = Metric(name, text, kind, unit)
-            named = dict(labels)
+            values = dict(labels)
             if le:
-                named["le"] = le
-            metric.add_sample(name + suffix, named, value)
+                values["le"] = le
+            metric.add_sample(name + suffix, values, value)
         return list(families.values())
 
     def _findings(self, sample: Sample) -> Iterator[Series]:

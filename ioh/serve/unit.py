@@ -53,8 +53,8 @@ def _quoted(word: str) -> str:
     """Quote one word of ExecStart, so that systemd replaces nothing in it."""
     cause = f"{word} cannot be used in a unit"
     refuse_if(printable(word) != word, cause, "Use printable characters only")
-    for char, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
-        word = word.replace(char, written)
+    for char, escape in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+        word = word.replace(char, escape)
     return f'"{word}"' if not word or set(word) & set(" ;'\"\\$") else word
 
 
@@ -83,10 +83,10 @@ def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
         cause = f"cannot write {os.fspath(path)}: {error.strerror}"
         raise IohError(cause, "It must be writable for root") from error
     if Path("/run/systemd/system").is_dir():
-        done = subprocess.run(
+        process = subprocess.run(
             ["/usr/bin/systemctl", "daemon-reload"], capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            cause = f"systemctl daemon-reload failed: {done.stderr.strip()}"
+        if process.returncode:
+            cause = f"systemctl daemon-reload failed: {process.stderr.strip()}"
             raise IohError(cause, f"{path} is installed; see: systemctl status")
     return path

@@ -84,7 +84,7 @@ class Users:
             msg = f"basic_auth_users: not every password is a bcrypt hash. {_HASH_HINT}"
             raise Refused(msg) from None
         self._key = secrets.token_bytes(32)
-        self._known: set[bytes] = set()  # only correct ones: guesses do not displace them
+        self._digests: set[bytes] = set()  # only correct ones: guesses do not displace them
         self._lock = threading.Lock()
 
     def know(self, authorization: str) -> bool:
@@ -98,7 +98,7 @@ class Users:
         if scheme.lower() != "basic" or not colon or b"\0" in password:
             return False
         digest = hmac.digest(self._key, pair, hashlib.sha256)
-        if digest in self._known:
+        if digest in self._digests:
             return True
         # One at a time: guessing uses one core at most, and known users do not wait for it.
         if not self._lock.acquire(timeout=_WAIT_S):
@@ -109,9 +109,9 @@ class Users:
             is_right = self._check(password[:_MAX_PASSWORD_BYTES], hashed or self._any)
             if hashed is None or not is_right:
                 return False
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known.add(digest)
+            if len(self._digests) >= _MAX_KNOWN:
+                self._digests.clear()
+            self._digests.add(digest)
         finally:
             self._lock.release()
         return True

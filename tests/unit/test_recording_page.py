@@ -35,7 +35,7 @@ MOST_BYTES = 1_500_000
 
 
 def page_of(samples: Sequence[Sample], **options: Any) -> str:
-    numbers = {"whole": derive(samples[0], samples[-1]), "joined": snapshots(samples)}
+    numbers = {"whole": derive(samples[0], samples[-1]), "columns": snapshots(samples)}
     given_ = {**numbers, "findings": [], **options}
     return render_recording(Recorded("x.ioh", samples[0].time_unix_s, len(samples) - 1, **given_))
 
@@ -185,7 +185,7 @@ def test_no_recording_makes_a_page_that_is_too_large(name: str) -> None:
     page = page_of(
         samples,
         whole=next(full(whole, 1)),
-        joined=full(whole, 200),
+        columns=full(whole, 200),
         findings=[finding(name * 3)] * 300,
         marks=[(fakes.EPOCH_S, name)] * 1000,
         remarks=[name] * 99,
