@@ -21,7 +21,7 @@ class Judge(Protocol):
         ...
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The same with what the rules find."""
+        """The interval with its findings."""
         ...
 
 
@@ -63,16 +63,16 @@ def rounds(
     paired: set[tuple[str, str]] = set()
     begin_s: float | None = None
     for each in source:
-        found = pairs(each.intervals, paired)
+        all_pairs = pairs(each.intervals, paired)
         judged = []
-        for part in each.intervals:
-            snapshot = with_own_pairs(part.snapshot, found, part.name)
-            if part.name not in judges:
-                judges[part.name] = make_judge()
-            if (judge := judges[part.name]) is not None:
+        for interval in each.intervals:
+            snapshot = with_own_pairs(interval.snapshot, all_pairs, interval.name)
+            if interval.name not in judges:
+                judges[interval.name] = make_judge()
+            if (judge := judges[interval.name]) is not None:
                 snapshot = judge.judge(snapshot)
-            judged.append(replace(part, snapshot=snapshot))
-        yield replace(each, intervals=tuple(judged), pairs=found)
+            judged.append(replace(interval, snapshot=snapshot))
+        yield replace(each, intervals=tuple(judged), pairs=all_pairs)
         begin_s = each.time_unix_s - each.interval_s if begin_s is None else begin_s
         if is_over(run_s, each.time_unix_s - begin_s, each.interval_s):
             return

@@ -173,9 +173,9 @@ class RecordedRun:
 def read_between(path: Path, begin: str, end: str, config: Config) -> RecordedRun:
     """Read the part of a recording between two marks; IohError if they are missing."""
     with Session(str(path)) as session:
-        part = read_aggregate(session, Span(When(begin), When(end)))
-        ticks = tuple(snapshots(samples_of(session, part), partial(Engine, config=config)))
-    return RecordedRun(part.snapshot, ticks, part.remarks)
+        whole = read_aggregate(session, Span(When(begin), When(end)))
+        ticks = tuple(snapshots(samples_of(session, whole), partial(Engine, config=config)))
+    return RecordedRun(whole.snapshot, ticks, whole.remarks)
 
 
 def findings_of(recording: RecordedRun) -> tuple[RunFinding, ...]:

@@ -140,7 +140,7 @@ def run_replay(options: IntervalOptions, form: PrintOptions) -> int:
             raise _why_empty(options, max((each.seen_s for each in made), default=0.0))
         write_remarks()
     for source in sources.values():
-        for remark in source.part.remarks:
+        for remark in source.excerpt.remarks:
             say(remark)
     _report(faults.values())
     return ending.code

@@ -17,7 +17,7 @@ from ioh.pipeline import Judge, MakeJudge, no_judge
 from ioh.playback.cursor import Cursor
 from ioh.playback.joined import Companions, path_of
 from ioh.playback.replay import no_interval
-from ioh.playback.time_range import Span, part_of
+from ioh.playback.time_range import Span, excerpt_of
 from ioh.session.reader import Session
 
 
@@ -111,12 +111,12 @@ class FileHistory(BaseHistory):
 
     def _find_part(self, played: Played) -> None:
         session = self._session
-        self.part = part_of(played.span, session)
+        self.excerpt = excerpt_of(played.span, session)
         if played.run_s is not None:
-            begin_s = max(self.part.begin_unix_s, session.start_unix_s)
-            end_s = min(self.part.end_unix_s, begin_s + played.run_s)
-            self.part = replace(self.part, end_unix_s=end_s)
-        self._first = session.sample_at(self.part.begin_tick)
+            begin_s = max(self.excerpt.begin_unix_s, session.start_unix_s)
+            end_s = min(self.excerpt.end_unix_s, begin_s + played.run_s)
+            self.excerpt = replace(self.excerpt, end_unix_s=end_s)
+        self._first = session.sample_at(self.excerpt.begin_tick)
         self.look(session)
         self._names = played.choose(self._first) if self._first is not None else None
         if self._extent.last < self._extent.first and not self._extent.is_growing:
@@ -127,14 +127,18 @@ class FileHistory(BaseHistory):
 
         ``session`` is the file as opened by the caller's thread.
         """
-        part = self.part
+        excerpt = self.excerpt
         session.refresh()
         is_growing = session.is_growing
         last, end_s = len(session) - 1, session.end_unix_s
-        if part.is_over(last + 1, end_s) or end_s == part.end_unix_s:
-            last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
+        if excerpt.is_over(last + 1, end_s) or end_s == excerpt.end_unix_s:
+            last, end_s, is_growing = (
+                excerpt.last_tick(session),
+                min(end_s, excerpt.end_unix_s),
+                False,
+            )
         start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
-        self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
+        self._extent = Extent(excerpt.begin_tick + 1, last, start_s, end_s, is_growing)
         return is_growing
 
     def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
@@ -186,7 +190,7 @@ class FileHistory(BaseHistory):
                 TimelineEvent(m.time_unix_s, printable(m.text), m.until_unix_s)
                 for m in (*session.marks(), *session.gaps())
                 if extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
-                and m.time_unix_s <= self.part.end_unix_s
+                and m.time_unix_s <= self.excerpt.end_unix_s
             ]
             events += self._own_marks
             events.sort(key=lambda moment: moment.time_unix_s)

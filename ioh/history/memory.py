@@ -38,11 +38,11 @@ class MemoryHistory(BaseHistory):
         """Free the memory."""
         self._recording.close()
 
-    def add(self, part: HostInterval) -> int:
+    def add(self, interval: HostInterval) -> int:
         """Keep an interval; return its number.  IohError: there is no memory for it."""
-        if part.samples is None:
+        if interval.samples is None:
             raise LookupError
-        older, newer = part.samples
+        older, newer = interval.samples
         if older is not self._newest:
             tick = self._keep(older)
             if (newest := self._newest) is not None:

@@ -90,7 +90,7 @@ class Round:
     @property
     def interval_s(self) -> float:
         """The length of its longest interval; 0 without any."""
-        return max((part.snapshot.interval_s for part in self.intervals), default=0.0)
+        return max((interval.snapshot.interval_s for interval in self.intervals), default=0.0)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -12,7 +12,7 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Carried
 from ioh.playback.replay import no_interval
-from ioh.playback.time_range import Span, part_of
+from ioh.playback.time_range import Span, excerpt_of
 from ioh.session.reader import Moment, Recording, Session
 from ioh.session.stream import Tick
 
@@ -107,13 +107,13 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
     IohError: the span holds fewer than two samples, or a mark is not found.
     """
     span = span or Span()
-    part = part_of(span, session)
-    ticks = (i for i in session.items(part.begin_tick, with_tables=False) if isinstance(i, Tick))
-    inside = takewhile(lambda i: not part.is_over(i.tick, i.sample.time_unix_s), ticks)
-    found = aggregate(session, inside)
-    if found is None:
+    excerpt = excerpt_of(span, session)
+    ticks = (i for i in session.items(excerpt.begin_tick, with_tables=False) if isinstance(i, Tick))
+    inside = takewhile(lambda i: not excerpt.is_over(i.tick, i.sample.time_unix_s), ticks)
+    joined = aggregate(session, inside)
+    if joined is None:
         raise no_interval(session.path, span)
-    return replace(found, notes=part.remarks)
+    return replace(joined, notes=excerpt.remarks)
 
 
 def aggregate(recording: Recording, ticks: Iterable[Tick]) -> AggregateInterval | None:

@@ -105,9 +105,9 @@ def joined_rounds(
             return
         edge_s = round_edge(ends_s, cycle_s, edge_s)
         taken = take_round(ready, cycle_s, edge_s)
-        names = {part.name for part in taken}
+        names = {interval.name for interval in taken}
         states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
-        yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
+        yield Round(min(interval.snapshot.time_unix_s for interval in taken), tuple(taken), states)
 
 
 # Other hosts' intervals of the same time, with their numbers, by host.

@@ -13,7 +13,7 @@ from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.waking import WakePipe
-from ioh.playback.time_range import Part, Span, check_order, is_mark, part_of, unmarked_unix_s
+from ioh.playback.time_range import Excerpt, Span, check_order, excerpt_of, is_mark, unmarked_unix_s
 from ioh.session.reader import Session
 from ioh.session.recorded_file import STDIN, unreadable
 from ioh.session.records import Gap, Header, Mark
@@ -65,7 +65,7 @@ class ReplaySource(Closing):
         self._due_s: float | None = None  # when the last sample was due
         self._paced_ns = 0  # that sample's time
         self.session: Session | None = None
-        self.part = Part()  # of a file, set before its first item
+        self.excerpt = Excerpt()  # of a file, set before its first item
         self._waking = WakePipe()
         self._fd = -1
         if path == "-":
@@ -118,8 +118,8 @@ class ReplaySource(Closing):
         """Yield the items of the span in order, each sample when it is due."""
         if self.session is None:
             return self._paced(self._pipe_items(), 0)
-        self.part = part_of(self._span, self.session)
-        return self.play(self.session, self.part.begin_tick)
+        self.excerpt = excerpt_of(self._span, self.session)
+        return self.play(self.session, self.excerpt.begin_tick)
 
     def samples(self, take: Callable[[Item], object] = lambda _: None) -> Iterator[Sample]:
         """Yield only the samples; pass all other items to ``take``."""
@@ -130,7 +130,7 @@ class ReplaySource(Closing):
                 take(item)
 
     def play(self, session: Session, first: int, paced_from: int = 0) -> Iterator[Item]:
-        """Yield a file's items from a sample to the end of ``part``.
+        """Yield a file's items from a sample to the end of ``excerpt``.
 
         Samples up to ``paced_from`` come without waiting.
         """
@@ -148,7 +148,7 @@ class ReplaySource(Closing):
             yield item
 
     def _file_items(self, session: Session, first: int) -> Iterator[Item]:
-        part, begun = self.part, False
+        excerpt, begun = self.excerpt, False
         for item in session.items(
             first,
             with_tables=self.with_tables,
@@ -156,9 +156,9 @@ class ReplaySource(Closing):
             awaits_more=lambda at: self._awaits_more(session, at),
         ):
             begun = begun or isinstance(item, Tick)
-            if isinstance(item, Tick) and part.is_over(item.tick, item.sample.time_unix_s):
+            if isinstance(item, Tick) and excerpt.is_over(item.tick, item.sample.time_unix_s):
                 return
-            if begun or not isinstance(item, Mark) or item.time_unix_s >= part.begin_unix_s:
+            if begun or not isinstance(item, Mark) or item.time_unix_s >= excerpt.begin_unix_s:
                 yield item
 
     def _awaits_more(self, session: Session, at: int) -> bool:

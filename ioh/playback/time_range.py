@@ -111,7 +111,7 @@ def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, u
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Excerpt:
     """A part of a session.
 
     ``begin_tick`` is the sample with which its first interval begins.  It ends before the first
@@ -135,7 +135,7 @@ class Part:
         return last if self.end_tick is None else min(last, self.end_tick)
 
 
-def part_of(span: Span, session: Session) -> Part:
+def excerpt_of(span: Span, session: Session) -> Excerpt:
     """Find a span in a session.
 
     IohError: no mark has such a text, several have, or the end is not after the begin.
@@ -151,7 +151,7 @@ def part_of(span: Span, session: Session) -> Part:
         check_order(span, begin_s, end_s)
     elif begin is not None and end is not None and end_s is not None and is_mark(end):
         check_order(span, from_tick, session.tick_at(end_s) if to_tick is None else to_tick)
-    return Part(
+    return Excerpt(
         from_tick,
         -inf if begin_s is None else begin_s,
         inf if end_s is None or to_tick is not None else end_s,

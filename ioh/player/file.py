@@ -51,7 +51,7 @@ class FilePlayer(Player):
             self._source = stack.enter_context(
                 ReplaySource(self._session, speed=played.speed, on_wait=self._look)
             )
-            self._source.part = self._main.part
+            self._source.excerpt = self._main.excerpt
             self._opened = stack.pop_all()
 
     @property
@@ -139,9 +139,9 @@ class FilePlayer(Player):
             judges = ((each.name, each.make_judge(finds_pairs=False)) for each in self.histories)
             self._judges = dict(judges)
         self._played_unix_s = snapshot.time_unix_s
-        for name, (its_tick, part) in others.items():
+        for name, (its_tick, beside) in others.items():
             host = self.names.index(name)
-            there = with_own_pairs(self.histories[host].select_layers(part.snapshot), pairs, name)
+            there = with_own_pairs(self.histories[host].select_layers(beside.snapshot), pairs, name)
             if (judge := self._judges[name]) is not None:
                 there = judge.judge(there)
             report(News(its_tick, replace(there, pairs=pairs), host=host))

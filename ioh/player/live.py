@@ -101,10 +101,10 @@ class LivePlayer(Player):
     def _take(self, each: Round, report: Callable[[News], None]) -> None:
         """Keep a round, and report its intervals with what is known of all hosts."""
         news = []
-        for part in each.intervals:
-            self.recorder.write(part)
-            host = self._hosts.index(part.name)
-            tick, snapshot = self.histories[host].add(part), self._with_host(part)
+        for interval in each.intervals:
+            self.recorder.write(interval)
+            host = self._hosts.index(interval.name)
+            tick, snapshot = self.histories[host].add(interval), self._with_host(interval)
             self.histories[host].note_findings(snapshot)
             self._findings[host] = (each.time_unix_s, snapshot.findings)
             news.append((host, tick, snapshot))
@@ -119,12 +119,12 @@ class LivePlayer(Player):
             status = self._status() or self._source.remark(complete)
             report(News(tick, complete, status, host=host))
 
-    def _with_host(self, part: HostInterval) -> Snapshot:
+    def _with_host(self, interval: HostInterval) -> Snapshot:
         """An interval whose findings name the host, if there are several."""
         if len(self._hosts) == 1:
-            return part.snapshot
-        findings = (replace(finding, host=part.name) for finding in part.snapshot.findings)
-        return replace(part.snapshot, findings=tuple(findings))
+            return interval.snapshot
+        findings = (replace(finding, host=interval.name) for finding in interval.snapshot.findings)
+        return replace(interval.snapshot, findings=tuple(findings))
 
     def _known_pairs(self, each: Round, oldest_s: float) -> tuple[Pair, ...]:
         for pair in each.pairs:

@@ -107,27 +107,29 @@ class ScreenRecorder:
         self._reported_paths[name] = recorder.name
         return recorder
 
-    def write(self, part: HostInterval) -> None:
+    def write(self, interval: HostInterval) -> None:
         """Record a host's interval, if recording; a failure ends the recording."""
         with self._lock:
             try:
-                if self._is_on and part.samples is not None:
-                    self._write(part, *part.samples)
+                if self._is_on and interval.samples is not None:
+                    self._write(interval, *interval.samples)
             except (OSError, ValueError, IohError) as error:
                 self._failure = reason_of(error)
                 self._end()
-            self._newest[part.name] = part
+            self._newest[interval.name] = interval
 
-    def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
-        recorder = self._recorders.get(part.name) or self._open(part.name, part.addresses)
-        last = self._last.get(part.name)
+    def _write(self, interval: HostInterval, older: Sample, newer: Sample) -> None:
+        recorder = self._recorders.get(interval.name) or self._open(
+            interval.name, interval.addresses
+        )
+        last = self._last.get(interval.name)
         if last is not older:
             if last is not None:
                 # The host's ioh, and so its totals, may have restarted: leave the gap empty.
                 recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
             recorder.write(older)
         recorder.write(newer)
-        self._last[part.name] = newer
+        self._last[interval.name] = newer
 
     def mark(self, text: str) -> str:
         """Mark this moment in the running recording; return a printable line about it."""

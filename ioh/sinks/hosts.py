@@ -76,7 +76,7 @@ class JsonHosts:
 
 def _by_state(each: Round) -> Iterator[tuple[HostState, Snapshot | None]]:
     """Every host with its interval; None if it sent none."""
-    snapshots = {part.name: part.snapshot for part in each.intervals}
+    snapshots = {interval.name: interval.snapshot for interval in each.intervals}
     return ((state, snapshots.get(state.name)) for state in each.states)
 
 

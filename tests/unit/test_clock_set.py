@@ -12,7 +12,7 @@ import pytest
 
 from ioh.commands.sample import SAMPLE, bundled_path
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.time_range import Span, parse_when, part_of
+from ioh.playback.time_range import Span, excerpt_of, parse_when
 from ioh.session.reader import Session
 from tests.support import fakes
 from tests.support.sessions import Shown, recorded
@@ -101,10 +101,10 @@ def test_marks_and_seconds_select_the_right_samples(
     since, until = (None if text is None else parse_when(text) for text in (begin, end))
     with Session(str(session_file)) as session:
         period = read_aggregate(session, Span(since, until))
-        part = part_of(Span(since, until), session)
-        last = part.last_tick(session)
+        excerpt = excerpt_of(Span(since, until), session)
+        last = excerpt.last_tick(session)
     assert (period.first_tick, period.last_tick) == ticks
-    assert (part.begin_tick, last) == ticks
+    assert (excerpt.begin_tick, last) == ticks
 
 
 @STEPS

@@ -13,7 +13,7 @@ import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import Sample
-from ioh.playback.time_range import Span, parse_when, part_of
+from ioh.playback.time_range import Span, excerpt_of, parse_when
 from ioh.recorder import rotation
 from ioh.recorder.rotated_files import EarlierFiles, earlier_files, part_name
 from ioh.recorder.rotation import Recorder
@@ -67,8 +67,8 @@ def test_a_mark_falls_on_a_sample_taken_for_it(tmp_path: Path) -> None:
     with Session(path) as session:
         (mark,) = session.marks()
         assert mark.time_unix_s == made[2].time_unix_s
-        assert part_of(Span(parse_when("now")), session).begin_tick == 2
-        assert part_of(Span(None, parse_when("now")), session).last_tick(session) == 2
+        assert excerpt_of(Span(parse_when("now")), session).begin_tick == 2
+        assert excerpt_of(Span(None, parse_when("now")), session).last_tick(session) == 2
 
 
 def test_a_mark_waits_for_a_late_sample_if_its_sender_does(
@@ -88,7 +88,7 @@ def test_a_mark_waits_for_a_late_sample_if_its_sender_does(
     thread.join()
     recorder.close()
     with Session(path) as session:
-        assert part_of(Span(None, parse_when("end")), session).last_tick(session) == 1
+        assert excerpt_of(Span(None, parse_when("end")), session).last_tick(session) == 1
 
 
 def test_a_mark_without_a_sample_falls_between_two(

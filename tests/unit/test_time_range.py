@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ioh.model.errors import IohError
-from ioh.playback.time_range import Span, parse_when, part_of, unmarked_unix_s
+from ioh.playback.time_range import Span, excerpt_of, parse_when, unmarked_unix_s
 from ioh.session.reader import Session
 from tests.support import fakes
 from tests.support.sessions import recorded
@@ -83,8 +83,8 @@ def test_the_end_of_a_part_is_the_next_such_time_after_its_start(tmp_path: Path)
     with Session(str(path)) as session:
 
         def span(begin: str, end: str) -> tuple[float, float]:
-            part = part_of(Span(parse_when(begin), parse_when(end), utc=True), session)
-            return part.begin_unix_s, part.end_unix_s
+            excerpt = excerpt_of(Span(parse_when(begin), parse_when(end), utc=True), session)
+            return excerpt.begin_unix_s, excerpt.end_unix_s
 
         assert span("15:44", "15:45") == (minute, minute + 60)
         assert span("15:44:50", "00:10") == (minute + 50, utc("2012-04-25T00:10:00"))
