@@ -48,7 +48,7 @@ class Engine:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget all intervals and what was said about them."""
+        """Forget all intervals and their findings."""
         self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
         self._window = Window(
             max((rule.span_s for rule in self._rules), default=1.0),

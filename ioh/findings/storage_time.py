@@ -1,4 +1,4 @@
-"""How much of a synchronous call's time the storage can have: no advice for a device without it."""
+"""How much of a synchronous call's time the storage can have: no device is blamed for the rest."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class RecentIntervals(tuple[Snapshot, ...]):  # noqa: SLOT001 (it has the attrib
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
         """``make(interval, *args)`` of each interval, computed once; do not pass a closure.
 
-        For rules that look back minutes: without it, judging takes a quarter longer.
+        For rules that look back minutes: computing each interval again takes a quarter longer.
         """
         for snapshot, results in zip(self, self.results_of, strict=True):
             if (make, args) not in results:

@@ -41,7 +41,7 @@ class HostQuery:
 class Host:
     """Reads one host in its own thread, and reconnects after a loss.
 
-    ``now`` is our clock.  ``changed`` guards ``ready``, and is notified when that or the state
+    ``now`` is our clock.  ``condition`` guards ``ready``, and is notified when that or the state
     changes.
     """
 

@@ -251,9 +251,10 @@ class Db(Layer):
         )
 
     def _open_ops(self, open_ops: Map) -> tuple[list[OpenOp], list[OpenOp]]:
-        """Those in progress, and those of killed threads.
+        """Operations in progress, and those that will have no end.
 
-        Operations that are no longer counted are dropped: a later one's end would end them.
+        Those of killed threads, and those of a kind that is no longer counted: once it is counted
+        again, the end of a later one would be taken for theirs.
         """
         forgotten, self._forgotten = self._forgotten, set()
 

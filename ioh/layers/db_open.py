@@ -56,9 +56,9 @@ def read_open_ops(
 ) -> tuple[list[OpenOp], list[OpenOp]]:
     """The operations in progress, and those that were dropped: ``is_gone(process, op)``.
 
-    A commit counts inside the statement that asked for it.  Others turn out to be none: MariaDB's
-    begin at the end of each statement of a transaction.  Nor does anything else of a session,
-    ``is_client(server, thread)``: an error caught by the server has ended it.
+    A commit counts only within a statement, which asked for it: MariaDB's probe point also fires at
+    the end of each statement of a transaction.  So does anything else of a session,
+    ``is_client(server, thread)``: without a statement, an error has ended it, unseen by the probes.
     """
     by_key: dict[tuple[int, str], OpenOp] = {}
     dropped: list[OpenOp] = []
@@ -82,7 +82,7 @@ def read_open_ops(
 
 
 class Progress:
-    """Books the time of operations in progress to the interval in which it passes."""
+    """Adds the time of operations in progress to the interval in which that time passes."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -177,7 +177,7 @@ def _name_call(call: Open[Client]) -> tuple[str, str, str]:
 
 
 def _without_inflight(ops: Ops) -> Ops:
-    """Of which file system a call is, is not known before its end."""
+    """The file system of a call is known only when the call ends."""
     return {name: replace(op, inflight=None) for name, op in ops.items()}
 
 

@@ -22,7 +22,7 @@ class Superblock:
     """One file system of a server, with one or several mounts.
 
     Shape:
-        ``mounts``: oldest first, all with the same counters.  ``grown``: the first of them, with
+        ``mounts``: oldest first, all with the same counters.  ``growth``: the first of them, with
         the growth of its counters since the last reading; ``is_new``: there was none.
         ``address``: the server's, ``""`` if mountinfo does not have it.
     """

@@ -44,7 +44,7 @@ class OpenCalls:
     """Looks at the open calls once a tick.
 
     Shape:
-        ``ops``: by the probe's numbers.  ``flows`` know processes and files by name.  ``found``:
+        ``ops``: by the probe's numbers.  ``flows`` know processes and files by name.  ``calls``:
         what was open at the last look.
     """
 

@@ -10,8 +10,8 @@ from typing import Any
 class RisingTotals:
     """Totals that never fall.
 
-    What ends between the readings of what has ended and of what is open is in neither.  Then its
-    total stands still, and is right in the next interval.
+    Operations that have ended and those in progress are read one after the other.  One that ends
+    in between is in neither reading.  Then the total stays as it was, and the next reading has it.
     """
 
     def __init__(self) -> None:

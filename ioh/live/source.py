@@ -97,7 +97,7 @@ class LiveSource(Closing):
         return self
 
     def fork_loader(self) -> None:
-        """Fork the loader, once, before anything large is imported: it would keep that."""
+        """Fork the loader, once, before anything large is imported: it would keep that memory."""
         with own_rights():
             self._attaching.start(self._why_no_bpf())
 

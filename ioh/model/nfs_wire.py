@@ -128,7 +128,7 @@ def _is_at(end: str, servers: Collection[_End]) -> bool:
 
 
 def _lost_per_s(row: TableRow) -> float:
-    """Segments lost: those sent again without need were not.
+    """Segments lost: those retransmitted, without those that had arrived after all.
 
     Old recordings do not have their number; of a new connection, it is not known yet.
     """

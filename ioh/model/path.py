@@ -279,8 +279,8 @@ class _Direction:
     def _wire_us(self) -> float | None:
         """The round trips of the client's calls to another machine; None if not known.
 
-        Where the server is a fact, not a guess from counts: without one, a server on this machine
-        might have served them.
+        It must be known where the server is: counts of calls do not exclude that a server on this
+        machine has served them.
         """
         if self.wire.is_lossy or self.wire.round_trip_us is None or self.wire.is_server_local:
             return None
@@ -352,7 +352,7 @@ class _Direction:
         ]
 
     def _cached(self) -> Iterator[str]:
-        """The share of NFS bytes that no READ fetched, and of calls that are not told apart."""
+        """What the page cache served: a share of NFS bytes; else of calls, if the path has all."""
         if self.client.us:
             name, of = "nfs_client", " of NFS bytes"
         else:

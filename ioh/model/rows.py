@@ -1,4 +1,4 @@
-"""Running totals by key, for a table: rows come and go, what they counted stays."""
+"""Running totals by key, for a table: the totals of dropped rows move to one row of others."""
 
 from __future__ import annotations
 

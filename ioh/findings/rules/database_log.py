@@ -234,7 +234,7 @@ def log_on_data_disk(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 
 def _is_of(disk: Device, sync_us: float) -> bool:
-    """Whether the disk has much of a log sync's time: otherwise, it is not the disk's."""
+    """Whether the disk takes much of a log sync's time; otherwise the disk is not the cause."""
     return (disk.sum.latency_us or 0.0) >= _MOST_OF * sync_us
 
 
