@@ -71,19 +71,16 @@ def _print(verdicts: list[HostCheck]) -> None:
 
 def _cost(source: LiveSource) -> str:
     """The line with the CPU time and memory of ioh and its probes, measured over _COST_S."""
-    with source.counting_run_time() as run_time_ns:
-        wall, own, probes = time.monotonic(), time.process_time(), run_time_ns()
+    with source.counting_run_time() as run_times_ns:
+        wall, own, probes = time.monotonic(), time.process_time(), run_times_ns()
         while time.monotonic() - wall < _COST_S:
             time.sleep(1.0)
             source.read()
         seconds = time.monotonic() - wall
         own_pct = (time.process_time() - own) / seconds * 100
-        now = run_time_ns()
-    probes_pct = (
-        "not counted"
-        if now is None or probes is None
-        else f"{(now - probes) / seconds / 1e7:.2f} %"
-    )
+        now = run_times_ns()
+    spent_ns = sum(now.values()) - sum(probes.values())
+    probes_pct = f"{spent_ns / seconds / 1e7:.2f} %" if probes else "not counted"
     return (
         f"ok    cost now     ioh {own_pct:.2f} % of a core, its probes {probes_pct} "
         f"(at the current load), {_resident_mb():.0f} MB resident\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf.calls import program_counts
 from ioh.bpf.channel import close_all
 from ioh.bpf.maps import Map, MapSpec
+from ioh.live.probe_cost import TOTAL, ProbeCost, with_cost
 from ioh.live.servers import ServerProbes
 from ioh.model.sample import ATTACHING, READ_STEP_US, LayerSample, Unavailable
 
@@ -74,6 +75,7 @@ class AttachedLayer:
     the source is /proc, ``""`` with BPF.  ``is_wanted``: the host has something for it to measure.
     ``is_awaited``: its probe is being compiled; until then /proc's numbers are not shown, so that
     nobody takes them for the probe's.  ``has_on_demand``: the attached probe has an on-demand part.
+    ``spec``: the layer's, with what its probe costs.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -96,6 +98,8 @@ class AttachedLayer:
         self.servers = ServerProbes(layer)
         self.has_on_demand = False
         self._is_warm = False
+        self.cost = ProbeCost()
+        self.spec = layer.spec if layer.probe is None else with_cost(layer.spec)
 
     def is_shown(self) -> bool:
         """Whether to show it; a layer that has been shown stays."""
@@ -108,6 +112,7 @@ class AttachedLayer:
         self.layer = type(self.layer)(self.layer.filters, self.layer.root)
         self.servers = ServerProbes(self.layer)
         self.is_awaited = False
+        self.cost = ProbeCost()
         self.why_proc = why_proc
 
     def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
@@ -192,7 +197,9 @@ class AttachedLayer:
         if self.on_demand.refusal:
             notes += (self.on_demand.refusal,)
         notes += self.servers.notes
-        return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
+        metrics = {**sample.metrics, TOTAL: self.cost.total_ns(time.monotonic_ns())}
+        lost = {**sample.lost, "recursion": self._skipped}
+        return replace(sample, metrics=metrics, lost=lost, notes=notes)
 
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
         if not self.why_proc:

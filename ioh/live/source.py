@@ -17,6 +17,7 @@ from ioh.layers.trap_budget import CHECK_S
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, ReportFirst
 from ioh.live.memory import give_back, give_back_large
+from ioh.live.probe_cost import COST_PERIOD_S, COST_WINDOW_S
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 OLDEST_KERNEL = (5, 10)
 FIRST_INTERVAL_S = 0.2
-COST_PERIOD_S = 10.0
-COST_WINDOW_S = 0.1
 
 
 class LiveSource(Closing):
@@ -78,9 +77,6 @@ class LiveSource(Closing):
         self._attaching = Attaching(filters)
         self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
         self._uname = os.uname()
-        # The probes' CPU time, extrapolated from a share of a core that is measured periodically.
-        self._bpf_share: float | None = None
-        self._bpf_ns, self._bpf_at_ns = 0.0, 0
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
@@ -281,46 +277,44 @@ class LiveSource(Closing):
             self_cpu_ns_total=time.process_time_ns(),
             bpf_ns_total=self._bpf_ns_total(),
             layers={name: attached.read(now_ns) for name, attached in by_name.items()},
-            specs={name: attached.layer.spec for name, attached in by_name.items()},
+            specs={name: attached.spec for name, attached in by_name.items()},
         )
 
     @contextmanager
-    def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
+    def counting_run_time(self) -> Iterator[Callable[[], Mapping[str, int]]]:
         """Let the kernel count BPF run time in this block; counting always would cost too much.
 
-        Yields a function that returns the probes' run time so far in ns, None if it is not counted.
+        Yields a function that returns each probe's run time so far in ns; {} if it is not counted.
         """
         fd = self._attaching.stats_descriptor()
 
-        def run_time_ns() -> int | None:
+        def run_times_ns() -> Mapping[str, int]:
             if fd is None:
-                return None
-            return sum(attached.run_time_ns() for attached in self.attached.values())
+                return {}
+            return {name: each.run_time_ns() for name, each in self.attached.items()}
 
         try:
-            yield run_time_ns
+            yield run_times_ns
         finally:
             if fd is not None:
                 os.close(fd)
 
     def _measure_cost(self) -> None:
-        """Measure the probes' share of a core in a short window."""
-        with self.counting_run_time() as run_time_ns:
-            before, started = run_time_ns(), time.monotonic_ns()
-            if before is None:
+        """Measure each probe's share of a core in a short window."""
+        with self.counting_run_time() as run_times_ns:
+            before, started = run_times_ns(), time.monotonic_ns()
+            if not before:
                 return
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
-            after, now = run_time_ns(), time.monotonic_ns()
+            after, now = run_times_ns(), time.monotonic_ns()
         if not self._is_asked:  # otherwise the window was too short
-            if self._bpf_share is None:
-                self._bpf_at_ns = now
-            self._bpf_share = ((after or before) - before) / (now - started)
+            for name in before.keys() & after.keys():
+                share = (after[name] - before[name]) / (now - started)
+                self.attached[name].cost.note(share, now)
 
     def _bpf_ns_total(self) -> int | None:
         """The probes' run time since the first measurement; None before."""
-        if self._bpf_share is None:
-            return None
         now_ns = time.monotonic_ns()
-        self._bpf_ns += self._bpf_share * (now_ns - self._bpf_at_ns)
-        self._bpf_at_ns = now_ns
-        return int(self._bpf_ns)
+        totals = [attached.cost.total_ns(now_ns) for attached in self.attached.values()]
+        known = [total for total in totals if total is not None]
+        return sum(known) if known else None

@@ -74,3 +74,23 @@ def test_requests_that_are_not_cut_are_not_reported(stage: Stage) -> None:
         ioh.wait_for_lines(len(ioh.intervals) + 8)  # more than any rule needs
     assert ioh.total("block", "read") > 200
     assert said(ioh) == []
+
+
+def test_a_dear_probe_is_reported_with_its_layer_and_a_cheap_load_is_not(stage: Stage) -> None:
+    file = stage.folder / "cached"
+    file.write_bytes(bytes(1 << 20))
+    options = f"--filename={file}", "--rw=read", "--bs=4k", PSYNC, "--size=1m", "--time_based"
+    costs = {}
+    for limit in ("--rate_iops=100", "--rate_iops=10000000"):
+        with Ioh("--layers", "syscall,block", cycle_s=1.0) as ioh:
+            stage.fio(*options, limit)
+            ioh.wait_for_lines(24)  # two measurements of the cost, and what the rule waits for
+        costs[limit] = ioh.intervals[-1]
+        stage.end_loads()
+    calm, busy = costs.values()
+    assert calm["findings"] == []
+    (finding,) = (each for each in busy["findings"] if each["rule"] == "observer")
+    assert finding["subject"] == "syscall"
+    share_pct = busy["layers"]["syscall"]["metrics"]["probe_cpu_pct"]
+    assert 10 <= share_pct <= 100
+    assert share_pct <= busy["bpf_cpu_pct"] < share_pct + 5  # block is idle

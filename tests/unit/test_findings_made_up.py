@@ -343,6 +343,18 @@ def lost(events: int) -> Layers:
     return {"block": layer("block", {"read": op(10_000, 4096, 100)}, lost={"map_full": events})}
 
 
+def watched(*cpu_ns_per_s: float | None) -> Layers:
+    names = zip(("block", "syscall"), cpu_ns_per_s, strict=True)
+    return {name: layer(name, metrics={"probe_cpu_ns_per_s": cost}) for name, cost in names}
+
+
+def test_the_dearest_layer_is_named_with_the_option_that_leaves_it_out() -> None:
+    finding = found(watched(80e6, 90e6))["observer"]
+    assert finding.subject == "syscall"
+    assert "17 % of a core, 9 % for layer syscall" in finding.cause
+    assert "--no-layer syscall" in finding.advice
+
+
 @pytest.mark.parametrize(
     ("rule", "sick", "healthy"),
     [
@@ -350,6 +362,8 @@ def lost(events: int) -> Layers:
         ("caching", cached_by_client(95.0), cached_by_client(60.0)),
         ("sync_writes", commits(50), commits(400)),
         ("losses", lost(900), lost(5)),
+        ("observer", watched(80e6, 90e6), watched(80e6, 10e6)),
+        ("observer", watched(80e6, 90e6), watched(None, None)),  # not measured yet
     ],
 )
 def test_a_problem_is_distinguished_from_a_healthy_look_alike(

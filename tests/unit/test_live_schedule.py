@@ -18,6 +18,7 @@ import pytest
 from ioh.bpf.channel import Loader
 from ioh.live import attached, attaching
 from ioh.live import source as live
+from ioh.model.derive import derive
 from ioh.model.sample import READ_STEP_US, LayerSample
 from tests.unit.live_host import Host, make_layer, source
 
@@ -134,19 +135,28 @@ def test_stop_ends_the_iteration_at_once(host: Host) -> None:
         thread.join()
 
 
-def test_the_probes_cost_is_measured_in_a_short_window(root: Host) -> None:
+def test_the_cost_of_each_probe_is_measured_in_a_short_window(root: Host) -> None:
+    root.know(make_layer("a", 10, has_probe=True), make_layer("b", 20, has_probe=True))
     root.attach("a")
+    root.attach("b")
     clock = Clock(root.patch)
-    spent = itertools.count(0, 5_000_000)  # 5 ms of each window of 100 ms
-    with source("a") as running:
-        root.patch.setattr(running.attached["a"], "run_time_ns", lambda: next(spent))
+    cheap, dear = itertools.count(0, 1_000_000), itertools.count(0, 4_000_000)  # ns a window
+    with source() as running:
+        root.patch.setattr(running.attached["a"], "run_time_ns", lambda: next(cheap))
+        root.patch.setattr(running.attached["b"], "run_time_ns", lambda: next(dear))
         root.patch.setattr(Loader, "ask", lambda *_: stats_answer())
-        told = [(sample.bpf_ns_total, clock.now) for sample in itertools.islice(running, 4)]
-    (first_ns, _), _, (learnt_ns, learnt_s), (spent_ns, then_s) = told
-    assert first_ns is None
-    assert spent_ns is not None
-    assert learnt_ns is not None
-    assert spent_ns - learnt_ns == pytest.approx((then_s - learnt_s) * 0.05 * 1e9)
+        told = [(sample, clock.now) for sample in itertools.islice(running, 4)]
+    (first, _), _, (_, since_s), (last, then_s) = told
+    assert first.bpf_ns_total is None
+    (older, newer), passed_s = (sample for sample, _ in told[2:]), then_s - since_s
+    assert None not in {older.bpf_ns_total, newer.bpf_ns_total}
+    assert (newer.bpf_ns_total or 0) - (older.bpf_ns_total or 0) == pytest.approx(
+        passed_s * 0.05 * 1e9
+    )
+    shares = {
+        name: layer.metrics["probe_cpu_pct"] for name, layer in derive(older, last).measured.items()
+    }
+    assert shares == {"a": pytest.approx(1.0), "b": pytest.approx(4.0)}
 
 
 def stats_answer() -> tuple[dict[str, str], list[int]]:
@@ -157,8 +167,8 @@ def test_run_time_is_unknown_if_the_kernel_does_not_count_it(root: Host) -> None
     with source("a") as running:
         thread = threading.Timer(0.03, root.answer, [{"verb": "stats"}])
         thread.start()
-        with running.counting_run_time() as run_time_ns:
-            assert run_time_ns() is None
+        with running.counting_run_time() as run_times_ns:
+            assert run_times_ns() == {}
         thread.join()
 
 

@@ -68,6 +68,15 @@ def test_the_cost_of_ioh_itself_is_not_shown_if_unknown() -> None:
     assert "ioh itself 1.50% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
 
 
+def test_the_cost_of_dear_probes_is_shown_where_it_has_no_room_otherwise() -> None:
+    dear = replace(
+        minute()[-1], bpf_cpu_pct=15.0, findings=(replace(FINDINGS[0], rule="observer"),)
+    )
+    usual = replace(dear, findings=())
+    lines = [render_header(snapshot, LIVE, 100).text for snapshot in (dear, usual)]
+    assert ["ioh itself" in line for line in lines] == [True, False]
+
+
 def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> TimelineView:
     extent = Extent(1, 60, START_S, START_S + extent_s)
     view = TimelineView(extent, START_S + at_s, (), (), utc=True)

@@ -103,7 +103,8 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
         yield 8, "" if some is None else f"io psi {format_share(some)}", ""
         costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
         cost = f"ioh itself {percent(sum(costs))} of a core" if costs else ""
-        yield 10, cost, "dim"
+        is_dear = any(finding.rule == "observer" for finding in snapshot.findings)
+        yield (3, cost, "warn") if is_dear else (10, cost, "dim")
     yield 1, view.narrowed, "accent"
 
 
