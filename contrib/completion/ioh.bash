@@ -129,6 +129,7 @@ _ioh() {
     "bench":-u) words="" ;;
     "bench":-l) words="" ;;
     "bench":-n) words="" ;;
+    "bench":--watch) words="all storage proc" ;;
     "bench":--endless) words="" ;;
     "bench":--bands) words="" ;;
     "bench":--class) words="" ;;
@@ -176,7 +177,7 @@ _ioh() {
         "replay") words="--help --speed --as-text -t -c --from --to --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" files=yes ;;
         "report") words="--help --html -o --from --to --top -d --utc --findings-config --no-findings" files=yes ;;
         "compare") words="--help --from --to --from-b --to-b --all --utc" files=yes ;;
-        "bench") words="--help --plan --plans --job --like --span --no-tui --resume -t -s -m -u -l -i -n --endless --bands --class -o -r -y -x --keep --destroy-data report compare card" files=yes ;;
+        "bench") words="--help --plan --plans --job --like --span --no-tui --resume -t -s -m -u -l -i -n --watch --endless --bands --class -o -r -y -x --keep --destroy-data report compare card" files=yes ;;
         "bench report") words="--help --html --csv --json --bands --class" files=yes ;;
         "bench compare") words="--help" files=yes ;;
         "bench card") words="--help --from --csv --bands --class" ;;

@@ -190,6 +190,7 @@ complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subco
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s l -x -d 'only this block size'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s i -d 'one file per user'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s n -x -d 'runs of each test'
+complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l watch -x -a 'all storage proc' -d 'what to record'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l endless -x -d 'only the plan'\''s first test, at this many operations per second, until Ctrl-C'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l bands -x -d 'limits of the grades'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l class -x -d 'class of storage'

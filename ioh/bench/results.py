@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -43,6 +43,7 @@ HIST_COLUMNS = tuple(HIST_EDGES_US)
 # Checked when results.json is read.
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
+WatchName = Literal["", "all", "storage", "proc"]
 
 
 class _Struct(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -244,7 +245,8 @@ class Conditions(_Struct, frozen=True):
     """The conditions of the whole bench.
 
     ``file_system`` is "raw" for a raw device; ``source`` is what is mounted; ``io_limits``: control
-    groups' io.max that apply to fio, a line each; ``remarks`` apply to all results.
+    groups' io.max that apply to fio, a line each; ``remarks`` apply to all results.  ``watch``:
+    what was recorded, by its name in ioh/bench/price.py; "" before its price is measured.
     """
 
     host: str
@@ -268,6 +270,7 @@ class Conditions(_Struct, frozen=True):
     command: str
     size_bytes: int
     remarks: tuple[str, ...] = ()
+    watch: WatchName = "all"
 
 
 class Results(_Struct, frozen=True):

@@ -18,6 +18,7 @@ from ioh.bench.conditions import DevicesBelow, frequency_khz, governors, own_lim
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.fio import Fio, figures_of, read_json, run_s_of
 from ioh.bench.jobs import fill_file, job_file
+from ioh.bench.price import TURN_S
 from ioh.bench.results import Figures, Results, Run, Test, TestSpec, save
 from ioh.bench.verdict import Case, judge, refused
 from ioh.bench.watch import (
@@ -72,12 +73,11 @@ class Runner:
         below: DevicesBelow,
         folder: WorkFolder | None,
         targets: tuple[str, ...],
-        recorder: BenchRecorder,
         callbacks: Callbacks,
         config: Config,
     ) -> None:
         self.directory, self.results, self._below = directory, results, below
-        self._folder, self._targets, self._recorder = folder, targets, recorder
+        self._folder, self._targets = folder, targets
         self._callbacks, self._config = callbacks, config
 
     def fill(self, need: Need, *, anew: bool) -> None:
@@ -107,8 +107,36 @@ class Runner:
             raise IohError(cause, "Give a smaller size: -m MEGABYTES")
         (self.directory / "fill.json").unlink()
 
-    def run(self) -> None:
+    def rate(self, spec: TestSpec) -> float:
+        """Operations a second of a short run that nothing is kept of; IohError if fio fails."""
+        self._prepare(spec)
+        self._callbacks.doing("what watching costs", 0.0)
+        path = self.directory / "price.json"
+        plain = msgspec.structs.replace(spec, ramp_s=0.0, rate_iops=0, rival="")
+        fio = Fio(job_file(plain, self._targets, TURN_S), self._cwd, path)
+        self._wait(fio)
+        if why := fio.why_failed():
+            cause = f"fio failed: {why}"
+            raise IohError(cause, "Leave the measurement out: --watch all")
+        figures, *_ = _read(path)
+        path.unlink()
+        return sum(each.iops or 0.0 for each in figures.values())
+
+    def note(self, watch: str, remarks: tuple[str, ...]) -> None:
+        """Save what is watched, and what that costs."""
+        for remark in remarks:
+            self._callbacks.say(remark)
+        remarks = (*self.results.conditions.remarks, *remarks)
+        conditions = msgspec.structs.replace(self.results.conditions, watch=watch, remarks=remarks)
+        self._save(conditions=conditions)
+
+    @property
+    def _cwd(self) -> str:
+        return self._folder.path if self._folder is not None else os.getcwd()  # noqa: PTH109
+
+    def run(self, recorder: BenchRecorder) -> None:
         """Run all unfinished tests; IohError if nothing can be recorded or saved."""
+        self._recorder = recorder
         finished = {test.spec.name for test in self.results.tests}
         for spec in self.results.planned:
             if spec.name in finished or self._is_past_the_knee(spec):
@@ -157,13 +185,12 @@ class Runner:
         path.touch(0o600)
         path.write_text(job, "utf-8", "surrogateescape")
         output = self.directory / f"{name}.json"
-        cwd = self._folder.path if self._folder is not None else os.getcwd()  # noqa: PTH109
         cpu = governors(), frequency_khz()
         self._callbacks.doing(name, spec.ramp_s + run_s)
         if not spec.ramp_s:
             self._recorder.mark(f"{name} begins")
         begin_unix_s = time.time() + spec.ramp_s
-        fio = Fio(job, cwd, output)
+        fio = Fio(job, self._cwd, output)
         if spec.ramp_s:
             self._wait(fio, spec.ramp_s)
             self._recorder.mark(f"{name} begins")

@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,10 +22,11 @@ from ioh.bench.fio import fio_version
 from ioh.bench.jobs import DATA
 from ioh.bench.like import job_like
 from ioh.bench.plans import PlanChanges, is_writing, read_plan, specs_of
+from ioh.bench.price import blind_remarks, measured, spec_for_price
 from ioh.bench.raw import check_devices, claim_for_writing
-from ioh.bench.results import VERSION, Conditions, Results, TestSpec, load, save
+from ioh.bench.recorders import Recorders
+from ioh.bench.results import VERSION, Conditions, Results, TestSpec, WatchName, load, save
 from ioh.bench.runner import Callbacks, Runner
-from ioh.bench.watch import BenchRecorder
 from ioh.bench.work import Need, WorkFolder, need_of
 from ioh.findings.config import read_config
 from ioh.model.errors import ExitCode, IohError
@@ -41,7 +43,7 @@ class BenchOptions:
 
     ``target`` is a directory, "" with ``raw`` devices; ``job`` a user's fio job file; ``like`` a
     recording with the begin and end of its part ("": all of it); ``resume`` the directory of an
-    earlier bench, which provides all else.
+    earlier bench, which provides all else.  ``watch`` names a Watch, "" is what costs little.
     """
 
     target: str = ""
@@ -55,6 +57,7 @@ class BenchOptions:
     destroy: tuple[str, ...] = ()
     output: str = ""
     resume: str = ""
+    watch: WatchName = ""
     command: str = ""
 
 
@@ -68,9 +71,8 @@ def run_bench(options: BenchOptions, callbacks: Callbacks) -> Path:
     earlier = _earlier(options.resume) if options.resume else None
     specs, plan_text = (earlier.planned, "") if earlier else _specs(options)
     target = earlier.conditions.target if earlier else options.target
-    raw = options.raw
-    if earlier and earlier.conditions.file_system == "raw":
-        raw = tuple(shlex.split(target))
+    is_raw = earlier is not None and earlier.conditions.file_system == "raw"
+    raw = tuple(shlex.split(target)) if is_raw else options.raw
     with contextlib.ExitStack() as stack:
         folder = None
         need = need_of(specs)
@@ -90,17 +92,21 @@ def run_bench(options: BenchOptions, callbacks: Callbacks) -> Path:
         config = read_config(None)
         directory = Path(options.resume) if options.resume else _new_directory(options.output)
         name = f"run-{len(earlier.recordings) + 1}.ioh" if earlier else "run.ioh"
-        recorder = BenchRecorder(directory / name)
-        stack.callback(recorder.close)
+        chosen = earlier.conditions.watch if earlier else options.watch
+        for_price = spec_for_price(specs) if has_root and not chosen else None
+        chosen = chosen or ("" if for_price else "all")
+        recorders = Recorders(directory, name, chosen, callbacks.is_stopped)
+        stack.callback(recorders.close)
         give_root_up()  # fio and everything below runs with the caller's rights
         if earlier:
             results = msgspec.structs.replace(earlier, recordings=(*earlier.recordings, name))
         else:
             circumstances = _conditions(options, below, version, specs, plan_text, need)
-            if not has_root:
-                circumstances = msgspec.structs.replace(
-                    circumstances, remarks=(*circumstances.remarks, _NO_ROOT)
-                )
+            remarks = (
+                *circumstances.remarks,
+                *((_NO_ROOT,) if not has_root else blind_remarks(chosen)),
+            )
+            circumstances = msgspec.structs.replace(circumstances, remarks=remarks, watch=chosen)
             results = Results(
                 VERSION, circumstances, specs, begin_unix_s=time.time(), recordings=(name,)
             )
@@ -108,12 +114,23 @@ def run_bench(options: BenchOptions, callbacks: Callbacks) -> Path:
         for remark in results.conditions.remarks:
             callbacks.say(remark)
         callbacks.began(results, directory)
-        recorder.begin(callbacks.is_stopped)
-        runner = Runner(directory, results, below, folder, raw, recorder, callbacks, config)
+        runner = Runner(directory, results, below, folder, raw, callbacks, config)
         stack.enter_context(_cleaned(folder, need, keep=options.keep))
-        runner.fill(need, anew=options.anew)
-        runner.run()
+        if for_price is None:
+            recorder = recorders.begin(chosen)
+            runner.fill(need, anew=options.anew)
+        else:
+            runner.fill(need, anew=options.anew)
+            recorder = recorders.begin(_cheap_watch(runner, recorders, for_price))
+        runner.run(recorder)
     return directory
+
+
+def _cheap_watch(runner: Runner, recorders: Recorders, spec: TestSpec) -> WatchName:
+    """Measure by a test what watching costs, and note it; return what to watch."""
+    chosen, remarks = measured(partial(runner.rate, spec), recorders.short)
+    runner.note(chosen, remarks)
+    return chosen
 
 
 def _earlier(directory: str) -> Results:

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,22 +47,25 @@ START_S = 120.0  # long enough to compile the probes on a slow machine
 END_S = 10.0
 _FINDING_FIELDS = ("rule", "title", "severity", "subject", "cause", "advice")
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
+# It begins when it gets a byte, with the rights of now: by then, ioh has given up root.
+_BEGIN = "import os, sys; os.read(0, 1) and os.execv(sys.argv[1], sys.argv[1:])"
+_WAIT = (sys.executable, "-I", "-c", _BEGIN)
 
 
 class BenchRecorder:
-    """Records this machine into a new file until it is closed.
+    """Records this machine from begin() to close(), into a new file.
 
-    Raises OSError if the file cannot be created.
+    ``options`` are those of ``ioh record``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, options: Sequence[str] = ()) -> None:
         self.path = path
         self.why_ended = ""
-        self._fd = create(str(path))
+        self._fd = -1
         with own_rights():  # it switches to the caller's rights itself
             self._process = subprocess.Popen(
-                _COMMAND,
-                stdin=subprocess.DEVNULL,
+                (*_WAIT, *_COMMAND, *options),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
@@ -71,11 +74,16 @@ class BenchRecorder:
             )
         self._copying = threading.Lock()  # held from the read of the pipe to the write
         self._pump = threading.Thread(target=self._copy, name="ioh bench recording", daemon=True)
-        self._pump.start()
         self._running: RunningRecording | None = None
 
     def begin(self, is_stopped: Callable[[], bool]) -> None:
-        """Wait for its first sample, or until the user ends it; IohError if none comes."""
+        """Wait for its first sample, or until the user ends it; IohError if none comes.
+
+        Raises OSError if the file cannot be created.
+        """
+        self._fd = create(str(self.path))
+        self._pump.start()
+        self._let_go(b"\n")
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             if is_stopped():
@@ -114,6 +122,7 @@ class BenchRecorder:
 
     def close(self) -> None:
         """End the recording properly."""
+        self._let_go()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             self._process.terminate()
         try:
@@ -121,10 +130,19 @@ class BenchRecorder:
         except subprocess.TimeoutExpired:
             with contextlib.suppress(PermissionError):
                 self._process.kill()
-        self._pump.join(END_S)
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        os.close(self._fd)
+        if self._fd >= 0:
+            self._pump.join(END_S)
+            os.close(self._fd)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _let_go(self, line: bytes = b"") -> None:
+        stdin = self._process.stdin
+        if stdin is not None and not stdin.closed:
+            with contextlib.suppress(BrokenPipeError):  # it has ended
+                stdin.write(line)
+                stdin.close()
 
     def _copy(self) -> None:
         stdout = self._process.stdout

@@ -100,6 +100,9 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     add("-l", dest="block", metavar="KB", type=_block, help=what)
     add("-i", dest="own_files", action="store_true", help="one file per user")
     add("-n", dest="runs", metavar="N", type=count, help="runs of each test")
+    watches = ("all", "storage", "proc")
+    what = "what to record; default: as much as costs the tests no more than 3 %% of their IOPS"
+    add("--watch", choices=watches, default="", help=what)
     what = "only the plan's first test, at this many operations per second, until Ctrl-C"
     add("--endless", metavar="IOPS", type=count, help=what)
 
@@ -207,6 +210,7 @@ def _options(args: argparse.Namespace) -> BenchOptions:
         destroy=tuple(args.destroy),
         output=args.output or "",
         resume=args.resume or "",
+        watch=args.watch,
         command=shlex.join(["ioh", *sys.argv[1:]]),
     )
 
@@ -261,7 +265,6 @@ class _Progress:
     def doing(self, name: str, seconds: float) -> None:
         """Note the step that begins, and its expected duration (0: not known)."""
         self._name, self._seconds, self._began = name, seconds, time.monotonic()
-        self._recorded_since = self._recorded_since or self._began
         self.tick()
 
     def tick(self) -> None:
@@ -269,7 +272,7 @@ class _Progress:
         if not self._name:
             return
         now = time.monotonic()
-        if self._with_screen and not self._screen and now > self._recorded_since + _INTERVALS_S:
+        if self._with_screen and not self._screen and self._has_intervals(now):
             self._clear()
             self._screen = BenchScreen(self.directory / self._recording)
         took_s = now - self._began
@@ -287,6 +290,11 @@ class _Progress:
                 self.close()
         elif self._is_terminal:
             self._write(f"{_CLEAR}{text[:_MAX_CHARS]}")
+
+    def _has_intervals(self, now: float) -> bool:
+        if not self._recorded_since and (self.directory / self._recording).exists():
+            self._recorded_since = now
+        return bool(self._recorded_since) and now > self._recorded_since + _INTERVALS_S
 
     def say(self, text: str) -> None:
         """Print a message on a separate line of stderr."""

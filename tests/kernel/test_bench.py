@@ -7,15 +7,17 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ioh.bench.results import Figures, Run, load
+from ioh.bench.results import Conditions, Figures, Run, load
 from tests.kernel.mounts import mounted, throttled
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
+from tests.kernel.talker import wait_until
 from tests.support.pty_screen import LEFT, PtyScreen
 
 LIMIT_S = 120
@@ -261,6 +263,43 @@ block = "8k"
 users = [1, 2]
 """
 CTRL_C = "\x03"
+
+
+def conditions_once_watched(bench: Bench, *arguments: str | Path) -> Conditions:
+    """Begin a long bench; what it knows once it has decided what to watch."""
+    words = "-t", "randread", "-l", "4", "-u", "4", "-s", "60", "-m", "64", "-o", bench.out
+    process = bench.start(*arguments, *words)
+
+    def decided() -> Conditions | None:
+        has_results = (bench.out / "results.json").exists()
+        found = load(str(bench.out)).conditions if has_results else None
+        return found if found is not None and found.watch else None
+
+    try:
+        found = wait_until(decided, LIMIT_S)
+        assert found is not None
+        return found
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+
+
+def test_a_slow_disk_is_watched_by_all_layers(bench: Bench, volume: Volume) -> None:
+    with throttled(volume, 4_000_000):  # 1,000 reads a second
+        found = conditions_once_watched(bench, volume.mount)
+    assert found.watch == "all", found.remarks
+    (price,) = (remark for remark in found.remarks if remark.startswith("price of watching: "))
+    assert "operations/s with all layers" in price
+
+
+def test_a_disk_in_memory_is_watched_by_less(bench: Bench) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+        contextlib.closing(Loop(Path(folder))) as loop,
+    ):
+        found = conditions_once_watched(bench, "-r", loop.path)
+    assert found.watch in {"storage", "proc"}, found.remarks
+    assert "with no system calls" in found.remarks[-1] or "with /proc only" in found.remarks[-1]
 
 
 def started(volume: Volume, folder: Path, *options: str) -> PtyScreen:

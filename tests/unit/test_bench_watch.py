@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ioh.bench import watch
@@ -34,7 +35,16 @@ def test_all_that_was_recorded_is_in_the_file_however_slowly_it_is_copied(
     monkeypatch.setattr(watch, "_COMMAND", (sys.executable, "-c", CHILD, str(written)))
     monkeypatch.setattr(os, "write", slow)
     recorder = watch.BenchRecorder(tmp_path / "run.ioh")
+    recorder.begin(lambda: True)
     wait_until(written.exists)
     recorder.flush()
     assert (tmp_path / "run.ioh").stat().st_size == SIZE
     recorder.close()
+
+
+def test_a_recording_that_never_begins_leaves_no_file_and_no_process(tmp_path: Path) -> None:
+    recorder = watch.BenchRecorder(tmp_path / "run.ioh")
+    (waiting,) = psutil.Process().children()
+    recorder.close()
+    assert not waiting.is_running()
+    assert list(tmp_path.iterdir()) == []

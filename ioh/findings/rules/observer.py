@@ -47,6 +47,6 @@ def observer(recent: RecentIntervals, limits: Limits) -> Verdicts:
         f"{percent(cost_pct[dearest] / 100)} for layer {dearest}: without them "
         "the programs that do this I/O are faster.",
         evidence=(Evidence(text, "probe_cpu_pct", total_pct, least, source),),
-        advice=f"Leave the layer out where a benchmark's result counts: --no-layer {dearest}. "
-        "Filters (--pid, --device) make it cheaper.",
+        advice=f"Leave the layer out where a benchmark's result counts: --no-layer {dearest}, or "
+        "ioh bench --watch storage. Filters (--pid, --device) make it cheaper.",
     )

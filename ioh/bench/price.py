@@ -1,0 +1,120 @@
+"""What watching costs on this storage: fio alone and watched, in turns.
+
+Where it costs too much, less is watched: a bench must not change what it measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from statistics import median
+
+from ioh.bench.plans import seconds_of
+from ioh.bench.results import TestSpec, WatchName
+from ioh.findings.format_sentence import percent
+
+TURNS, TURN_S = 3, 3.0
+LIMIT_PCT = 3.0
+LEAST_S = 60.0  # of all tests; less is not worth the time of measuring it
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a bench's recording watches.
+
+    ``options`` are those of ``ioh record``; ``blind`` is what the bench then cannot see.
+    """
+
+    name: WatchName
+    what: str
+    options: tuple[str, ...] = ()
+    blind: str = ""
+
+
+WATCHES = (
+    Watch("all", "all layers"),
+    Watch(
+        "storage",
+        "no system calls",
+        ("--no-layer", "syscall,db"),
+        "holes, compression and reads from memory are noticed by missing bytes, but not named",
+    ),
+    Watch(
+        "proc",
+        "/proc only",
+        ("--proc",),
+        "there are no percentiles of devices, and others are not known by process",
+    ),
+)
+# Makes a recording of a Watch and waits for its first sample.
+Recording = Callable[[Watch], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Operations a second of fio alone and watched, a number for each turn."""
+
+    watch: Watch
+    alone: tuple[float, ...]
+    watched: tuple[float, ...]
+
+    @property
+    def loss_pct(self) -> float:
+        """How much slower the watched runs are, by medians; negative if they are faster."""
+        return 100 - 100 * median(self.watched) / median(self.alone) if any(self.alone) else 0.0
+
+    @property
+    def is_too_high(self) -> bool:
+        """Whether it exceeds LIMIT_PCT, and is no chance: every watched run is slower."""
+        return self.loss_pct > LIMIT_PCT and max(self.watched) < min(self.alone)
+
+    def __str__(self) -> str:
+        rates = f"{median(self.watched):,.0f} operations/s with {self.watch.what}"
+        loss = "no less" if self.loss_pct < 0.05 else f"{percent(self.loss_pct / 100)} less"
+        return f"{rates}, {median(self.alone):,.0f} alone: {loss}"
+
+
+def measured(rate: Callable[[], float], recording: Recording) -> tuple[WatchName, tuple[str, ...]]:
+    """Measure what watching costs, first with all layers; return a Watch's name, and remarks.
+
+    ``rate`` runs fio for TURN_S and returns its operations a second.
+    """
+    remarks: list[str] = []
+    *most, least = WATCHES
+    for watch in most:
+        price = _price(watch, rate, recording)
+        remarks.append(f"price of watching: {price}")
+        if not price.is_too_high:
+            return watch.name, (*remarks, *blind_remarks(watch.name))
+    return least.name, (*remarks, *blind_remarks(least.name))
+
+
+def blind_remarks(name: WatchName) -> Iterator[str]:
+    """What the bench cannot see with a Watch."""
+    for watch in WATCHES:
+        if watch.name == name and watch.blind:
+            yield f"watched with {watch.what}: {watch.blind}"
+
+
+def _price(watch: Watch, rate: Callable[[], float], recording: Recording) -> Price:
+    alone, watched = [], []
+    for _ in range(TURNS):
+        alone.append(rate())
+        with recording(watch):
+            watched.append(rate())
+    return Price(watch, tuple(alone), tuple(watched))
+
+
+def spec_for_price(specs: tuple[TestSpec, ...]) -> TestSpec | None:
+    """The test that probes slow down most: many small operations, reads if there are any.
+
+    None if all together take less than LEAST_S, or they are only a job, a recording or small files.
+    """
+
+    def weight(spec: TestSpec) -> tuple[bool, float]:
+        return spec.rw in {"read", "randread"}, spec.depth_all / spec.block_bytes
+
+    is_long = seconds_of(specs) >= LEAST_S
+    timed = [spec for spec in specs if is_long and spec.rw and not (spec.files or spec.job)]
+    return max(timed, key=weight, default=None)

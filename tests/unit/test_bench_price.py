@@ -1,0 +1,92 @@
+"""What watching costs a bench: measured in turns, and less is watched where it costs too much."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from ioh.bench.price import TURNS, WATCHES, Price, Watch, measured, spec_for_price
+from ioh.bench.results import TestSpec
+
+READS = TestSpec("r", "randread", "randread", 8192, users=16, run_s=40)
+STREAM = TestSpec("s", "seqread", "read", 1 << 20, run_s=40)
+WRITES = TestSpec("w", "write", "randwrite", 4096, users=64, run_s=40)
+FILES = TestSpec("f", "files", "write", 4096, files=1000, run_s=40)
+JOB = TestSpec("j", "job", job="[x]\nrw=read\n", run_s=40)
+
+
+class Machine:
+    """fio at a rate that falls while some layers are watched."""
+
+    def __init__(self, alone: float, **watched: float) -> None:
+        self.alone, self.watched = alone, watched
+        self.now = ""
+        self.order: list[str] = []
+
+    def rate(self) -> float:
+        self.order.append(self.now)
+        return self.watched[self.now] if self.now else self.alone
+
+    @contextlib.contextmanager
+    def recording(self, watch: Watch) -> Iterator[None]:
+        self.now = watch.name
+        yield
+        self.now = ""
+
+
+def test_all_layers_are_watched_where_they_cost_little_in_turns() -> None:
+    disk = Machine(500, all=495)
+    watch, remarks = measured(disk.rate, disk.recording)
+    assert watch == "all"
+    assert disk.order == ["", "all"] * TURNS
+    assert remarks == ("price of watching: 495 operations/s with all layers, 500 alone: 1 % less",)
+
+
+def test_less_is_watched_where_it_costs_too_much_and_what_is_then_unseen_is_said() -> None:
+    fast = Machine(71_000, all=50_800, storage=69_900)
+    watch, remarks = measured(fast.rate, fast.recording)
+    assert watch == "storage"
+    assert len(remarks) == 3
+    assert "50,800 operations/s with all layers, 71,000 alone: 28" in remarks[0]
+    assert "69,900 operations/s with no system calls" in remarks[1]
+    assert remarks[2].startswith("watched with no system calls: holes, compression")
+
+
+def test_only_proc_is_left_where_even_the_device_layer_costs_too_much() -> None:
+    memory = Machine(1e6, all=6e5, storage=9.2e5)
+    watch, remarks = measured(memory.rate, memory.recording)
+    assert watch == "proc"
+    assert remarks[-1].startswith("watched with /proc only: there are no percentiles")
+
+
+@pytest.mark.parametrize(
+    ("alone", "watched", "is_too_high"),
+    [
+        ((100, 101, 99), (90, 91, 89), True),
+        ((100, 101, 80), (90, 95, 89), False),  # it was as slow without
+        ((100, 101, 99), (98, 98, 98), False),
+        ((100, 101, 99), (105, 106, 107), False),
+        ((0, 0, 0), (0, 0, 0), False),
+    ],
+)
+def test_a_price_is_too_high_only_if_every_watched_run_is_slower(
+    alone: tuple[float, ...], watched: tuple[float, ...], is_too_high: bool
+) -> None:
+    assert Price(WATCHES[0], alone, watched).is_too_high is is_too_high
+
+
+@pytest.mark.parametrize(
+    ("specs", "chosen"),
+    [
+        ((STREAM, READS, WRITES), READS),
+        ((WRITES, FILES), WRITES),  # nothing is written that the plan does not write
+        ((READS,), None),  # 40 s
+        ((FILES, JOB), None),
+    ],
+)
+def test_the_price_is_measured_by_the_most_operations_of_a_long_plan(
+    specs: tuple[TestSpec, ...], chosen: TestSpec | None
+) -> None:
+    assert spec_for_price(specs) is chosen
