@@ -88,7 +88,7 @@ def test_a_dear_probe_is_reported_with_its_layer_and_a_cheap_load_is_not(stage: 
         costs[limit] = ioh.intervals[-1]
         stage.end_loads()
     calm, busy = costs.values()
-    assert calm["findings"] == []
+    assert "observer" not in {each["rule"] for each in calm["findings"]}
     (finding,) = (each for each in busy["findings"] if each["rule"] == "observer")
     assert finding["subject"] == "syscall"
     share_pct = busy["layers"]["syscall"]["metrics"]["probe_cpu_pct"]
