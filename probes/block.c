@@ -51,6 +51,7 @@ BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
 BPF_PERCPU_ARRAY(others, struct op_totals, 2 * OPS);
 /* Devices whose I/O also appears on others; user space fills it when room gets scarce. */
 BPF_HASH(stacked, u32, u32, STACKED);
+#define KEEP_NS 20000
 BPF_HASH(recents, u32, struct recent, 256);
 BPF_HASH(disk_names, u32, struct disk_name, 1024);
 BPF_HASH(issued, u64, u64, 16384);
@@ -163,23 +164,34 @@ static inline struct op_totals *totals_of(const char *disk, u32 dev, u32 op)
 	return t;
 }
 
-static inline void judge_position(u32 dev, u64 sector, u32 bytes)
+/*
+ * All CPUs share a device's cache line, so a write at each request would cost more than all else here
+ * where many CPUs share a device: at most one end in KEEP_NS is kept, and each is met once.
+ */
+static inline void judge_position(u32 dev, u64 sector, u32 bytes, u64 now)
 {
 	struct recent fresh = {}, *r = recents.lookup(&dev);
 	u64 end = sector + (bytes >> SECTOR_SHIFT);
-	int i, hit = 0;
+	int i;
 
 	if (!r) {
 		fresh.ends[0] = end;
 		fresh.next = 1;
+		fresh.kept_ns = now;
 		recents.insert(&dev, &fresh);
 		return;
 	}
 #pragma unroll
-	for (i = 0; i < RECENT; i++)
-		hit |= r->ends[i] == sector;
-	if (hit)
-		ADD_SHARED(r->sequential, 1);
+	for (i = 0; i < RECENT; i++) {
+		if (sector && r->ends[i] == sector) {
+			r->ends[i] = 0;
+			ADD_SHARED(r->sequential, 1);
+			break;
+		}
+	}
+	if (now - r->kept_ns < KEEP_NS)
+		return;
+	r->kept_ns = now;
 	r->ends[r->next & (RECENT - 1)] = end;
 	ADD_SHARED(r->next, 1);
 }
@@ -212,9 +224,9 @@ static inline int is_timed(const char *rq)
 
 /* follows_flush: the device flushed its cache first; that is part of the service time. */
 static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted,
-			       u32 follows_flush)
+			       u32 follows_flush, u64 now)
 {
-	u64 now = bpf_ktime_get_ns(), accepted = FOLLOW(u64, rq, request_start_time_ns);
+	u64 accepted = FOLLOW(u64, rq, request_start_time_ns);
 	u64 at = issue_time((u64)rq, FOLLOW(u64, rq, request_io_start_time_ns));
 
 	/* With a constant here, the verifier of 5.10 cannot follow the alignment. */
@@ -259,7 +271,7 @@ static inline void count_error(struct op_totals *t, u64 key)
 /* A request, or a part of it with this many bytes, has ended. */
 static inline void count_completion(const char *rq, u64 error, u64 done)
 {
-	u64 key = (u64)rq, bytes = done, *earlier;
+	u64 key = (u64)rq, bytes = done, now = bpf_ktime_get_ns(), *earlier;
 	u32 bio_flags = 0, is_flush_step, dev, op;
 	struct op_totals *t;
 	const char *disk;
@@ -305,10 +317,10 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 		return;
 	}
 	if (op <= OP_WRITE && done)
-		judge_position(dev, FOLLOW(u64, rq, request___sector), done);
+		judge_position(dev, FOLLOW(u64, rq, request___sector), done, now);
 	if (is_flush_step) {
 		if (op == OP_FLUSH) {
-			add_request(t, rq, 0, 0, 0);
+			add_request(t, rq, 0, 0, 0, now);
 			return;
 		}
 		/*
@@ -328,7 +340,7 @@ static inline void count_completion(const char *rq, u64 error, u64 done)
 			flush_bytes.delete(&key);
 		}
 	}
-	add_request(t, rq, bytes, done, bio_flags & PREFLUSH);
+	add_request(t, rq, bytes, done, bio_flags & PREFLUSH, now);
 }
 
 /* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */

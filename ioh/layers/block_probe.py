@@ -26,9 +26,10 @@ _RECENT_ENDS = 8
 RECENT = Layout(
     "recent",
     f"""
-    u64 ends[{_RECENT_ENDS}]; /* of the last requests: a sequential one begins there */
+    u64 ends[{_RECENT_ENDS}]; /* of the last requests kept: a sequential one begins there */
     u64 next; /* one more than the number judged */
     u64 sequential;
+    u64 kept_ns; /* when the last one was kept */
     """,
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN

@@ -125,10 +125,27 @@ def test_the_order_of_reads_decides_the_sequential_share(
     ):
         for place in places:
             assert os.preadv(fd, [buffer], place * 4096) == 4096
+            time.sleep(3e-5)  # each is judged below 50,000 a second
     judged = ioh.metric("block", "positioned")
     assert 1008 - ioh.unseen <= judged <= 1009
     share = 100 * ioh.metric("block", "sequential") / judged
     assert low - 100 * ioh.unseen / judged <= share <= high  # after an unseen one: not sequential
+
+
+@pytest.mark.parametrize(("order", "low", "high"), [("read", 90, 100), ("randread", 0, 2)])
+def test_of_very_many_requests_some_are_judged(
+    loop: Loop, order: str, low: float, high: float
+) -> None:
+    """A device in memory, with more requests a second than are judged."""
+    Path(loop.path).read_bytes()
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        options = {"ioengine": "io_uring", "iodepth": 32, "time_based": 1, "runtime": 3}
+        fio(Path("/"), filename=loop.path, direct=1, rw=order, bs="4k", size="64m", **options)
+    judged, requests = ioh.metric("block", "positioned"), ioh.total("block", "read")
+    share = 100 * ioh.metric("block", "sequential") / judged
+    print(f"{judged} of {requests} judged, {share} % sequential")
+    assert low <= share <= high
+    assert judged <= 3.5 * 50_000
 
 
 def test_busy_time_and_requests_in_flight_equal_diskstats(loop: Loop) -> None:

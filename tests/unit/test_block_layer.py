@@ -67,7 +67,7 @@ class Host:
         entries[key] = fake_kernel.counted(dict(enumerate(words)))
 
     def position(self, dev: int, judged: int, sequential: int) -> None:
-        key, value = struct.pack("=I", dev), struct.pack("=64xQQ", judged + 1, sequential)
+        key, value = struct.pack("=I", dev), struct.pack("=64xQQ8x", judged + 1, sequential)
         self._held["recents"].entries[key] = value
 
     def read(self, ticks: int = 1) -> LayerSample:
