@@ -46,14 +46,15 @@ SPEC = LayerSpec(
         requeues_total       | requeue/s | Requests the driver returned to the queue.
         errors_total | err/s | Requests that failed on any device, also on those that no op's
             numbers include.
-        sequential_total     |           | Requests that started where a recent one ended.
+        sequential_total     |           | Requests that started where a judged one ended.
         positioned_total     |           | Reads and writes whose position was judged: each, up to
             50,000 a second on a device, and some of more.
         swap_in_bytes_total  |           | Bytes swapped in, on the whole host.
         swap_out_bytes_total |           | Bytes swapped out, on the whole host.
         memory_wait_us_total |           | Time some task waited for memory (PSI).
         sequential_pct = 100 * sequential_total / positioned_total | seq% |
-            Share of the judged reads and writes that started where one of the last 8 ended.
+            Share of the judged reads and writes that another one continued, before 8 more were
+            judged.
         """
     ),
     tables=tables(

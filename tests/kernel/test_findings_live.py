@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.kernel.rig import Ioh, recording, run
+from tests.kernel.talker import wait_until
 from tests.scenarios.plays import AIO, DIRECT, PSYNC
 from tests.scenarios.stage import Stage
 
@@ -80,17 +81,14 @@ def test_a_dear_probe_is_reported_with_its_layer_and_a_cheap_load_is_not(stage: 
     file = stage.folder / "cached"
     file.write_bytes(bytes(1 << 20))
     options = f"--filename={file}", "--rw=read", "--bs=4k", PSYNC, "--size=1m", "--time_based"
-    costs = {}
-    for limit in ("--rate_iops=100", "--rate_iops=10000000"):
-        with Ioh("--layers", "syscall,block", cycle_s=1.0) as ioh:
-            stage.fio(*options, limit)
-            ioh.wait_for_lines(24)  # two measurements of the cost, and what the rule waits for
-        costs[limit] = ioh.intervals[-1]
-        stage.end_loads()
-    calm, busy = costs.values()
-    assert "observer" not in {each["rule"] for each in calm["findings"]}
-    (finding,) = (each for each in busy["findings"] if each["rule"] == "observer")
-    assert finding["subject"] == "syscall"
-    share_pct = busy["layers"]["syscall"]["metrics"]["probe_cpu_pct"]
-    assert 10 <= share_pct <= 100
-    assert share_pct <= busy["bpf_cpu_pct"] < share_pct + 5  # block is idle
+    with Ioh("--layers", "syscall,block", cycle_s=1.0) as ioh:
+        stage.fio(*options, "--rate_iops=100")
+        ioh.wait_for_lines(15, timeout_s=90)  # with a measurement of the cost
+        assert "observer" not in {each["rule"] for each in said(ioh)}
+        stage.fio(*options, "--numjobs=8")
+        # It measures a tenth of a second in ten: on busy CPUs, fio may not run in the first.
+        observed = wait_until(lambda: [x for x in said(ioh) if x["rule"] == "observer"], 120)
+        now = ioh.intervals[-1]
+    assert observed[0]["subject"] == "syscall"
+    assert "layer syscall" in observed[0]["cause"]
+    assert now["layers"]["syscall"]["metrics"]["probe_cpu_pct"] <= now["ioh"]["bpf_cpu_pct"]
