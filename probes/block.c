@@ -165,8 +165,8 @@ static inline struct op_totals *totals_of(const char *disk, u32 dev, u32 op)
 }
 
 /*
- * All CPUs share a device's cache line, so a write at each request would cost more than all else here
- * where many CPUs share a device: at most one end in KEEP_NS is kept, and each is met once.
+ * All CPUs that use a device write its entry, so with many of them a write at each request would
+ * cost more than all else here: at most one end in KEEP_NS is kept, and each is met once.
  */
 static inline void judge_position(u32 dev, u64 sector, u32 bytes, u64 now)
 {
