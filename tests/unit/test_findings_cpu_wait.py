@@ -32,8 +32,7 @@ def test_reads_that_wait_for_a_cpu_are_not_the_disks() -> None:
     finding = said(reads(8000))
     assert finding is not None
     assert finding.cause == (
-        "A read takes 10.0 ms, and 8.00 ms of it (80 %) its thread could run, but had no CPU; "
-        "the storage takes 300 µs."
+        "A read waits 8.00 ms of its 10.0 ms (80 %) for a CPU; the storage takes 300 µs."
     )
     assert [item.text for item in finding.evidence] == [
         "0.8 threads wait for a CPU on average",

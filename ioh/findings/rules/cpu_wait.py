@@ -77,9 +77,8 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
         subject=direction,
         severity="warning" if wait_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
-        cause=f"A {direction} takes {duration(mean_us)}, and {duration(wait_us)} of it "
-        f"({percent(wait_us / mean_us)}) its thread could run, but had no CPU; the storage takes "
-        f"{duration(below_us)}.",
+        cause=f"A {direction} waits {duration(wait_us)} of its {duration(mean_us)} "
+        f"({percent(wait_us / mean_us)}) for a CPU; the storage takes {duration(below_us)}.",
         evidence=(
             Evidence(threads, "", waiting, limits["waiting_min"], "run_delay of the threads"),
             *_use(busy_pct),
