@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from ioh.model.snapshot import OpStats
 
+_ALIKE = 0.95  # what is less differs by more than rounding
 _FEW = 0.1  # share of the bytes that other sizes may have for an exact size
 
 
 class Pieces(NamedTuple):
-    """One operation of ``size_bytes`` becomes ``per_op`` operations of ``piece_bytes``."""
+    """An operation of ``size_bytes`` becomes ``per_op`` of ``piece_bytes``, 0 if not known."""
 
     size_bytes: float
     per_op: float
@@ -50,7 +51,10 @@ def pieces_of(stats: OpStats, ops_per_s: float, bytes_per_s: float) -> Pieces | 
     if rest <= 0 or rest_bytes <= 0:
         return Pieces(size, ops_per_s / calls, piece)
     below = bytes_per_s - sum(e * n for e, n in small.items())
-    return Pieces(size, size * rest / rest_bytes, max(0.0, below) / rest)
+    per_op, least = size * rest / rest_bytes, min(1.0, ops_per_s / calls)
+    if per_op < _ALIKE * least:  # the larger ones have the bytes; these are not merged more
+        return Pieces(size, least, 0.0)
+    return Pieces(size, per_op, max(0.0, below) / rest)
 
 
 def _by_size(stats: OpStats) -> dict[int, int]:

@@ -148,6 +148,9 @@ def test_trends_are_of_calls_that_waited() -> None:
         # Read-ahead fetches more than a call asks for.
         ({4096: 32}, (32, 32 << 17), "1 read of 4K → 1 request of 128K"),
         ({4096: 64}, (32, 64 << 12), "2 reads of 4K → 1 request of 8K"),
+        # A few large ones beside them do not merge them.
+        ({1 << 13: 6000, 1 << 20: 16}, (6016, 256 << 20), "1 read of 8K → 1 request"),
+        ({1 << 13: 6000, 1 << 20: 16}, (5640, 256 << 20), "1.07 reads of 8K → 1 request"),
         # Large ones are cut alike.
         ({1 << 20: 10, 1 << 19: 10}, (240, 15 << 20), "1 read of 1M → 16 requests of 64K"),
     ],
