@@ -110,10 +110,10 @@ def read_aggregate(session: Session, span: Span | None = None) -> AggregateInter
     excerpt = excerpt_of(span, session)
     ticks = (i for i in session.items(excerpt.begin_tick, with_tables=False) if isinstance(i, Tick))
     inside = takewhile(lambda i: not excerpt.is_over(i.tick, i.sample.time_unix_s), ticks)
-    joined = aggregate(session, inside)
-    if joined is None:
+    whole = aggregate(session, inside)
+    if whole is None:
         raise no_interval(session.path, span)
-    return replace(joined, notes=excerpt.remarks)
+    return replace(whole, notes=excerpt.remarks)
 
 
 def aggregate(recording: Recording, ticks: Iterable[Tick]) -> AggregateInterval | None:
@@ -137,49 +137,49 @@ def aggregate(recording: Recording, ticks: Iterable[Tick]) -> AggregateInterval 
         last, before = item.tick, sample
     if first is None or last == first:
         return None
-    found = _joined(recording, first, last, layers, carried)
+    whole = _derived(recording, first, last, layers, carried)
     jumps = [f"{jump_s:+,.0f} s" for jump_s in jumps_s if jump_s]
     if not jumps or (not round(sum(jumps_s)) and max(map(abs, jumps_s)) < _SMALL_JUMP_S):
-        return found
+        return whole
     more = f" and {len(jumps) - _MAX_JUMPS} more" if len(jumps) > _MAX_JUMPS else ""
     by = ", ".join(jumps[:_MAX_JUMPS]) + more
     remark = f"the clock jumped by {by}: it was set, or the machine was suspended"
-    return replace(found, remarks=(remark, *found.remarks))
+    return replace(whole, remarks=(remark, *whole.remarks))
 
 
 def _jump_s(before: Sample, now: Sample) -> float:
     """By how much the clock was set between two samples; 0 if less than MIN_JUMP_S."""
     passed_s = (now.mono_ns - before.mono_ns) / 1e9
-    found = now.time_unix_s - before.time_unix_s - passed_s
-    return found if abs(found) >= MIN_JUMP_S else 0.0
+    jump_s = now.time_unix_s - before.time_unix_s - passed_s
+    return jump_s if abs(jump_s) >= MIN_JUMP_S else 0.0
 
 
 def _sample(recording: Recording, tick: int) -> Sample:
-    found = recording.sample_at(tick)
-    if found is None:  # it was there a moment ago
+    sample = recording.sample_at(tick)
+    if sample is None:  # it was there a moment ago
         cause = f"{recording.path} changed while it was read"
         raise IohError(cause, "Try again")
-    return found
+    return sample
 
 
-def _joined(
+def _derived(
     recording: Recording, first: int, last: int, layers: _Layers, carried: Carried
 ) -> AggregateInterval:
     begin = _sample(recording, first)
     whole = derive(begin, carried.onto(_sample(recording, last)))
-    shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
+    by_name, specs, remarks = dict(whole.layers), dict(whole.specs), []
     for name, runs in layers.runs.items():
         run = max(runs, key=_ticks)
         if not _ticks(run) or run == [first, last]:
             continue
         older, newer = (_sample(recording, tick) for tick in run)
-        part = derive(_only(older, name), carried.onto(_only(newer, name)))
-        shown[name], specs[name] = part.layers[name], part.specs[name]
+        own = derive(_only(older, name), carried.onto(_only(newer, name)))
+        by_name[name], specs[name] = own.layers[name], own.specs[name]
         remarks.append(
-            f"{name}: {_ticks(run)} of {last - first} intervals, {part.interval_s:.0f} s; "
+            f"{name}: {_ticks(run)} of {last - first} intervals, {own.interval_s:.0f} s; "
             "its totals restarted, or the layer was not always active"
         )
-    snapshot = replace(whole, layers=shown, specs=specs)
+    snapshot = replace(whole, layers=by_name, specs=specs)
     return AggregateInterval(snapshot, first, last, begin.time_unix_s, tuple(remarks))
 
 

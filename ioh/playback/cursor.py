@@ -15,7 +15,7 @@ _NEAR_TICKS = 16
 # One step back is usually followed by more, so the samples before are kept as well.  Building them
 # costs time: few after the first step, more after the second.
 _FEW_BACK, _BACK_TICKS = 4, 16
-_KEPT = _BACK_TICKS + 4
+_MOST_RECENT = _BACK_TICKS + 4
 
 
 class Cursor:
@@ -23,7 +23,7 @@ class Cursor:
 
     def __init__(self, session: Recording) -> None:
         self.session = session
-        self._kept: dict[int, Sample] = {}
+        self._recent: dict[int, Sample] = {}
         self._ahead: Iterator[Tick] = iter(())
         self._ahead_tick = -1  # number of the last sample from it
         self._goes_back = False
@@ -40,23 +40,23 @@ class Cursor:
         return None if newer is None else interval(older, newer)
 
     def _sample(self, tick: int) -> Sample | None:
-        found = self._kept.get(tick) or self._read_on(tick)
-        if found is None:
-            steps_back = tick + 1 in self._kept or tick + 2 in self._kept
+        sample = self._recent.get(tick) or self._read_on(tick)
+        if sample is None:
+            steps_back = tick + 1 in self._recent or tick + 2 in self._recent
             back = (_BACK_TICKS if self._goes_back else _FEW_BACK) if steps_back else 0
             begin, self._goes_back = max(self.session.first_tick, tick - back), steps_back
             self._ahead, self._ahead_tick = self.session.ticks(begin), begin - 1
             # If records on the way are damaged, try from another whole sample.
-            found = self._read_on(tick) or self.session.sample_at(tick)
-        if found is not None:
-            self._keep(tick, found)
-        return found
+            sample = self._read_on(tick) or self.session.sample_at(tick)
+        if sample is not None:
+            self._keep(tick, sample)
+        return sample
 
     def _keep(self, tick: int, sample: Sample) -> None:
-        self._kept.pop(tick, None)
-        self._kept[tick] = sample
-        while len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
+        self._recent.pop(tick, None)
+        self._recent[tick] = sample
+        while len(self._recent) > _MOST_RECENT:
+            del self._recent[next(iter(self._recent))]
 
     def _read_on(self, tick: int) -> Sample | None:
         if not self._ahead_tick < tick <= self._ahead_tick + _NEAR_TICKS + 1:
@@ -92,6 +92,6 @@ def walk(
     for older, newer in consecutive(session.ticks(max(0, first - 1), is_brief=not is_whole)):
         if newer.tick > last:
             return
-        found = interval(older.sample, newer.sample) if newer.tick >= first else None
-        if found is not None:
-            yield newer.tick, found
+        snapshot = interval(older.sample, newer.sample) if newer.tick >= first else None
+        if snapshot is not None:
+            yield newer.tick, snapshot

@@ -90,8 +90,8 @@ def joined_rounds(
 
     def intervals(name: str, source: ReplaySource) -> Iterator[HostInterval]:
         addresses = () if source.session is None else addresses_of(source.session)
-        for found in make_intervals().each(source.samples(partial(take, name))):
-            yield HostInterval(name, addresses, found)
+        for snapshot in make_intervals().each(source.samples(partial(take, name))):
+            yield HostInterval(name, addresses, snapshot)
 
     played = {name: intervals(name, source) for name, source in sources.items()}
     ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
@@ -104,10 +104,12 @@ def joined_rounds(
         if not ends_s:
             return
         edge_s = round_edge(ends_s, cycle_s, edge_s)
-        taken = take_round(ready, cycle_s, edge_s)
-        names = {interval.name for interval in taken}
+        matching = take_round(ready, cycle_s, edge_s)
+        names = {interval.name for interval in matching}
         states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
-        yield Round(min(interval.snapshot.time_unix_s for interval in taken), tuple(taken), states)
+        yield Round(
+            min(interval.snapshot.time_unix_s for interval in matching), tuple(matching), states
+        )
 
 
 # Other hosts' intervals of the same time, with their numbers, by host.
@@ -123,10 +125,10 @@ class Companions(Closing):
         self._cycle_s = 1.0
         self._cursors: dict[str, Cursor] = {}
         self._sessions: dict[str, Session] = {}
-        self._known: set[tuple[str, str]] = set()
+        self._earlier: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._which = (0.0, 0.0)  # end and length of the last interval requested
-        self._found: tuple[Beside, tuple[Pair, ...]] = ({}, ())
+        self._result: tuple[Beside, tuple[Pair, ...]] = ({}, ())
 
     def close(self) -> None:
         """Close the other hosts' recordings."""
@@ -143,12 +145,12 @@ class Companions(Closing):
                 others = self._others(snapshot)
                 own = HostInterval(self._own, self._addresses, snapshot)
                 hosts = [own, *(there for _, there in others.values())]
-                self._which, self._found = which, (others, pairs(hosts, self._known))
-            return self._found
+                self._which, self._result = which, (others, pairs(hosts, self._earlier))
+            return self._result
 
     def _others(self, snapshot: Snapshot) -> Beside:
         self._open()
-        found: Beside = {}
+        others: Beside = {}
         for name, session in self._sessions.items():
             until_s = snapshot.time_unix_s + self._cycle_s / 2
             end = session.tick_at(until_s)
@@ -156,8 +158,8 @@ class Companions(Closing):
             begin = min(end - 1, session.tick_at(until_s - snapshot.interval_s))
             there = self._cursors[name].between(begin, end)
             if there is not None and self._is_near(there, snapshot):
-                found[name] = (end, HostInterval(name, addresses_of(session), there))
-        return found
+                others[name] = (end, HostInterval(name, addresses_of(session), there))
+        return others
 
     def _is_near(self, there: Snapshot, here: Snapshot) -> bool:
         """Whether both have about the same end and length: after a gap, one may span several."""

@@ -61,7 +61,7 @@ class ReplaySource(Closing):
         self._speed = speed
         self.with_tables, self.with_parts = with_tables, with_parts
         self._stopped = self._is_held = False
-        self._asked: deque[int] = deque(maxlen=1)  # the sample to continue from
+        self._next: deque[int] = deque(maxlen=1)  # the sample to continue from
         self._due_s: float | None = None  # when the last sample was due
         self._paced_ns = 0  # that sample's time
         self.session: Session | None = None
@@ -99,20 +99,20 @@ class ReplaySource(Closing):
 
     def play_from(self, tick: int) -> None:
         """End the iteration of a file immediately, and make next_start() return this sample."""
-        self._asked.append(tick)
+        self._next.append(tick)
         self._is_held = False
         self._waking.wake()
 
     @property
     def is_interrupted(self) -> bool:
         """Whether stop() or play_from() ended the iteration, not the end of the recording."""
-        return self._stopped or bool(self._asked)
+        return self._stopped or bool(self._next)
 
     def next_start(self) -> int | None:
         """Wait for play_from(), and return its sample; None after stop()."""
         while not self.is_interrupted:
             self._pause()
-        return None if self._stopped else self._asked.pop()
+        return None if self._stopped else self._next.pop()
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items of the span in order, each sample when it is due."""
@@ -174,7 +174,7 @@ class ReplaySource(Closing):
             with_tables=self.with_tables, with_parts=self.with_parts, joins=True, name=STDIN
         )
         begin = end = None
-        held: Tick | None = None
+        baseline: Tick | None = None
         while not self._stopped:
             watched: list[int | WakePipe] = [self._fd, self._waking]
             if self._waking in select.select(watched, [], [])[0]:
@@ -190,11 +190,11 @@ class ReplaySource(Closing):
                     if end is not None and now > end:
                         return
                     if begin is not None and now <= begin:
-                        held = item  # perhaps the last one before the span: its baseline
+                        baseline = item  # perhaps the last one before the span: its baseline
                         continue
-                    if held is not None:
-                        yield held
-                        held = None
+                    if baseline is not None:
+                        yield baseline
+                        baseline = None
                 yield item
             if not piece:
                 return
@@ -237,6 +237,6 @@ def no_interval(path: str, span: Span) -> IohError:
     """The error to raise if a span holds no interval."""
     cause = f"no interval in that part of {path}"
     ends = (("from", span.begin), ("to", span.end))
-    if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
-        cause += f" ({' '.join(said)})"
+    if words := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
+        cause += f" ({' '.join(words)})"
     return IohError(cause, "See what it holds with: ioh verify", ExitCode.USAGE)

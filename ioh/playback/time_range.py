@@ -58,10 +58,10 @@ def parse_when(text: str) -> When:
         raise ValueError(msg)
     if re.fullmatch(r"\+?\d{1,12}(\.\d*)?s?", text):
         return When(text, offset_s=float(text.strip("+s")))
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         return When(text)
-    year, month, day, hour, minute, second = found.groups()
+    year, month, day, hour, minute, second = match.groups()
     if int(hour) > 23 or int(minute) > 59 or float(second or 0) >= 61:
         msg = f'"{printable(text)}" is not a time of day'
         raise ValueError(msg)
@@ -93,13 +93,13 @@ def unmarked_unix_s(
     since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
     since_fields = time.gmtime(since) if utc else time.localtime(since)
     year, month, day = when.date or since_fields[:3]
-    found = _unix_s(year, month, day, when.clock, utc=utc)
-    if when.date is None and found < int(since):
+    unix_s = _unix_s(year, month, day, when.clock, utc=utc)
+    if when.date is None and unix_s < int(since):
         end = since if end_unix_s is None else end_unix_s
         tomorrow = _unix_s(year, month, day + 1, when.clock, utc=utc)
-        if tomorrow - end < since - found:
+        if tomorrow - end < since - unix_s:
             return tomorrow
-    return found
+    return unix_s
 
 
 def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, utc: bool) -> float:
@@ -190,32 +190,32 @@ def is_mark(when: When) -> bool:
 
 def _remark(when: When, session: Session, *, utc: bool) -> str:
     """Say which of several marks with the same text is used; "" if there is only one."""
-    if not is_mark(when) or len(found := _marks_of(when, session)) < 2:
+    if not is_mark(when) or len(marks := _marks_of(when, session)) < 2:
         return ""
     to_fields = time.gmtime if utc else time.localtime
-    clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(m.time_unix_s)) for m in found[:8])
-    text = printable(found[0].text)
-    return f'{len(found)} marks "{text}" ({clocks}): using the first; the next is "{text}#2"'
+    clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(m.time_unix_s)) for m in marks[:8])
+    text = printable(marks[0].text)
+    return f'{len(marks)} marks "{text}" ({clocks}): using the first; the next is "{text}#2"'
 
 
 def _marks_of(when: When, session: Session) -> list[Moment]:
     """Find the marks, all of equal text, that a text means; ``start#2``: the second ``start``."""
     marks = session.marks()
-    found = [mark for mark in marks if mark.text == when.text]
+    matches = [mark for mark in marks if mark.text == when.text]
     text, _, number = when.text.rpartition("#")
-    if not found and text and re.fullmatch(r"[1-9]\d{0,5}", number):
-        found = [mark for mark in marks if mark.text == text][int(number) - 1 :][:1]
-    found = found or [mark for mark in marks if when.text in mark.text]
-    shown = printable(when.text)
-    if not found:
+    if not matches and text and re.fullmatch(r"[1-9]\d{0,5}", number):
+        matches = [mark for mark in marks if mark.text == text][int(number) - 1 :][:1]
+    matches = matches or [mark for mark in marks if when.text in mark.text]
+    name = printable(when.text)
+    if not matches:
         listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in marks[:8]) or "none"
-        cause = f'no mark "{shown}" in {session.path}'
+        cause = f'no mark "{name}" in {session.path}'
         raise IohError(cause, f"Its marks: {listed}", ExitCode.USAGE)
-    if len({mark.text for mark in found}) > 1:
-        listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in found[:8])
-        cause = f'"{shown}" matches several marks: {listed}'
+    if len({mark.text for mark in matches}) > 1:
+        listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in matches[:8])
+        cause = f'"{name}" matches several marks: {listed}'
         raise IohError(cause, "Give more of its text", ExitCode.USAGE)
-    return found
+    return matches
 
 
 def check_order(span: Span, begin_s: float | None, end_s: float | None) -> None:

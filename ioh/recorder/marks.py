@@ -155,13 +155,13 @@ def _ask(
     can be asked, those whose queue is full.
     """
     answers: dict[str, dict[str, object] | None] = {}
-    asked: dict[str, socket.socket] = {}
+    connections: dict[str, socket.socket] = {}
     waiting, data, trusted = list(addresses), json.dumps(request).encode(), recording_uids()
-    while waiting and not asked and time.monotonic() < deadline:
-        full = [address for address in waiting if not _send(address, data, trusted, asked)]
-        time.sleep(_QUEUE_S if full and not asked else 0)
+    while waiting and not connections and time.monotonic() < deadline:
+        full = [address for address in waiting if not _send(address, data, trusted, connections)]
+        time.sleep(_QUEUE_S if full and not connections else 0)
         waiting = full
-    for address, connection in asked.items():
+    for address, connection in connections.items():
         with connection:
             connection.settimeout(max(0.0, deadline - time.monotonic()))
             try:
@@ -177,7 +177,7 @@ def _ask(
 
 
 def _send(
-    address: str, data: bytes, trusted: frozenset[int], asked: dict[str, socket.socket]
+    address: str, data: bytes, trusted: frozenset[int], connections: dict[str, socket.socket]
 ) -> bool:
     """Send a request without waiting; False if the queue is full.  Adds who will answer."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -187,12 +187,12 @@ def _send(
         connection.connect("\0" + address)
         if _peer_uid(connection) in trusted:
             connection.send(data)
-            asked[address] = connection
+            connections[address] = connection
     except BlockingIOError:
         is_full = True
     except OSError:  # it has ended
         pass
-    if address not in asked:
+    if address not in connections:
         connection.close()
     return not is_full
 
@@ -211,15 +211,15 @@ def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
     # Anybody can take such an address: ask only those that may be the recording of a trusted user.
     trusted = recording_uids()
     own = {pid for pid in set(pids.values()) if _user_of(pid) in trusted}
-    asked = []
+    addresses = []
     for pid in sorted(own):  # each has one of its own; which are others' is not known
         of_it = [address for address, other in pids.items() if other == pid]
-        asked += secrets.SystemRandom().sample(of_it, min(len(of_it), _MOST_SOCKETS))
+        addresses += secrets.SystemRandom().sample(of_it, min(len(of_it), _MOST_SOCKETS))
     recordings = []
-    for address, answer in _ask(asked, {}, deadline or _soon()).items():
-        told = answer or {}
-        name, paused_why = str(told.get("file", "")), str(told.get("paused", ""))
-        has_begun, is_private = told.get("begun") is True, told.get("private") is True
+    for address, answer in _ask(addresses, {}, deadline or _soon()).items():
+        fields = answer or {}
+        name, paused_why = str(fields.get("file", "")), str(fields.get("paused", ""))
+        has_begun, is_private = fields.get("begun") is True, fields.get("private") is True
         of = address, pids[address], name, has_begun, answer is not None, paused_why, is_private
         recordings.append(RunningRecording(*of))
     return recordings
