@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ioh.history.file import Played
+from ioh.history.file import PlayOptions
 from ioh.player.file import FilePlayer
 from ioh.terminal.picture import svg
 from ioh.tui.app import IohApp
@@ -86,7 +86,7 @@ def record(target: Path) -> None:
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
     """Draw the end of a recording, after some keys."""
     os.chdir(session.parent)  # so that the picture does not show the folder
-    with FilePlayer(session.name, Played()) as player:
+    with FilePlayer(session.name, PlayOptions()) as player:
         app = IohApp(player, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)

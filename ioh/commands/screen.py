@@ -184,10 +184,10 @@ def show_replay(options: IntervalOptions, how: ShowOptions, mode: Mode = "replay
 
     def make(stack: ExitStack, _: object) -> Player:
         if options.file != "-":
-            from ioh.history.file import Played
+            from ioh.history.file import PlayOptions
             from ioh.player.file import FilePlayer
 
-            played = Played(
+            played = PlayOptions(
                 span,
                 speed=speed,
                 choose=choose,

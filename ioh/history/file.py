@@ -22,7 +22,7 @@ from ioh.session.reader import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayOptions:
     """How a recording is played.
 
     ``speed`` is relative to the recording's pace.  ``run_s``: play only so much of the span, then
@@ -65,16 +65,16 @@ class FileHistory(BaseHistory):
     """
 
     def __init__(
-        self, path: str, played: Played, name: str = "", hosts: tuple[str, ...] = ()
+        self, path: str, options: PlayOptions, name: str = "", hosts: tuple[str, ...] = ()
     ) -> None:
         self.others = Companions(path, hosts, name) if name else None
         self.path = path_of(path, name)
-        self._played = played
+        self._options = options
         self._session = Session(self.path)
         try:
             cycle_s = self._session.header.cycle_s
             super().__init__(self._session, name, printable(self.path), cycle_s)
-            self._find_part(played)
+            self._find_excerpt(options)
         except BaseException:
             self._session.close()
             raise
@@ -86,14 +86,14 @@ class FileHistory(BaseHistory):
         self._moments: tuple[int, tuple[TimelineEvent, ...]] = (-1, ())
         self._own_marks: list[TimelineEvent] = []
         self._index = FindingsIndex(
-            self.path, played.span, choose=played.choose, make_judge=self.make_judge
+            self.path, options.span, choose=options.choose, make_judge=self.make_judge
         )
-        if played.has_index:
+        if options.has_index:
             self._index.start()
 
     def make_judge(self, *, finds_pairs: bool = True) -> Judge | None:
         """A judge for a run of intervals, which may have the pairs of hosts already."""
-        judge, others = self._played.make_judge(), self.others
+        judge, others = self._options.make_judge(), self.others
         if judge is None or others is None:
             return judge
 
@@ -109,18 +109,18 @@ class FileHistory(BaseHistory):
         if self.others is not None:
             self.others.close()
 
-    def _find_part(self, played: Played) -> None:
+    def _find_excerpt(self, options: PlayOptions) -> None:
         session = self._session
-        self.excerpt = excerpt_of(played.span, session)
-        if played.run_s is not None:
+        self.excerpt = excerpt_of(options.span, session)
+        if options.run_s is not None:
             begin_s = max(self.excerpt.begin_unix_s, session.start_unix_s)
-            end_s = min(self.excerpt.end_unix_s, begin_s + played.run_s)
+            end_s = min(self.excerpt.end_unix_s, begin_s + options.run_s)
             self.excerpt = replace(self.excerpt, end_unix_s=end_s)
         self._first = session.sample_at(self.excerpt.begin_tick)
         self.look(session)
-        self._names = played.choose(self._first) if self._first is not None else None
+        self._names = options.choose(self._first) if self._first is not None else None
         if self._extent.last < self._extent.first and not self._extent.is_growing:
-            raise no_interval(self.path, played.span)
+            raise no_interval(self.path, options.span)
 
     def look(self, session: Session) -> bool:
         """Update the extent; return whether the recording will grow.

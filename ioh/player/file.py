@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ioh.history.file import FileHistory, Played
+from ioh.history.file import FileHistory, PlayOptions
 from ioh.model.intervals import interval
 from ioh.model.pairs import HostState, with_own_pairs
 from ioh.model.player import News, Player, TimelineEvent
@@ -32,14 +32,14 @@ class FilePlayer(Player):
     can_play = True
     histories: Sequence[FileHistory]
 
-    def __init__(self, path: str, played: Played, hosts: tuple[str, ...] = ()) -> None:
-        self.mode, self._played = played.mode, played
-        spans = spans_of(path, hosts, played.span) if hosts else {"": played.span}
+    def __init__(self, path: str, options: PlayOptions, hosts: tuple[str, ...] = ()) -> None:
+        self.mode, self._options = options.mode, options
+        spans = spans_of(path, hosts, options.span) if hosts else {"": options.span}
         self._reported_s = self._played_unix_s = 0.0
         self._judges: dict[str, Judge | None] = {}
         with ExitStack() as stack:
             histories = [
-                stack.enter_context(FileHistory(path, replace(played, span=span), name, hosts))
+                stack.enter_context(FileHistory(path, replace(options, span=span), name, hosts))
                 for name, span in spans.items()
             ]
             super().__init__(histories)
@@ -49,7 +49,7 @@ class FilePlayer(Player):
             )
             self._session = Session(self._main.path)
             self._source = stack.enter_context(
-                ReplaySource(self._session, speed=played.speed, on_wait=self._look)
+                ReplaySource(self._session, speed=options.speed, on_wait=self._look)
             )
             self._source.excerpt = self._main.excerpt
             self._opened = stack.pop_all()
@@ -77,7 +77,7 @@ class FilePlayer(Player):
             self._play(start, report)
             self._look()  # the recording may have ended
             if not self._source.is_interrupted:
-                if self._played.run_s is not None:
+                if self._options.run_s is not None:
                     self.end()
                 elif self.mode == "demo":
                     continue

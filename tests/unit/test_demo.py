@@ -10,7 +10,7 @@ import pytest
 from ioh.commands import main, replay
 from ioh.commands.arguments import IntervalOptions
 from ioh.commands.sample import DEMO, bundled_path
-from ioh.history.file import Played
+from ioh.history.file import PlayOptions
 from ioh.model.player import News
 from ioh.pipeline import snapshots
 from ioh.playback.replay import ReplaySource
@@ -37,7 +37,7 @@ def test_the_screen_says_demo_and_starts_again_with_a_past_for_its_trends() -> N
             player.stop()
 
     path = str(bundled_path(DEMO))
-    with FilePlayer(path, Played(speed=1e5, mode="demo")) as player:
+    with FilePlayer(path, PlayOptions(speed=1e5, mode="demo")) as player:
         assert player.mode == "demo"
         player.run(tell)
         extent = player.histories[0].extent

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ioh.findings.engine import Engine
-from ioh.history.file import Played
+from ioh.history.file import PlayOptions
 from ioh.history.findings_cache import Rejudge
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -52,7 +52,7 @@ def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(path: str, begin: str = "", end: str = "", **options: Any) -> FilePlayer:
     span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
-    return FilePlayer(path, Played(span, **{"speed": FAST, **options}))
+    return FilePlayer(path, PlayOptions(span, **{"speed": FAST, **options}))
 
 
 def test_it_is_a_player(path: str) -> None:
@@ -297,7 +297,7 @@ def test_visiting_an_interval_finds_what_was_found_live() -> None:
         wanted[tick] = engine.judge(derive(older, newer)).findings
     said = [tick for tick, found in wanted.items() if "tiering" in {f.rule for f in found}]
     for tick in (said[0] - 1, said[0], said[-1]):
-        with FilePlayer(path, Played(make_judge=Engine)) as visited:
+        with FilePlayer(path, PlayOptions(make_judge=Engine)) as visited:
             judged = visited.histories[0].judge(tick, lambda _: True)
         assert judged is not None
         assert judged.findings == wanted[tick]

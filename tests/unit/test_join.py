@@ -14,7 +14,7 @@ import pytest
 
 from ioh.commands import main
 from ioh.findings.engine import Engine
-from ioh.history.file import Played
+from ioh.history.file import PlayOptions
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.intervals import interval
 from ioh.model.player import News
@@ -190,8 +190,8 @@ def test_join_writes_one_file_or_says_why_not(
         assert why in capfd.readouterr().err
 
 
-def played(make_judge: Callable[[], Engine | None] = lambda: None, **changes: Any) -> Played:
-    usual = Played(speed=1000.0, make_judge=make_judge)
+def played(make_judge: Callable[[], Engine | None] = lambda: None, **changes: Any) -> PlayOptions:
+    usual = PlayOptions(speed=1000.0, make_judge=make_judge)
     return replace(usual, **changes)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ioh.history.file import Played
+from ioh.history.file import PlayOptions
 from ioh.model.derive import derive
 from ioh.model.intervals import Intervals
 from ioh.model.pairs import Round
@@ -56,7 +56,7 @@ def make(
             if kind == "file":
                 path = tmp_path / "a.ioh"
                 path.write_bytes(data)
-                played = Played(speed=1e6, choose=choose, **options)
+                played = PlayOptions(speed=1e6, choose=choose, **options)
                 return stack.enter_context(FilePlayer(str(path), played))
             if kind == "live":
                 return stack.enter_context(LivePlayer(Given(choose), **options))
