@@ -12,7 +12,7 @@ from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.hosts.deploy import Copy, There
+    from ioh.hosts.deploy import Copy, FarHost
 
 _RIGHTS = {
     "root": "as root",
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     write_stdout(_result(host, there, version))
 
 
-def _plan(host: str, copy: Copy, there: There) -> str:
+def _plan(host: str, copy: Copy, there: FarHost) -> str:
     size = f"{copy.files} files, {copy.size_bytes / 1e6:.1f} MB"
     copies = f"copies {size}, to {there.folder}"
     if there.is_there:
@@ -70,7 +70,7 @@ On {printable(host)}, ioh deploy
 """
 
 
-def _result(host: str, there: There, version: str) -> str:
+def _result(host: str, there: FarHost, version: str) -> str:
     launcher = f"{there.folder}/ioh.sh"
     words = ["sudo", "-n", launcher] if there.rights == "sudo" else [launcher]
     name = printable(shlex.quote(host))

@@ -60,7 +60,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class FarHost:
     """The state of the host; ``rights`` is root, sudo or none."""
 
     rights: str
@@ -112,7 +112,7 @@ def _paths(root: Path) -> list[Path]:
     return paths
 
 
-def look(host: str, name: str) -> There:
+def look(host: str, name: str) -> FarHost:
     """Check the host.  IohError: it cannot be reached, or lacks what copying needs."""
     answer = _run(host, _LOOK, name)
     rights, is_there, base = (*answer.split(" ", 2), "", "")[:3]
@@ -124,7 +124,7 @@ def look(host: str, name: str) -> There:
     if rights not in {"root", "sudo", "none"} or not is_plain:
         cause = f"{host} has no usable cache directory: {printable(base, 200)}"
         raise IohError(cause, "Set HOME or XDG_CACHE_HOME there to an absolute path")
-    return There(rights, is_there == "there", f"{base}/{name}")
+    return FarHost(rights, is_there == "there", f"{base}/{name}")
 
 
 def send(host: str, copy: Copy) -> None:
