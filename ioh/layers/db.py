@@ -28,7 +28,7 @@ from ioh.layers.db_ops import (
     WAITS,
 )
 from ioh.layers.db_tables import TABLES, Sessions, Waits
-from ioh.layers.part_totals import PART_OP, Parts, PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import PART_OP, PartNames, PartTotals, part_defines, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.layers.trap_budget import MOST_CPU, MOST_CPU_NAMED, PAUSE_S, TrapBudget
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -153,7 +153,7 @@ class Db(Layer):
         self._names: dict[int, str] = {}
         self._knows_pids = are_pids_the_kernels(root)
         self._tick = 0
-        self._parts = Parts(self._name_of)
+        self._parts = PartNames(self._name_of)
         self._sessions, self._waits = Sessions(root), Waits()
         self._known_ops, self._progress = KnownOps(), Progress(root)
         self._watched: set[int] = set()

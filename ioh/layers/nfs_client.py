@@ -24,7 +24,7 @@ from ioh.layers.nfs_maps import (
 )
 from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
 from ioh.layers.nfs_pending import PENDING, PENDING_CALLS, PendingCalls
-from ioh.layers.part_totals import Parts, PartTotals, sum_parts
+from ioh.layers.part_totals import PartNames, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import LayerSpec, numbers, tables
@@ -205,7 +205,7 @@ class NfsClient(Layer):
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
-        self._parts = Parts(self._find_name)
+        self._parts = PartNames(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each mount's totals, and the kernel's own counters from mountstats."""

@@ -28,7 +28,7 @@ from ioh.layers.nfs_maps import (
     nfs_defines,
     read_procedures,
 )
-from ioh.layers.part_totals import Parts, PartTotals, sum_parts
+from ioh.layers.part_totals import PartNames, PartTotals, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import (
@@ -243,7 +243,7 @@ class NfsServer(Layer):
         self._flows = ClientTables(root)
         self._totals = PartTotals(SPEC.ops, queue=False)
         self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
-        self._parts = Parts(self._find_name)
+        self._parts = PartNames(self._find_name)
         self._sees_threads = are_pids_the_kernels(root)
 
     def read(self, maps: Maps) -> LayerSample:

@@ -84,7 +84,7 @@ def sum_parts(
     return {**dict.fromkeys(ops, NOTHING), **add_each(parts.values())}
 
 
-class Parts:
+class PartNames:
     """Names the probe's totals, which outlive the mounts: both dev_t and names are reused.
 
     ``find_name`` finds what is mounted here now; an unmounted part keeps its name.

@@ -20,7 +20,7 @@ from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
 from ioh.layers.nfs_mounts import proc_ops
 from ioh.layers.nfs_server import _CALL, _FLOW_KEY, ClientTables, NfsServer, name_client
-from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
+from ioh.layers.part_totals import OTHER_PARTS, PART_OP, PartNames, PartTotals, sum_parts
 from ioh.model.derive import derive
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
@@ -55,7 +55,7 @@ def test_file_systems_that_do_not_fit_in_the_map_count_as_others(
         entries[PART_OP.pack(part, 0)] = counted({STARTED: 3, COUNT: 3})
     parts = totals.read(maps["totals"], 1)
     assert sum_parts(parts, SPEC.ops)["read"].count_total == 6
-    assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
+    assert set(PartNames(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
     again = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
     assert again[OTHER_PARTS]["read"].count_total == 3
     assert PartTotals(SPEC.ops, queue=True).read(maps["small"], 0) == {}  # full from the start
