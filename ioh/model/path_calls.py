@@ -27,7 +27,7 @@ _UNCLEAR = 0.1  # share of the time whose files may stay unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class PathCalls:
     """The calls of one direction, without ioh's own.
 
     Shape:
@@ -92,10 +92,10 @@ class _Files:
         return other if other.us > longest else Flow()
 
 
-def calls_of(app: LayerSnapshot | None, direction: str) -> Calls:
+def calls_of(app: LayerSnapshot | None, direction: str) -> PathCalls:
     """The calls of one direction (path.DIRECTIONS)."""
     if app is None:
-        return Calls()
+        return PathCalls()
     waited_ops, cached_ops = WAITED_OPS[direction], CACHED_OPS[direction]
     if waited_ops[0] not in app.ops:  # of one process, only their sum is known
         waited_ops = (f"{direction}_waited",)
@@ -124,7 +124,7 @@ def calls_of(app: LayerSnapshot | None, direction: str) -> Calls:
             slow = files[name].slow_copies(part).within(cached.us)
             waited, cached = waited.and_(slow), cached.without(slow)
             elsewhere[name] = part.and_(slow)
-    return Calls(
+    return PathCalls(
         waited, cached, on.get("nfs", Flow()), elsewhere, _cpu_wait_us(app, direction), is_mixed
     )
 

@@ -123,7 +123,7 @@ def _others_ns(commits: Waits, limits: Limits) -> float:
     return commits.of("rest").spent_ns
 
 
-class _Where(NamedTuple):
+class _SyncPlace(NamedTuple):
     """Where a log sync spends its time: a clause, and whether that is the disk or the network."""
 
     clause: str = ""
@@ -131,7 +131,7 @@ class _Where(NamedTuple):
     title: str = ""
 
 
-def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
+def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _SyncPlace:
     """The lower layer with most of a sync's time; or that they have less than half of it.
 
     A sync is at least a write and a flush.  Without any, it is not known where it spends its time.
@@ -148,10 +148,10 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
         if not below.count:
             continue
         if took_us >= _MOST_OF * sync_us:
-            return _Where(f"; {what} takes {duration(took_us)}")
+            return _SyncPlace(f"; {what} takes {duration(took_us)}")
         spent_us[whose] = spent_us.get(whose, 0.0) + took_us
     if not spent_us or max(spent_us.values()) >= _MOST_OF * sync_us:
-        return _Where()
+        return _SyncPlace()
     clauses = [f"{whose} takes {duration(took_us)} of it" for whose, took_us in spent_us.items()]
     for_cpu = syncs.of("cpu", "cpu_wait").spent_ns / syncs.whole_ns if syncs.whole_ns else 0.0
     if for_cpu >= _NOTABLE:
@@ -159,7 +159,7 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _Where:
     busy_pct = cpu_pct(recent)
     if busy_pct is not None and busy_pct >= _FULL_PCT:
         clauses.append(f"the CPUs are {percent(busy_pct / 100)} busy")
-    return _Where(
+    return _SyncPlace(
         f"; {', '.join(clauses)}", is_below=False, title="Log syncs are slow, not the disk"
     )
 

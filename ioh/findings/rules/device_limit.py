@@ -20,7 +20,7 @@ BUSY_S = 5.0  # the same as other rules, so that its sums are already known
 _OPS = ("read", "write")
 
 
-class _Second(NamedTuple):
+class _DeviceInterval(NamedTuple):
     """One device in one interval, reads and writes together.
 
     Units:
@@ -72,10 +72,10 @@ def device_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     for name, each in by_name.items():
         if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
             continue
-        newest = _second(recent[-1], name)
+        newest = _of_interval(recent[-1], name)
         if newest is None or newest.under_way < limits["depth_min"]:
             continue
-        seconds = [x for snapshot in recent if (x := _second(snapshot, name)) is not None]
+        seconds = [x for snapshot in recent if (x := _of_interval(snapshot, name)) is not None]
         if len(seconds) == len(recent):
             yield from _held(recent, each[0], seconds, limits)
 
@@ -85,11 +85,11 @@ def _parts(snapshot: Snapshot, device: str) -> list[OpStats]:
     return [stats for stats in ops if stats is not None]
 
 
-def _second(snapshot: Snapshot, device: str) -> _Second | None:
+def _of_interval(snapshot: Snapshot, device: str) -> _DeviceInterval | None:
     ops = _parts(snapshot, device)
     if not ops:
         return None
-    return _Second(
+    return _DeviceInterval(
         sum(x.ops_per_s or 0.0 for x in ops),
         sum(x.bytes_per_s or 0.0 for x in ops),
         sum(x.avg_inflight or 0.0 for x in ops),
@@ -100,10 +100,10 @@ def _second(snapshot: Snapshot, device: str) -> _Second | None:
 
 
 def _held(
-    recent: RecentIntervals, device: Device, seconds: Sequence[_Second], limits: Limits
+    recent: RecentIntervals, device: Device, seconds: Sequence[_DeviceInterval], limits: Limits
 ) -> Verdicts:
     """Yield a verdict if requests or bytes per second are constant."""
-    typical = _Second._make(map(median, zip(*seconds, strict=True)))
+    typical = _DeviceInterval._make(map(median, zip(*seconds, strict=True)))
     if typical.ops_per_s < limits["ops_min_per_s"] or typical.under_way < limits["depth_min"]:
         return
     flat = limits["flat_max_pct"] / 100

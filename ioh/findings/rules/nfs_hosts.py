@@ -37,7 +37,7 @@ Place = Literal["network", "server", "disk"]
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class PairCalls:
     """One kind of call from a client to a server, over several intervals.
 
     Units:
@@ -98,7 +98,7 @@ class Calls:
         return "disk" if reaches_disk and is_disk else "server"
 
 
-def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterator[Calls]:
+def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterator[PairCalls]:
     """For each server, its kind of call with most time: if slow, frequent, and due to ``place``."""
     by_server: dict[str, list[Pair]] = {}
     for snapshot in recent:
@@ -114,7 +114,7 @@ def _slow_calls(recent: RecentIntervals, limits: Limits, place: Place) -> Iterat
                 yield worst
 
 
-def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
+def _calls(pairs: Sequence[Pair], op: str) -> PairCalls | None:
     """Sum up one kind of call; None if one end does not know its time."""
     timed_pairs = [
         (pair, stats)
@@ -137,13 +137,13 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
     timed = (stats.network for _, stats in timed_pairs if stats.network is not None)
     network = sum(timed, LatencyHist())
     newest = timed_pairs[-1][0]
-    return Calls(
+    return PairCalls(
         newest.client, newest.server, op.upper(), tuple(pair for pair, _ in timed_pairs), network,
         calls, served, rtt_us, server_us, disk_us, requests,
     )  # fmt: skip
 
 
-def _shares(calls: Calls) -> Iterator[Evidence]:
+def _shares(calls: PairCalls) -> Iterator[Evidence]:
     """Evidence common to all findings about a pair."""
     text = f"{calls.name}: round trip {duration(calls.rtt_us)}; server "
     text += f"{duration(calls.server_us)}, network and RPC {duration(calls.network_us)} "
@@ -163,7 +163,7 @@ def _shares(calls: Calls) -> Iterator[Evidence]:
     yield Evidence(text, "client_calls", calls.calls, calls.served)
 
 
-def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
+def _wire(calls: PairCalls, here: Snapshot) -> Iterator[Evidence]:
     """Evidence from TCP and the links."""
     newest = calls.pairs[-1]
     if newest.tcp_rtt_us is not None:
