@@ -119,15 +119,15 @@ class FindingsIndex:
         if judge is None:
             return
         findings = KnownFindings()
-        told: list[tuple[float, Finding]] = []
+        unreported: list[tuple[float, Finding]] = []
         until_unix_s, reported_unix_s, reported_s = -1.0, -1.0, time.monotonic()
 
         def report() -> bool:
             nonlocal reported_unix_s, reported_s
             if until_unix_s != reported_unix_s:
-                dicts = [(at_unix_s, asdict(finding)) for at_unix_s, finding in told]
+                dicts = [(at_unix_s, asdict(finding)) for at_unix_s, finding in unreported]
                 send(json.dumps([until_unix_s, dicts]).encode() + b"\n")
-                told.clear()
+                unreported.clear()
             reported_unix_s, reported_s = until_unix_s, time.monotonic()
             return True
 
@@ -136,7 +136,7 @@ class FindingsIndex:
             for each in rounds(played, lambda: judge):
                 until_unix_s = each.snapshot.time_unix_s
                 new = (x for x in each.snapshot.findings if findings.add(x, until_unix_s))
-                told += [(until_unix_s, finding) for finding in new]
+                unreported += [(until_unix_s, finding) for finding in new]
                 if time.monotonic() - reported_s >= REPORT_S:
                     report()
         report()

@@ -97,7 +97,7 @@ class MemoryRecording(Recording):
         if halves.size_bytes - halves.newer_begin >= self._half_bytes:
             # Before the half is dropped, so that no reader looks for it.
             self.begin_bytes = halves.newer_begin
-            self.first_tick = self._places.forget(self.begin_bytes)
+            self.first_tick = self._contents.forget(self.begin_bytes)
             halves.turn_over()
             self._writer.begin_anew()
         is_written = self._writer.write(sample)

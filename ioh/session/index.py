@@ -69,7 +69,7 @@ class Contents:
         return self.entries[0].number
 
 
-def read_places(read: Read, size_bytes: int) -> Contents:
+def read_contents(read: Read, size_bytes: int) -> Contents:
     """Read the table of contents from the index records, and scan what follows the last one.
 
     If an index record is damaged, or from another file, scan the whole file instead.  A file

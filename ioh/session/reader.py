@@ -16,7 +16,7 @@ from ioh.model.errors import refuse_if
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Sample
 from ioh.session.frame import Kind
-from ioh.session.index import Contents, frame_at, last_tick_until, look_on, read_places
+from ioh.session.index import Contents, frame_at, last_tick_until, look_on, read_contents
 from ioh.session.packing import Unpacker
 from ioh.session.recorded_file import RecordedFile
 from ioh.session.records import (
@@ -64,7 +64,7 @@ class Recording(Closing):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._places = Contents()
+        self._contents = Contents()
         self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
 
     def read(self, offset: int, length: int) -> bytes:
@@ -73,12 +73,12 @@ class Recording(Closing):
 
     def __len__(self) -> int:
         """One more than the number of the last sample known; see refresh()."""
-        return self._places.ticks
+        return self._contents.ticks
 
     def refresh(self) -> int:
         """Read what was appended; return the number of samples now known."""
-        if not self._places.is_ended:
-            look_on(self._places, self.read)
+        if not self._contents.is_ended:
+            look_on(self._contents, self.read)
         return len(self)
 
     @property
@@ -92,7 +92,9 @@ class Recording(Closing):
         """Time of the last sample known, or of an earlier one if the clock was set back."""
         if not len(self):
             return self.start_unix_s
-        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
+        return max(
+            [self._contents.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))]
+        )
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last sample before the first that is later than a time; at least 0.
@@ -167,7 +169,7 @@ class Recording(Closing):
         return tick_item.sample if tick_item is not None and tick_item.tick == tick else None
 
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
-        return [entry for entry in self._places.entries if entry.kind in kinds]
+        return [entry for entry in self._contents.entries if entry.kind in kinds]
 
     def _payload(self, entry: IndexEntry) -> bytes:
         frame = frame_at(self.read, entry.offset)
@@ -206,20 +208,20 @@ class Session(RecordedFile, Recording):
             stack.callback(self.close)
             cause = f"{path} is not seekable"
             refuse_if(not self.seeks, cause, "Read it as a stream: ioh replay -")
-            self._places = read_places(self.read, self.size_bytes)
+            self._contents = read_contents(self.read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
                 raise no_recording(path, self.read(0, BEGIN_BYTES))
             self.header, self._started_unix_s = head.header, head.header.started_unix_s
             cause = f"{path} holds several recordings, one after the other"
             hint = f"Merge them: ioh verify {shlex.quote(path)} --repair NEW"
-            refuse_if(self._places.has_others, cause, hint)
+            refuse_if(self._contents.has_others, cause, hint)
             stack.pop_all()
 
     @property
     def is_ended(self) -> bool:
         """Whether the recording was closed properly: nothing more will be appended."""
-        return self._places.is_ended
+        return self._contents.is_ended
 
     @property
     def is_growing(self) -> bool:
