@@ -23,7 +23,7 @@ _MIN_TICKS = 12  # shorter runs are not judged
 def disturbances_of(
     spec: TestSpec, recording: RecordedRun | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
-    """Collect all disturbances; ``recording`` is None if nothing was recording."""
+    """Collect all disturbances; ``recording`` is None if nothing was recorded."""
     disturbances = list(_cpu(cpu_before, cpu_after))
     if recording is not None:
         disturbances += [
