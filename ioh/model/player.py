@@ -138,7 +138,7 @@ Means = tuple[Mean | None, Mean | None]
 
 
 class RoundSource:
-    """Yields rounds as they come.  A subclass needs __iter__() and stop(); the rest does nothing."""
+    """Yields rounds as they come; a subclass needs __iter__() and stop(), the rest does nothing."""
 
     states: tuple[HostState, ...] = ()  # each host's present one; none for a single machine
     sample_soon: Callable[[], None] | None = None  # requests a sample now
