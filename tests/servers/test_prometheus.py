@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.rig import Ioh, Volume, run
+from tests.kernel.talker import wait_until
 from tests.servers.prometheus import Prometheus, Serve
 
 ROOT = Path(__file__).parents[2]
@@ -161,11 +162,10 @@ def test_it_measures_by_bpf_with_the_units_user_and_capabilities() -> None:
     caps = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in line.split())
     sets = [f"--{which}=-all,{caps}" for which in ("inh-caps", "ambient-caps", "bounding-set")]
     user = ("setpriv", "--reuid", UID, "--regid", UID, "--clear-groups", "--no-new-privs", *sets)
+    up = re.compile(r'^ioh_layer_up\{.*layer="(\w+)",source="bpf"\} 1\.0$', re.MULTILINE)
     with Serve(words=user, environment={"PATH": "/usr/bin:/bin", "HOME": "/"}) as served:
-        page = served.scrape()
+        wait_until(lambda: {"syscall", "tcp", "block"} <= set(up.findall(served.scrape())), 60)
         status = Path(f"/proc/{served.process.pid}/status").read_text()
-    up = re.findall(r'^ioh_layer_up\{.*layer="(\w+)",source="bpf"\} 1\.0$', page, re.MULTILINE)
-    assert {"syscall", "tcp", "block"} <= set(up)
     # Capabilities are dropped once the probes are attached.
     assert re.search(r"^CapEff:\s0+$", status, re.MULTILINE)
     assert re.search(r"^CapPrm:\s0+$", status, re.MULTILINE)
