@@ -12,7 +12,8 @@
 #   ./ioh.sh --bench [arguments]         measure the cost of ioh, compared with bpftrace
 #   ./ioh.sh --soak [minutes]            check for hours that ioh does not grow and loses nothing
 #   ./ioh.sh --fuzz [seconds [seed]]     read malicious recordings for an hour
-#   ./ioh.sh --setup [yes]               install what is missing (yes: also for tests), then exit
+#   ./ioh.sh --setup [yes]               install what is missing (yes: also for tests); as root,
+#                                        compile the probes for this kernel; then exit
 #   ./ioh.sh --install [PREFIX]          install a root-owned copy in PREFIX (/opt/ioh), and `ioh`
 #   /opt/ioh/ioh.sh --uninstall          remove that copy and all that --install made
 #
@@ -323,6 +324,11 @@ run_ioh() {
     exec "$venv/bin/python" -I ${foreign:+-B} -m ioh "$@"
 }
 
+compile_probes() { # each is compiled once for a kernel; root alone can write the cache
+    venv_ready && case $stamped_bcc in none | later) return ;; esac
+    "$venv/bin/python" -I ${foreign:+-B} -m ioh.commands.prepare || :
+}
+
 need_programs() { # installs the packages of the missing programs among $@
     # shellcheck source=contrib/packages.sh
     . "$root/contrib/packages.sh"
@@ -360,6 +366,7 @@ case $verb in
     [ "${2-}" != yes ] || dev=yes
     told_bcc=${3-}
     setup
+    [ "$uid" != 0 ] || compile_probes
     ;;
 --run) # from the program that --install makes; its caller may have no right to anything but ioh
     shift

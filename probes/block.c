@@ -78,27 +78,29 @@ static inline u32 device_of(const char *disk)
 	return FOLLOW(u32, disk, gendisk_major) << 20 | FOLLOW(u32, disk, gendisk_first_minor);
 }
 
-#ifdef FILTER_WAY_HEAD
+#ifdef FILTER_WAY_HEAD_1
 #define DIGITS 4 /* of a controller's number */
+#define CHAR(words, at) ((char)((words)[(at) / 8] >> (at) % 8 * 8))
 
 /* A path to the requested NVMe disk, as nvme0c1n1 is one to nvme0n1. */
 static inline int is_way(const char *disk)
 {
-	const char head[] = FILTER_WAY_HEAD, tail[] = FILTER_WAY_TAIL;
+	const u64 head[] = {FILTER_WAY_HEAD_1, FILTER_WAY_HEAD_2};
+	const u64 tail[] = {FILTER_WAY_TAIL_1, FILTER_WAY_TAIL_2};
 	struct disk_name name = {};
 	int i, digits, is_end;
 
 	READ(name, FIELD(disk, gendisk_disk_name));
 #pragma unroll
-	for (i = 0; i < (int)sizeof(head) - 1; i++)
-		if (name.text[i] != head[i])
+	for (i = 0; i < WAY_HEAD_CHARS; i++)
+		if (name.text[i] != CHAR(head, i))
 			return 0;
 #pragma unroll
 	for (digits = 1; digits <= DIGITS; digits++) {
 		is_end = 1;
 #pragma unroll
-		for (i = 0; i < (int)sizeof(tail); i++)
-			is_end &= name.text[sizeof(head) - 1 + digits + i] == tail[i];
+		for (i = 0; i <= WAY_TAIL_CHARS; i++) /* and the NUL */
+			is_end &= name.text[WAY_HEAD_CHARS + digits + i] == CHAR(tail, i);
 		if (is_end)
 			return 1;
 	}

@@ -30,6 +30,17 @@
 #define ADD(counter, n) ((counter) += (n))
 #endif
 
+/*
+ * The value of a filter: the loader writes it into the compiled program (ioh/bpf/values.py), so the
+ * compiler must not know it.
+ */
+#define PATCHED(marker)                                                                            \
+	({                                                                                         \
+		u64 value_;                                                                        \
+		asm volatile("%0 = " #marker " ll" : "=r"(value_));                                \
+		value_;                                                                            \
+	})
+
 #define READ(dst, src) bpf_probe_read_kernel(&(dst), sizeof(dst), (const void *)(src))
 #define FIELD(base, member) ((const char *)(base) + OFF_##member)
 

@@ -8,7 +8,7 @@
 static inline int is_in_cgroup(void)
 {
 	const char *set = NULL, *group = NULL, *node = NULL, *parent = NULL;
-	u64 id = 0;
+	u64 id = 0, wanted = FILTER_CGROUP;
 	int i;
 
 	READ(set, FIELD(bpf_get_current_task(), task_struct_cgroups));
@@ -16,7 +16,7 @@ static inline int is_in_cgroup(void)
 	for (i = 0; i < CGROUP_DEPTH; i++) {
 		READ(node, FIELD(group, cgroup_kn));
 		READ(id, FIELD(node, kernfs_node_id));
-		if (id == FILTER_CGROUP)
+		if (id == wanted)
 			return 1;
 		READ(parent, FIELD(group, cgroup_self_parent));
 		if (!parent)
@@ -37,20 +37,17 @@ static inline int is_filtered(u32 tgid)
 	if (!is_in_cgroup())
 		return 1;
 #endif
-#ifdef FILTER_COMM
+#ifdef FILTER_COMM_1
 	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
-	char comm[16] = {}, wanted[16] = FILTER_COMM;
-	int i;
+	u64 comm[2] = {};
 
 	/*
 	 * The process' name: its threads may have other names.  As a string: until 5.17
 	 * __set_task_comm() left the end of a longer name after the NUL.
 	 */
 	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
-#pragma unroll
-	for (i = 0; i < 15; i++)
-		if (comm[i] != wanted[i])
-			return 1;
+	if (comm[0] != FILTER_COMM_1 || comm[1] != FILTER_COMM_2)
+		return 1;
 #endif
 	return 0;
 }

@@ -135,7 +135,9 @@ int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	read_addresses(sk, &c);
 #ifdef PORT
-	if (c.ends.local_port != PORT && c.ends.remote_port != PORT)
+	const u16 port = PORT;
+
+	if (c.ends.local_port != port && c.ends.remote_port != port)
 		return 0;
 #endif
 	sum = lives.lookup(&zero);

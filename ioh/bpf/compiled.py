@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.bpf.maps import MapSpec
-from ioh.rights.user import caller
 
 CACHE_DIR = Path("/var/cache/ioh")
-_KEPT = 32  # for each caller: each set of filters has different probes
+_KEPT = 64  # of this and earlier versions and kernels, with each set of filters
 _MAX_BYTES = 8 << 20
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = ".probe"
@@ -33,11 +32,13 @@ _IS_MAP = 1  # BPF_PSEUDO_MAP_FD instead of the source register
 class Compiled:
     """A compiled probe, independent of any process.
 
-    ``functions``: code by name; instructions that load a map hold its index in ``maps``.
+    ``functions``: code by name; instructions that load a map hold its index in ``maps``, and those
+    that load a filter's value hold a marker: see values.py.  ``places``: of each value.
     """
 
     maps: tuple[MapSpec, ...]
     functions: Mapping[str, bytes]
+    places: tuple[int, ...] = ()
 
 
 def renumber(code: bytes, numbers: Mapping[int, int]) -> bytes:
@@ -78,8 +79,8 @@ def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
 
     try:
         with _opened(directory) as folder:
-            name = next((each for each in _names(folder) if each.startswith(f"{key}.")), key)
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(f"{key}{_SUFFIX}", flags, dir_fd=folder)
             with os.fdopen(fd, "rb") as file:
                 _refuse_others(os.fstat(file.fileno()))
                 digest, body = file.read(hashlib.sha256().digest_size), file.read(_MAX_BYTES)
@@ -94,24 +95,22 @@ def find(key: str, directory: Path = CACHE_DIR) -> Compiled | None:
 
 
 def keep(key: str, compiled: Compiled, directory: Path = CACHE_DIR) -> None:
-    """Store a probe under its key; delete the caller's oldest if there are too many."""
+    """Store a probe under its key; delete the oldest if there are too many."""
     import msgspec
 
     body = msgspec.msgpack.encode(compiled)
     with contextlib.suppress(OSError):
         directory.mkdir(mode=0o700, exist_ok=True)
         with _opened(directory) as folder:
-            user = caller()
-            whose = str(user.uid if user else 0)
-            name, kept = f"new.{whose}.{os.getpid()}", f"{key}.{whose}{_SUFFIX}"
+            name = f"new.{os.getpid()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
                     file.write(hashlib.sha256(body).digest() + body)
-                os.rename(name, kept, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(name, f"{key}{_SUFFIX}", src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:  # e.g. the disk is full
                 os.unlink(name, dir_fd=folder)
-            _forget_oldest(folder, whose)
+            _forget_oldest(folder)
 
 
 @contextlib.contextmanager
@@ -131,17 +130,8 @@ def _refuse_others(found: os.stat_result) -> None:
         raise PermissionError(msg)
 
 
-def _names(folder: int) -> list[str]:
-    return os.listdir(folder)
-
-
-def _forget_oldest(folder: int, whose: str) -> None:
-    is_older = whose == "0"  # earlier versions did not note whose it is
-    names = [
-        name
-        for name in _names(folder)
-        if name.split(".")[1:2] == [whose] or (is_older and name.count(".") == 1)
-    ]
+def _forget_oldest(folder: int) -> None:
+    names = os.listdir(folder)
     ages = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime for name in names}
     for name in sorted(names, key=ages.__getitem__)[:-_KEPT]:
         os.unlink(name, dir_fd=folder)

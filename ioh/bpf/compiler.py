@@ -14,6 +14,7 @@ from ioh.bpf.compiled import Compiled, renumber
 from ioh.bpf.layout import declarations
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.totals import OP_TOTALS
+from ioh.bpf.values import count_places
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
@@ -49,9 +50,11 @@ def probe_source(probe: Probe) -> str:
 
 
 def compile_probe(
-    source: str, flags: Sequence[str], functions: Iterable[str]
+    source: str, flags: Sequence[str], functions: Iterable[str], values: int = 0
 ) -> Compiled | Unavailable:
-    """Compile functions of a probe; the maps that bcc creates for it are closed again.
+    """Compile functions of a probe with so many values of filters.
+
+    The maps that bcc creates for it are closed again.
 
     Unavailable, with the compiler's last line, if bcc is missing or fails.
     """
@@ -69,12 +72,12 @@ def compile_probe(
     try:
         cflags = [*flags, f"-I{probes_dir()}", "-Wno-everything"]
         with bcc.BPF(text=source, cflags=cflags) as bpf:
-            return _described(bpf, bcc.lib, functions)
+            return _described(bpf, bcc.lib, functions, values)
     except Exception as error:  # noqa: BLE001 (bcc raises bare Exception)
         return Unavailable(f"BPF refused: {error}", "run ioh doctor to see what this kernel allows")
 
 
-def _described(bpf: BPF, lib: ctypes.CDLL, functions: Iterable[str]) -> Compiled:
+def _described(bpf: BPF, lib: ctypes.CDLL, functions: Iterable[str], values: int) -> Compiled:
     # bcc's Python side does not declare these.
     lib.bpf_num_tables.argtypes = (ctypes.c_void_p,)
     lib.bpf_num_tables.restype = ctypes.c_size_t
@@ -86,4 +89,4 @@ def _described(bpf: BPF, lib: ctypes.CDLL, functions: Iterable[str]) -> Compiled
         places[fd] = index
         maps.append(MapSpec(lib.bpf_table_name(bpf.module, index).decode(), *map_shape(fd)))
     code = {name: renumber(bpf.dump_func(name.encode()), places) for name in functions}
-    return Compiled(tuple(maps), code)
+    return Compiled(tuple(maps), code, count_places(code.values(), values))

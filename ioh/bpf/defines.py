@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ioh.bpf.values import FilterValue, marker
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
@@ -13,12 +14,17 @@ if TYPE_CHECKING:
 PLEASE_REPORT = "ioh does not know this kernel yet: please report its version"
 
 
-def c_constant(value: int | str) -> str:
-    """A ``-D`` value; a string becomes a C string literal with every byte escaped."""
-    if isinstance(value, int):
-        return f"{value}ULL" if value >= 1 << 31 else str(value)
-    spelled = "".join(f"\\x{byte:02x}" for byte in value.encode("utf-8", "surrogateescape"))
-    return f'"{spelled}"'
+def c_flags(defines: Mapping[str, int]) -> tuple[list[str], tuple[int, ...]]:
+    """The compiler's flags, and the FilterValues, on which the flags do not depend."""
+    flags: list[str] = []
+    values: list[int] = []
+    for name, number in defines.items():
+        if isinstance(number, FilterValue):
+            flags.append(f"-D{name}={marker(len(values))}")
+            values.append(number)
+        else:
+            flags.append(f"-D{name}={number}{'ULL' * (number >= 1 << 31)}")
+    return flags, tuple(values)
 
 
 def numbered(prefix: str, names: Iterable[str]) -> dict[str, int]:

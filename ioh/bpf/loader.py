@@ -70,6 +70,7 @@ _UNINFORMATIVE = re.compile(
     r"|PLEASE submit|Stack dump|#\d+ |\d+\.\t|\S+\(\S*\+0x"
 )
 _REPORT = "please report this"
+_COMPILING = b'{"compiling": true}'  # from a child, before its answer
 _SEE_DMESG = "dmesg shows whether memory ran out"
 
 
@@ -187,7 +188,7 @@ class _Monitor:
             for fd, child in tuple(self.children.items()):
                 if fd in ready or time.monotonic() >= child.deadline:
                     del self.children[fd]
-                    self._finish(child, has_news=fd in ready)
+                    self._hear(child, has_news=fd in ready)
             if self.channel.fileno() in ready and not self._take_request():
                 return
             self._start_waiting()
@@ -289,7 +290,7 @@ class _Monitor:
             os.dup2(stderr, 2)
             die_with(parent)
             _close_all_but(end.fileno())
-            answer, fds, made = self._attach(asked)
+            answer, fds, made = self._attach(asked, end)
             message = {"answer": answer, "made": made}
             socket.send_fds(end, [json.dumps(message).encode()], fds)
             status = 0
@@ -300,7 +301,7 @@ class _Monitor:
         finally:
             os._exit(status)
 
-    def _attach(self, asked: ProbeRequest) -> Outcome:
+    def _attach(self, asked: ProbeRequest, end: socket.socket) -> Outcome:
         # Imports only in the child: the loader itself stays small.
         if asked.verb == "attach_on_demand":
             from ioh.bpf.program import attach_on_demand_part
@@ -314,14 +315,20 @@ class _Monitor:
         from ioh.bpf.program import attach_layer
 
         handed_on = {a.layer: made.handed_on for a, made in self.made.items() if made.handed_on}
-        return attach_layer(self.find_probe(asked.layer), self.filters, handed_on)
+        return attach_layer(
+            self.find_probe(asked.layer), self.filters, handed_on, lambda: end.send(_COMPILING)
+        )
 
-    def _finish(self, child: _Child, *, has_news: bool) -> None:
-        """Pass on a child's answer, or how it ended."""
+    def _hear(self, child: _Child, *, has_news: bool) -> None:
+        """Pass on what a child reports: that it compiles, its answer, or how it ended."""
         got: Answer | None = None
         if has_news:
             with suppress(OSError, ValueError):
                 got = receive(child.end)
+        if got and got[0].get("compiling"):
+            self.children[child.end.fileno()] = child
+            self._send(child.asked.named | got[0])
+            return
         # It has answered; if it has already ended, its status does not change.
         os.kill(child.pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])

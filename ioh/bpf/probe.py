@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ioh.bpf.server_files import NamedFile, Server
     from ioh.model.filters import Filters
 
-    Defines = Mapping[str, int | str] | Unavailable
+    Defines = Mapping[str, int] | Unavailable
 
 # An event is lost if this many threads of one CPU are preempted inside the same program.
 # Under emulation, where a program takes 50 µs, one copy was busy for 1 % of the events, four copies
@@ -114,7 +114,7 @@ class Probe:
     Shape:
         ``events`` are attached in order: the end of an operation before its start, or operations
         that start in between would stay in flight forever.  ``defines``: its own ``-D`` constants
-        on a kernel, see all_defines() for the others; a str is a C string literal.  ``structs``: of
+        on a kernel, see all_defines() for the others; filters give FilterValues.  ``structs``: of
         its maps' keys and values, as Python reads them, besides OP_TOTALS.
         ``prefers_typed``: see trusts().  ``cast_types``: kernel structs that it reads by address.
         ``joins``: the layer that passes events to it, see Event.hands_on.  ``prefers_events``: see

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,12 @@ from ioh.bpf.calls import (
 )
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.compiler import compile_probe, probe_source
-from ioh.bpf.defines import c_constant, numbered
+from ioh.bpf.defines import c_flags, numbered
 from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
 from ioh.bpf.totals import hist_defines
 from ioh.bpf.trace_events import attach_to_event
 from ioh.bpf.trap_cost import measure_trap
+from ioh.bpf.values import fill
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
@@ -45,17 +46,21 @@ _TAKERS_PER_CPU = 256  # an LRU map gives each CPU up to 128 entries at a time
 
 
 def attach_layer(
-    probe: Probe, filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
+    probe: Probe,
+    filters: Filters,
+    handed_on: Mapping[str, Iterable[tuple[str, int]]],
+    report_compiling: Callable[[], object],
 ) -> Outcome:
     """Attach a layer; return an answer in any case.
 
-    ``handed_on`` is by layer, as in KernelObjects.
+    ``handed_on`` is by layer, as in KernelObjects.  ``report_compiling`` is called if the cache
+    does not have the probe.
     """
     started, joined = time.monotonic(), handed_on.get(probe.joins, ())
     try:
         host = find_facts(Btf(probe.modules, probe.welcome_modules))
         for form in forms_of(probe, host):
-            outcome = attach_program(probe, form, filters, dict(joined))
+            outcome = attach_program(probe, form, filters, dict(joined), report_compiling)
             if not isinstance(outcome, Unavailable):
                 break
     except OSError as error:
@@ -91,7 +96,7 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
 
 def all_defines(
     probe: Probe, host: HostFacts, filters: Filters, chosen: Mapping[str, int]
-) -> Mapping[str, int | str] | Unavailable:
+) -> Mapping[str, int] | Unavailable:
     """The ``-D`` constants of a layer's probe: its own and those of every probe.
 
     ``OP_<OP>``, ``LOST_<REASON>``: positions in the spec, from 0; ``OPS`` is the number of ops.
@@ -139,6 +144,7 @@ def attach_program(
     host: HostFacts,
     filters: Filters,
     handed_on: Mapping[str, int],
+    report_compiling: Callable[[], object] = bool,
 ) -> Outcome | Unavailable:
     """Compile, verify and attach a layer's probe; it runs while its descriptors are open.
 
@@ -155,7 +161,7 @@ def attach_program(
     if isinstance(defines, Unavailable):
         return defines
     points = {e.name: e.points[chosen[e.name]] for e in probe.events if e.name in chosen}
-    compiled = _compiled(probe, defines, points.values())
+    compiled = _compiled(probe, defines, points.values(), report_compiling)
     if isinstance(compiled, Unavailable):
         return compiled
     try:
@@ -194,19 +200,29 @@ def attach_program(
 
 
 def _compiled(
-    probe: Probe, defines: Mapping[str, int | str], points: Iterable[AttachPoint]
+    probe: Probe,
+    defines: Mapping[str, int],
+    points: Iterable[AttachPoint],
+    report_compiling: Callable[[], object],
 ) -> Compiled | Unavailable:
-    """The layer's probe, from the cache or compiled now."""
+    """The layer's probe with its filters' values, from the cache or compiled now."""
     source = probe_source(probe)
-    flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
+    flags, values = c_flags(defines)
     functions = probe.functions(points)
     key = key_of(source, flags, functions)
-    if key is not None and (kept := find(key)) is not None:
-        return kept
-    made = compile_probe(source, flags, functions)
-    if key is not None and isinstance(made, Compiled):
-        keep(key, made)
-    return made
+    found = None if key is None else find(key)
+    if found is None:
+        report_compiling()
+        made = compile_probe(source, flags, functions, len(values))
+        if isinstance(made, Unavailable):
+            return made
+        found = made
+        if key is not None:
+            keep(key, found)
+    try:
+        return replace(found, functions=fill(found.functions, values, found.places))
+    except ValueError as error:
+        return Unavailable(str(error), "please report this")
 
 
 def _load_all(

@@ -39,7 +39,7 @@ WORDS = OP_TOTALS.words
 _done = itemgetter(COUNT, BYTES, ERRORS, LATENCY_NS)
 
 
-def hist_defines() -> dict[str, int | str]:
+def hist_defines() -> dict[str, int]:
     """The histograms' dimensions as ``-D`` constants of every probe."""
     return {
         "FINE_BUCKETS": hist.FINE_BUCKETS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from ioh.commands.sample import HINT, why_nothing
@@ -29,9 +30,16 @@ class ThisMachine(RoundSource):
         self._source.stop()
 
     def status(self) -> str:
-        """The layers whose probes are still being compiled."""
-        waiting = ", ".join(self._source.awaited)
-        return f"compiling the probes: {waiting}" if waiting else ""
+        """Which probes are still being attached, or, on a new kernel, how many were compiled."""
+        waiting = self._source.awaited
+        if not waiting:
+            return ""
+        attached = self._source.attached.values()
+        asked = [each for each in attached if each.layer.probe and each.is_wanted]
+        if any(each.is_new for each in asked):
+            done = f"{len(asked) - len(waiting)} of {len(asked)}"
+            return f"compiling the probes for Linux {os.uname().release} (once): {done}"
+        return f"attaching the probes: {', '.join(waiting)}"
 
     def remark(self, snapshot: Snapshot) -> str:
         """Why this machine has nothing to show, if so."""

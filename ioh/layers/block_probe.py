@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.defines import PLEASE_REPORT, argument_at, offset_defines
 from ioh.bpf.layout import Layout
 from ioh.bpf.totals import WORDS
+from ioh.bpf.values import FilterValue, text_values
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.blockdev import read_block_device, ways_to
@@ -37,7 +38,7 @@ STACKED = 1024  # stacked devices that the probe knows when it has no room for a
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
-def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
     Unavailable for a device that has no requests of its own.  A multipath NVMe disk has those of
@@ -76,7 +77,7 @@ def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] 
     if flush_seq is None:
         flush_seq = _FLUSH_SEQ_BIT_BEFORE_6_12
     flags = btf.enumerators("req_flag_bits")
-    defines: dict[str, int | str] = {
+    defines: dict[str, int] = {
         **offsets,
         "MAX_DEV_OPS": _room(host),
         "STACKED": STACKED,
@@ -91,10 +92,12 @@ def block_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] 
     }
     defines |= {name: ops[name] for name in _REQ_OPS}
     if filters.device is not None:
-        defines["FILTER_DEVICE"] = filters.device
+        defines["FILTER_DEVICE"] = FilterValue(filters.device)
     if disk is not None and not disk.has_requests:
         head, _, tail = disk.name.rpartition("n")
-        defines |= {"FILTER_WAY_HEAD": f"{head}c", "FILTER_WAY_TAIL": f"n{tail}"}
+        for name, text in (("WAY_HEAD", f"{head}c"), ("WAY_TAIL", f"n{tail}")):
+            defines[f"{name}_CHARS"] = len(text)
+            defines |= text_values(f"FILTER_{name}", text, 2)
     return defines
 
 

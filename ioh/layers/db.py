@@ -69,7 +69,7 @@ _COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # tells a program where it is att
 _TOO_OLD = "needs Linux 5.15"
 
 
-def _defines(host: HostFacts, _: Filters) -> Mapping[str, int | str] | Unavailable:
+def _defines(host: HostFacts, _: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets that tell which server a thread works for, and the tables' sizes."""
     offsets = offset_defines(host.btf, _MEMBERS)
     if isinstance(offsets, Unavailable):

@@ -162,7 +162,7 @@ _CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 
 
-def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in the structs of the NFS client and sunrpc."""
     shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
     if isinstance(shared, Unavailable):

@@ -60,7 +60,7 @@ def nfs_defines(
     filters: Filters,
     structs: tuple[str, ...],
     of_call: tuple[str, ...],
-) -> dict[str, int | str] | Unavailable:
+) -> dict[str, int] | Unavailable:
     """Constants of both NFS probes; no call is sampled unless the kernel has all of ``of_call``."""
     offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):

@@ -192,7 +192,7 @@ def _with_inflight(
     return {**totals, "read": OpTotals(inflight=under_way["read"])}
 
 
-def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in the structs of nfsd and of sunrpc's server."""
     shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
     if isinstance(shared, Unavailable):

@@ -26,7 +26,7 @@ OTHER_PARTS = 0xFFFFFFFF
 NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def part_defines(host: HostFacts) -> dict[str, int | str]:
+def part_defines(host: HostFacts) -> dict[str, int]:
     """The constants of probes/part_totals.h."""
     room = max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
     return {"MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
+from ioh.bpf.values import FilterValue, text_values
 from ioh.layers.flows import FLOW
 from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2
@@ -146,7 +147,7 @@ URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now
 _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
 
-def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets, system call numbers, flags and filters."""
     numbers = SYSCALL_NUMBERS.get(host.machine)
     if numbers is None:
@@ -166,7 +167,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str
     longest = max(spans[f"{name}_SPAN"] for name in _SPANS)
     per_cpu = _FLOWS_MOST_BYTES // (FLOW.size * host.cpu_count)
     flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
-    defines: dict[str, int | str] = {
+    defines: dict[str, int] = {
         **offsets,
         **spans,
         "PART_SPAN": longest,
@@ -246,12 +247,15 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
     }
 
 
-def _filter_defines(filters: Filters) -> dict[str, int | str]:
-    options = {"PID": filters.pid, "COMM": filters.comm, "CGROUP": filters.cgroup_id}
-    defines = {f"FILTER_{name}": value for name, value in options.items() if value is not None}
+def _filter_defines(filters: Filters) -> dict[str, FilterValue]:
+    options = {"PID": filters.pid, "CGROUP": filters.cgroup_id, "DEVICE": filters.device}
+    defines = {
+        f"FILTER_{name}": FilterValue(value) for name, value in options.items() if value is not None
+    }
+    if filters.comm is not None:
+        defines |= text_values("FILTER_COMM", filters.comm, 2)
     if filters.device is not None:
-        defines["FILTER_DEVICE"] = filters.device
         # Unused entries repeat the disk itself.
         above = (*numbers_on(filters.device), *[filters.device] * DEVICES)[:DEVICES]
-        defines |= {f"FILTER_ABOVE_{at}": dev for at, dev in enumerate(above, 1)}
+        defines |= {f"FILTER_ABOVE_{at}": FilterValue(dev) for at, dev in enumerate(above, 1)}
     return defines

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.defines import offset_defines
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import decode_lost
+from ioh.bpf.values import FilterValue
 from ioh.layers.base import Layer
 from ioh.layers.tcp_ledger import (
     CONNECTION,
@@ -148,7 +149,7 @@ _OF_ONE_PORT = (
 )
 
 
-def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
     # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
     has_ipv6 = host.btf.offset("sock_common", "skc_v6_daddr") is not None  # CONFIG_IPV6
@@ -165,14 +166,14 @@ def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Una
     )
     if isinstance(offsets, Unavailable):
         return offsets
-    defines: dict[str, int | str] = {
+    defines: dict[str, int] = {
         **offsets,
         "MAX_CLOSED": MAX_CLOSED,
         "SOCK_DONE": host.btf.enumerators("sock_flags").get("SOCK_DONE", 1),
-        "NETNS_INUM": Path("/proc/self/ns/net").stat().st_ino,
+        "NETNS_INUM": FilterValue(Path("/proc/self/ns/net").stat().st_ino),
     }
     if filters.port is not None:
-        defines["PORT"] = socket.htons(filters.port)
+        defines["PORT"] = FilterValue(socket.htons(filters.port))
     return defines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -73,9 +74,10 @@ class AttachedLayer:
 
     With BPF, it holds the probe's descriptors; closing them detaches the probe.  ``why_proc``: why
     the source is /proc, ``""`` with BPF.  ``is_wanted``: the host has something for it to measure.
-    ``is_awaited``: its probe is being compiled; until then /proc's numbers are not shown, so that
-    nobody takes them for the probe's.  ``has_on_demand``: the attached probe has an on-demand part.
-    ``spec``: the layer's, with what its probe costs.
+    ``is_awaited``: its probe is being attached; until then /proc's numbers are not shown, so that
+    nobody takes them for the probe's.  ``is_new``: the cache did not have the probe.
+    ``has_on_demand``: the attached probe has an on-demand part.  ``spec``: the layer's, with what
+    its probe costs.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -93,7 +95,7 @@ class AttachedLayer:
         self.broken = ""
         self.is_wanted = True
         self._was_wanted = False
-        self.is_awaited = False
+        self.is_awaited = self.is_new = False
         self.on_demand = ModuleProbe(layer)
         self.servers = ServerProbes(layer)
         self.has_on_demand = False
@@ -163,7 +165,8 @@ class AttachedLayer:
         if not self.is_wanted:
             return Unavailable(self.layer.idle, is_idle=True)
         if self.is_awaited:
-            return Unavailable("its probe is being compiled", ATTACHING)
+            doing = f"compiled, once for Linux {os.uname().release}" if self.is_new else "attached"
+            return Unavailable(f"its probe is being {doing}", ATTACHING)
         try:
             if self.maps:
                 sample = self.layer.read(self.maps)

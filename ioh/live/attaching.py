@@ -74,7 +74,7 @@ class Attaching:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Names of the layers whose probes are still being compiled."""
+        """Names of the layers whose probes are still being attached."""
         return tuple(name for name, layer in self.attached.items() if layer.is_awaited)
 
     @property
@@ -152,6 +152,9 @@ class Attaching:
         """Pass an answer to its layer, unless the layer is no longer wanted."""
         self._owes_stats &= answer.get("verb") != "stats"
         attached = self.attached.get(answer.get("layer", ""))
+        if attached is not None and answer.get("compiling"):
+            attached.is_new = True
+            return
         if attached is not None and answer["verb"] == "attach_on_demand":
             attached.on_demand.take(fds, answer["reason"])
         elif attached is not None and answer["verb"] == "attach_server":

@@ -130,7 +130,7 @@ class LiveSource(Closing):
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Names of the layers whose probes are still being compiled."""
+        """Names of the layers whose probes are still being attached."""
         return self._attaching.awaited
 
     def attach(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ioh.bpf.compiled import Compiled
 from ioh.bpf.compiler import compile_probe, probe_source
-from ioh.bpf.defines import c_constant
+from ioh.bpf.defines import c_flags
 from ioh.bpf.host import HostFacts
 from ioh.bpf.program import all_defines, choose_points
 from ioh.layers import find_probe
@@ -30,9 +30,9 @@ def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
     assert isinstance(chosen, dict), chosen
     defines = all_defines(probe, host, filters, chosen)
     assert isinstance(defines, dict), defines
-    flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
+    flags, values = c_flags(defines)
     points = tuple(e.points[chosen[e.name]] for e in probe.events if e.name in chosen)
-    compiled = compile_probe(probe_source(probe), flags, probe.functions(points))
+    compiled = compile_probe(probe_source(probe), flags, probe.functions(points), len(values))
     assert isinstance(compiled, Compiled), compiled
     return compiled
 

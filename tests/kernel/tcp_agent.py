@@ -26,7 +26,8 @@ def main() -> None:
     loader = start_loader(find_probe, filters)
     if not options.get("proc"):
         loader.request({"verb": "attach", "layer": "tcp"})
-        answer = loader.answer(30)
+        while (answer := loader.answer(30)) is not None and "compiling" in answer[0]:
+            pass
         assert answer is not None
         attached.adopt(*answer)
         assert not attached.why_proc, attached.why_proc

@@ -6,17 +6,21 @@ import contextlib
 import json
 import mmap
 import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ioh.bpf.compiled import CACHE_DIR
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.named_reader import NamedReader
 from tests.kernel.part import WatchedVolume, part_of
 from tests.kernel.rig import (
     MIB,
+    START_S,
     Ioh,
     Loop,
     Volume,
@@ -90,6 +94,57 @@ def test_filter_by_name_takes_the_whole_name_of_the_process(volume: Volume) -> N
         longer.read(11)
     assert only_rows(ioh) == {(str(wanted.pid), "ioh-test"): 23}
     assert ioh.counts("syscall") == {"read_buffered": 23}
+
+
+def compiled() -> dict[str, int]:
+    """What is in the cache: a probe that is compiled becomes a new file there."""
+    return {path.name: path.stat().st_mtime_ns for path in CACHE_DIR.iterdir()}
+
+
+def test_another_value_of_a_filter_starts_no_compiler(volume: Volume, cgroup: Path) -> None:
+    path = volume.file("data", 1000)
+    groups = [cgroup / name for name in ("first", "other")]
+    with readers(path, "first", "other") as (first, other):
+        for reader, group in zip((first, other), groups, strict=True):
+            group.mkdir()
+            (group / "cgroup.procs").write_text(str(reader.pid))
+        for option, *values in (
+            ("--pid", str(first.pid), str(other.pid)),
+            ("--comm", "first", "other"),
+            ("--cgroup", *map(str, groups)),
+        ):
+            with recording(option, values[0], "--layers", "syscall"):
+                before = compiled()
+            with recording(option, values[1], "--layers", "syscall") as ioh:
+                first.read(19)
+                other.read(23)
+            assert compiled() == before
+            assert only_rows(ioh) == {(str(other.pid), "other"): 23}
+            assert ioh.counts("syscall") == {"read_buffered": 23}
+
+
+def test_another_device_starts_no_compiler(volume: Volume, loop: Loop) -> None:
+    inside = volume.file("data", 8192)
+    with recording("--device", loop.path, "--layers", "syscall,block"):
+        before = compiled()
+    with recording("--device", volume.device, "--layers", "syscall,block") as ioh:
+        read_directly(inside, 23, 8192, step=0)
+        read_directly(loop.path, 19, 8192, step=0)
+    assert compiled() == before
+    assert ioh.counts("syscall") == {"read_direct": 23}
+    assert ioh.total("block", "read") + ioh.unseen == 23
+
+
+def test_after_the_set_up_no_start_compiles(cgroup: Path) -> None:
+    done = ended(sys.executable, "-I", "-m", "ioh.commands.prepare", timeout_s=START_S * 4)
+    (line,) = done.stderr.splitlines()
+    found = re.fullmatch(rf"ioh: probes compiled for Linux {os.uname().release}: (\d+) of \1", line)
+    assert found, done.stderr
+    before = compiled()
+    for options in ((), ("--comm", "ioh-test"), ("--port", "2049"), ("--cgroup", str(cgroup))):
+        with recording(*options):
+            pass
+    assert compiled() == before
 
 
 def test_filter_by_process_in_a_container_falls_back_to_proc() -> None:

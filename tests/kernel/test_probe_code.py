@@ -114,9 +114,10 @@ def test_maps_stay_within_bounds(layer: str, cpu_count: int) -> None:
     assert min(spec.max_entries for spec in maps) >= 1
 
 
+@pytest.mark.parametrize("filters", [Filters(), ALL_FILTERS], ids=["all", "filtered"])
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
-def test_the_kernel_accepts_the_programs(layer: str) -> None:
-    attached = attach_program(find_probe(layer), host_of(layer, 256), Filters(), {})
+def test_the_kernel_accepts_the_programs(layer: str, filters: Filters) -> None:
+    attached = attach_program(find_probe(layer), host_of(layer, 256), filters, {})
     assert not isinstance(attached, Unavailable), attached
     close_all(attached[1])
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import closing
 
 import pytest
 
+from ioh.bpf.compiled import CACHE_DIR
 from tests.kernel.netns import Agent, Load, Namespace, Reading, Script, drop_two_percent, script_of
 from tests.kernel.witness import nothing_hidden
 
@@ -212,6 +214,22 @@ def test_connections_without_data_count_as_opened_and_ended(
     ends = 2 * 211 * (2 if port is None else 1)
     for name in ("opened_total", "ended_total"):
         assert after[name] - before[name] == ends
+
+
+def test_another_port_starts_no_compiler(namespace: Namespace) -> None:
+    """Nor does another network namespace."""
+    with Agent(namespace, port=2050):
+        before = {path.name: path.stat().st_mtime_ns for path in CACHE_DIR.iterdir()}
+    with closing(Namespace("c")) as other:
+        agent = Agent(other, port=2049)
+        loads = [Load(other, host="127.0.0.1", port=p, short=101) for p in (2049, 2050)]
+        with agent:
+            for load in loads:
+                load.tell()
+            wanted, _ = [load.finish() for load in loads]
+            last = agent.read_until_quiet()
+    assert {path.name: path.stat().st_mtime_ns for path in CACHE_DIR.iterdir()} == before
+    assert (last["in_bytes"], last["out_bytes"]) == (wanted["received"], wanted["sent"])
 
 
 def test_a_full_map_is_reported_as_lost(namespace: Namespace) -> None:

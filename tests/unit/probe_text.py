@@ -34,7 +34,7 @@ _FOREIGN = re.compile(r"NULL|BPF_[A-Z_]+")
 class ProbeText:
     """One probe's source, preprocessed with the given ``-D`` constants."""
 
-    def __init__(self, name: str, defines: Mapping[str, int | str]) -> None:
+    def __init__(self, name: str, defines: Mapping[str, int]) -> None:
         self.defines = dict(defines)
         self.macros: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # macros with arguments

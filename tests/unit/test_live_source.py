@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import threading
 import time
@@ -16,13 +17,14 @@ from ioh.bpf import privileges
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
 from ioh.bpf.probe import Probe
+from ioh.commands.this_machine import ThisMachine
 from ioh.live import attaching
 from ioh.live.attached import AttachedLayer
 from ioh.live.source import LiveSource
 from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
-from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.model.sample import ATTACHING, LayerSample, Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.pg.login import Login
 from tests.unit.live_host import Host, make_layer, notes, open_descriptors, source
@@ -196,6 +198,27 @@ def test_privilege_is_dropped_at_once(root: Host) -> None:
         assert root.hidden == [1]  # changing the user would undo it
 
 
+def test_a_new_kernels_probes_are_compiled_once_and_ioh_says_so(root: Host) -> None:
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    kernel = os.uname().release
+    with early_source() as running:
+        machine = ThisMachine(running)
+        assert machine.status() == "attaching the probes: a, b"
+        root.answer({"verb": "attach", "layer": "b", "compiling": True})
+        running.read()
+        assert machine.status() == f"compiling the probes for Linux {kernel} (once): 0 of 2"
+        sample = running.read()
+        assert sample.layers["a"] == Unavailable("its probe is being attached", ATTACHING)
+        once = f"its probe is being compiled, once for Linux {kernel}"
+        assert sample.layers["b"] == Unavailable(once, ATTACHING)
+        root.attach("b")
+        running.read()
+        assert machine.status() == f"compiling the probes for Linux {kernel} (once): 1 of 2"
+        root.attach("a")
+        running.attach()
+        assert machine.status() == ""
+
+
 def test_entering_does_not_wait_for_probes(root: Host) -> None:
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
@@ -204,7 +227,7 @@ def test_entering_does_not_wait_for_probes(root: Host) -> None:
         assert before == ("a", "b")
         assert time.monotonic() - started < attaching.ATTACH_TIMEOUT_S
         assert sample.layers["a"] == Unavailable(
-            "its probe is being compiled", "shown as soon as it is attached"
+            "its probe is being attached", "shown as soon as it is attached"
         )
         root.attach("a")
         root.answer({"verb": "attach", "layer": "b", "reason": "BPF refused", "hint": ""})
@@ -295,7 +318,7 @@ def test_layers_are_shown_one_by_one(root: Host) -> None:
         layer.reason if isinstance(layer, Unavailable) else "measured"
         for snapshot in found
         for layer in [snapshot.layers["a"]]
-    ] == ["its probe is being compiled", "starting", "measured"]
+    ] == ["its probe is being attached", "starting", "measured"]
     assert all(snapshot.interval_s >= 0.09 for snapshot in found)
 
 

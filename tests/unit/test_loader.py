@@ -12,6 +12,7 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -221,6 +222,24 @@ def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
     os.close(reader)
 
 
+def test_ioh_learns_that_a_probe_must_be_compiled(machine: Machine) -> None:
+    def compile_and_attach(*args: Any) -> Outcome:
+        args[3]()
+        while not machine.file(("map", 1)).exists():
+            time.sleep(0.002)
+        return machine.made(("map", 1))
+
+    machine.patch.setattr("ioh.bpf.program.attach_layer", compile_and_attach)
+    loader = start_loader(lambda name: name, Filters())  # type: ignore[arg-type, return-value]
+    machine.loaders.append(loader)
+    ask(loader, "attach", "block")
+    assert hear(loader) == {"verb": "attach", "layer": "block", "compiling": True}
+    ask(loader, "attach", "block")
+    assert hear(loader) == {"error": "already requested"}
+    machine.file(("map", 1)).touch()
+    assert hear(loader) == attached("block")
+
+
 def print_from_c(text: bytes) -> None:
     ctypes.CDLL(None).write(2, text, len(text))
 
@@ -389,6 +408,6 @@ def test_why_a_layer_cannot_be_attached_is_reported(
     monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_: None)
     monkeypatch.setattr("ioh.bpf.program.find_facts", lambda btf: HostFacts(btf, cpu_count=4))
     monkeypatch.setattr("ioh.bpf.program.attach_program", Mock(side_effect=[outcome]))
-    answer, fds, made = attach_layer(Probe(make_layer("a", 10).spec), Filters(pid=7), {})
+    answer, fds, made = attach_layer(Probe(make_layer("a", 10).spec), Filters(pid=7), {}, never)
     assert answer["reason"].startswith(reason)
     assert (answer["hint"], fds, made) == (hint, [], KernelObjects())

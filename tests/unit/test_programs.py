@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from ioh.bpf import compiled
 from ioh.bpf import host as host_facts
 from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.totals import skipped_events
-from ioh.rights.user import User
+from ioh.bpf.values import count_places, fill
 from tests.unit.fake_kernel import CPUS, install
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("issued", 1, 8, 8, 16384, 1))
@@ -111,30 +110,17 @@ def test_a_full_disk_leaves_no_half_file(cache: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("os.rename", full)
     keep("1" * 64, COMPILED, cache)
-    assert [path.name for path in cache.iterdir()] == [f"{KEY}.0.probe"]
+    assert [path.name for path in cache.iterdir()] == [f"{KEY}.probe"]
 
 
-def test_only_the_newest_32_are_kept(tmp_path: Path) -> None:
-    keys = [f"{at:064}" for at in range(40)]
-    for at, key in enumerate(keys):
-        keep(key, COMPILED, tmp_path / "ioh")
-        os.utime(tmp_path / "ioh" / f"{key}.0.probe", (at, at))
-    found = [key for key in keys if find(key, tmp_path / "ioh")]
-    assert found == keys[-32:]
-
-
-def test_a_caller_replaces_only_probes_of_his_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """His filters make many probes; all find those of others."""
-    keep(KEY, COMPILED, tmp_path / "ioh")
-    monkeypatch.setattr(compiled, "caller", lambda: User(1000, 1000, (), "a"))
-    for at in range(40):
-        keep(f"{at:064}", COMPILED, tmp_path / "ioh")
-    assert len(list((tmp_path / "ioh").glob("*.1000.probe"))) == 32
-    assert find(KEY, tmp_path / "ioh") == COMPILED
-    (tmp_path / "ioh" / f"{KEY}.0.probe").rename(tmp_path / "ioh" / f"{KEY}.probe")  # an older ioh
-    assert find(KEY, tmp_path / "ioh") == COMPILED
+def test_only_the_newest_64_are_kept(cache: Path) -> None:
+    (cache / f"{KEY}.probe").rename(cache / f"{KEY}.1000.probe")  # an older ioh named them so
+    os.utime(cache / f"{KEY}.1000.probe", (0, 0))
+    keys = [f"{at:064}" for at in range(1, 71)]
+    for at, key in enumerate(keys, 1):
+        keep(key, COMPILED, cache)
+        os.utime(cache / f"{key}.probe", (at, at))
+    assert sorted(path.name for path in cache.iterdir()) == [f"{key}.probe" for key in keys[-64:]]
 
 
 def test_a_key_depends_on_source_flags_functions_and_compiler(
@@ -155,6 +141,69 @@ def test_a_key_depends_on_source_flags_functions_and_compiler(
     monkeypatch.setattr("sys.path", [])
     monkeypatch.delitem(sys.modules, "bcc", raising=False)
     assert key_of("int a;", [], set()) is None
+
+
+MARKED = 0x9C7EB1D3
+
+
+def load_value(register: int, which: int) -> bytes:
+    """The two instructions that the compiler makes of PATCHED(marker(which))."""
+    return struct.pack("=BBhIII", 0x18, register, 0, which, 0, MARKED)
+
+
+END = b"\x95" + bytes(7)
+
+
+def test_values_are_written_into_all_their_places_and_nowhere_else() -> None:
+    functions = {
+        "on_call": load_value(1, 0) + load_constant(7) + load_value(9, 1) + END,
+        "on_end": load_map(1, 0) + load_value(0, 1) + END,
+    }
+    places = count_places(functions.values(), 2)
+    assert places == (1, 2)
+    most = (1 << 64) - 1
+    filled = fill(functions, (7, most), places)
+    load_most = struct.pack("=BBhIII", 0x18, 9, 0, most >> 32, 0, most >> 32)
+    assert (
+        filled["on_call"]
+        == struct.pack("=BBhIII", 0x18, 1, 0, 7, 0, 0) + load_constant(7) + load_most + END
+    )
+    assert filled["on_end"] == load_map(1, 0) + load_most.replace(b"\x09", b"\x00") + END
+    assert count_places(filled.values(), 0) == ()
+
+
+@pytest.mark.parametrize("code", [b"", load_value(1, 1) + END])
+def test_a_value_that_the_compiler_dropped_is_refused(code: bytes) -> None:
+    with pytest.raises(ValueError, match="the compiler dropped filter value 0"):
+        count_places([code], 2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        load_value(1, 2),  # no such value
+        load_value(0x11, 0),  # a map's number
+        struct.pack("=BBhI", 0xA7, 1, 0, MARKED),  # exclusive or with the upper half
+        load_value(1, 0)[8:],
+        bytes(4) + load_value(1, 0),
+        load_value(1, 0).replace(b"\x18", b"\xb7"),
+    ],
+)
+def test_a_marker_in_any_other_instruction_is_refused(code: bytes) -> None:
+    whole = load_value(1, 0) + load_value(1, 1) + code
+    with pytest.raises(ValueError, match="computes with a filter value"):
+        count_places([whole], 2)
+    with pytest.raises(ValueError, match="computes with a filter value"):
+        fill({"on_call": whole}, (1, 2), (1, 1))
+
+
+@pytest.mark.parametrize(("values", "places"), [((5,), (2,)), ((5,), ()), ((), ())])
+def test_a_program_with_a_marker_in_it_is_never_loaded(
+    values: tuple[int, ...], places: tuple[int, ...]
+) -> None:
+    """A probe with more or fewer places than when it was compiled, or without any values."""
+    with pytest.raises(ValueError, match="filter value"):
+        fill({"on_call": load_value(1, 0) + END}, values, places)
 
 
 CAST_ID = 4711

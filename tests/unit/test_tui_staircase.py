@@ -166,7 +166,7 @@ def test_a_layer_in_no_group_has_lines_and_all_lines_can_be_chosen() -> None:
 
 @pytest.mark.parametrize("hint", [SOON, ATTACHING])
 def test_a_layer_whose_probe_is_compiled_is_starting_and_has_no_path_yet(hint: str) -> None:
-    late = {**LAST.layers, "syscall": Unavailable("its probe is being compiled", hint)}
+    late = {**LAST.layers, "syscall": Unavailable("its probe is being attached", hint)}
     lines = [line.text for line in drawn(replace(LAST, layers=late), (80, 24)).lines]
     assert any(line.startswith(" starting") and "app" in line for line in lines)
     assert not any(line.startswith(("── READ", " inactive")) for line in lines)

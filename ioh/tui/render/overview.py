@@ -246,6 +246,6 @@ def _inactive(view: LayersView, width: int) -> list[Line]:
 
 
 def _starting(snapshot: Snapshot) -> list[str]:
-    """Names of the layers that will have numbers soon: their probes are being compiled."""
+    """Names of the layers that will have numbers soon: their probes are being attached."""
     layers = snapshot.layers.items()
     return [name for name, x in layers if isinstance(x, Unavailable) and x.is_starting]
