@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from statistics import stdev
+from math import sqrt
 
 from ioh.model.errors import IohError
 from ioh.model.intervals import interval
@@ -14,7 +14,8 @@ from ioh.playback.aggregate_interval import aggregate
 from ioh.session.reader import Recording
 from ioh.session.stream import Tick
 
-_NUMBERS = ("bytes_per_s", "ops_per_s", "latency_us", "p99_us", "queue_us")
+_RATES = ("bytes_per_s", "ops_per_s")
+_NUMBERS = (*_RATES, "latency_us", "p99_us", "queue_us")
 
 
 def mean_of(recording: Recording, first: int, last: int, is_wanted: IsWanted) -> Mean | None:
@@ -48,10 +49,14 @@ def mean_of(recording: Recording, first: int, last: int, is_wanted: IsWanted) ->
 
 
 class _Spread:
-    """Collects the numbers of each op, interval by interval."""
+    """Collects the numbers of each op, interval by interval.
+
+    Each counts as in the mean: a rate by the length of its interval, a time by its operations.  The
+    first interval of a layer can be very short.
+    """
 
     def __init__(self) -> None:
-        self._values: dict[tuple[str, str], dict[str, list[float]]] = {}
+        self._values: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
 
     def take(self, snapshot: Snapshot | None) -> None:
         for name, layer in snapshot.measured.items() if snapshot is not None else ():
@@ -59,11 +64,22 @@ class _Spread:
                 values = self._values.setdefault((name, op), {number: [] for number in _NUMBERS})
                 for number, by_number in values.items():
                     if (value := getattr(stats, number)) is not None:
-                        by_number.append(value)
+                        weight = layer.interval_s if number in _RATES else stats.count or 0
+                        by_number.append((value, weight))
 
     def deviations(self) -> dict[tuple[str, str], dict[str, float]]:
         """The standard deviation of each number that at least two intervals have."""
         return {
-            op: {number: stdev(each) for number, each in values.items() if len(each) > 1}
+            op: {number: deviation(each) for number, each in values.items() if len(each) > 1}
             for op, values in self._values.items()
         }
+
+
+def deviation(values: list[tuple[float, float]]) -> float:
+    """The standard deviation of values with weights, of which there are two at least."""
+    whole = sum(weight for _, weight in values)
+    if not whole:
+        return 0.0
+    mean = sum(value * weight for value, weight in values) / whole
+    variance = sum((value - mean) ** 2 * weight for value, weight in values) / whole
+    return sqrt(variance * len(values) / (len(values) - 1))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ioh.history.file import PlayOptions
+from ioh.history.mean import deviation
 from ioh.model.derive import derive
 from ioh.model.intervals import Intervals
 from ioh.model.pairs import Round
@@ -131,10 +132,25 @@ def test_a_mean_is_of_all_operations_and_has_the_spread_of_the_intervals(make: M
             assert found.ops[op].size_lat == stats.size_lat
             for number in ("bytes_per_s", "ops_per_s", "latency_us", "p99_us", "queue_us"):
                 assert getattr(found.ops[op], number) == getattr(stats, number)
-                each = [getattr(SNAPSHOTS[t].measured[name].ops[op], number) for t in (4, 5, 6, 7)]
-                known = [value for value in each if value is not None]
-                spread = stdev(known) if len(known) > 1 else None
+                layers = [SNAPSHOTS[tick].measured[name] for tick in (4, 5, 6, 7)]
+                is_rate = number.endswith("_per_s")
+                known = [
+                    (value, each.interval_s if is_rate else each.ops[op].count or 0)
+                    for each in layers
+                    if (value := getattr(each.ops[op], number)) is not None
+                ]
+                spread = deviation(known) if len(known) > 1 else None
                 assert mean.spread[name, op].get(number) == spread
+
+
+def test_a_deviation_weighs_values_as_their_mean_does() -> None:
+    equal = [(3.0, 1.0), (5.0, 1.0), (10.0, 1.0)]
+    assert deviation(equal) == pytest.approx(stdev(value for value, _ in equal))
+    # 300 operations a second for a hundredth of a second, then none for 33 s.
+    short = [(300.0, 0.01), *[(0.0, 1.0)] * 33]
+    assert deviation(short) == pytest.approx(5.2, rel=0.05)
+    assert stdev(value for value, _ in short) > 50
+    assert deviation([(1.0, 0), (2.0, 0)]) == 0
 
 
 def test_a_mean_that_is_no_longer_wanted_is_not_read_to_its_end(make: Make) -> None:

@@ -195,6 +195,17 @@ def test_without_a_past_the_time_since_the_mark_is_shown_alone() -> None:
     assert below == ["±0.310"]
 
 
+def test_a_mean_that_is_not_known_has_no_spread() -> None:
+    layer = minute()[-1].measured["nfs_client"]
+    ops = {**layer.ops, "read": replace(layer.ops["read"], latency_us=None)}
+    unknown = Mean(
+        with_layer(minute()[-1], "nfs_client", ops=ops), 30, {READ: {"latency_us": 310.0}}
+    )
+    cells, below = row(drawn(unknown, reads(940.0, 100.0), 80), "nfs client", "R")
+    assert cells[-2:] == ["0.940", "-"]
+    assert below == ["±0.100"]
+
+
 def test_a_layer_that_does_not_cover_all_of_it_is_named() -> None:
     remark = "block: 7 of 30 intervals, 7 s"
     assert f" before: {remark}" in drawn(reads(1.0, 1.0), reads(1.0, 1.0, remark), 120)

@@ -121,7 +121,8 @@ def _row(
         for value, deviation in zip((then, now), ranges, strict=True):
             text = format_scaled(value)
             line.right(text, _NUMBER, "dim" if text in {ZERO, UNKNOWN} else "")
-            below.right(f"±{format_scaled(deviation)}" if deviation else "", _NUMBER, "dim")
+            known = deviation and text != UNKNOWN
+            below.right(f"±{format_scaled(deviation)}" if known else "", _NUMBER, "dim")
         style = "dim"
         if then and now is not None and abs(now - then) > max(_NOTABLE * then, sum(ranges)):
             style = "warn" if (now > then) == is_worse else "good"
