@@ -34,27 +34,46 @@ def commonest_bytes(stats: OpStats) -> float | None:
 
 
 def pieces_of(stats: OpStats, ops_per_s: float, bytes_per_s: float) -> Pieces | None:
-    """What the commonest operation becomes, if all become ``ops_per_s`` below.
+    """What the commonest operation becomes, if all become ``ops_per_s`` below; None if unclear.
 
-    Smaller operations, no larger than a piece, become one each.
+    Each has at least one below.  If their sizes differ, the bytes must be the same above and below,
+    so that each has its share: read-ahead fetches more for some of them than for others.
     """
     size, calls, call_bytes_per_s = commonest_bytes(stats), stats.ops_per_s, stats.bytes_per_s
     if not (size and calls and call_bytes_per_s and ops_per_s and bytes_per_s):
         return None
     by_size, piece = _by_size(stats), bytes_per_s / ops_per_s
+    total = max(1, sum(by_size.values()))
+    common = max(by_size, key=lambda edge: edge * by_size[edge], default=0)
+    other_bytes = sum(n * edge for edge, n in by_size.items() if edge != common) * calls / total
+    common_calls = by_size.get(common, total) * calls / total
+    if calls - common_calls <= _FEW * calls and other_bytes <= _FEW * call_bytes_per_s:
+        return Pieces(size, ops_per_s / calls, piece)
+    least = min(1.0, ops_per_s / calls)
+    if abs(bytes_per_s - call_bytes_per_s) <= _FEW * call_bytes_per_s:
+        per_op = _by_bytes(stats, ops_per_s, size, piece)
+        if per_op is None:
+            return None
+        if per_op >= _ALIKE * least:  # else the larger ones have the bytes; these are not merged
+            return Pieces(size, per_op, size / per_op)
+    if ops_per_s - calls > (1 - _ALIKE) * common_calls:
+        return None
+    return Pieces(size, least, 0.0)
+
+
+def _by_bytes(stats: OpStats, ops_per_s: float, size: float, piece: float) -> float | None:
+    """The operations below for ``size`` bytes, None if unclear.
+
+    Operations no larger than a piece have one each.  Of their bytes only the most is known.
+    """
+    by_size, calls = _by_size(stats), stats.ops_per_s or 0.0
     each = calls / max(1, sum(by_size.values()))
     small = {edge: n * each for edge, n in by_size.items() if edge <= min(piece, size / 2)}
-    rest, rest_bytes = (
-        ops_per_s - sum(small.values()),
-        call_bytes_per_s - sum(e * n for e, n in small.items()),
-    )
-    if rest <= 0 or rest_bytes <= 0:
-        return Pieces(size, ops_per_s / calls, piece)
-    below = bytes_per_s - sum(e * n for e, n in small.items())
-    per_op, least = size * rest / rest_bytes, min(1.0, ops_per_s / calls)
-    if per_op < _ALIKE * least:  # the larger ones have the bytes; these are not merged more
-        return Pieces(size, least, 0.0)
-    return Pieces(size, per_op, max(0.0, below) / rest)
+    small_bytes = sum(edge * n for edge, n in small.items())
+    rest, rest_bytes = ops_per_s - sum(small.values()), (stats.bytes_per_s or 0.0) - small_bytes
+    if rest <= 0 or small_bytes / 2 > _FEW * rest_bytes:
+        return None
+    return size * rest / rest_bytes
 
 
 def _by_size(stats: OpStats) -> dict[int, int]:

@@ -153,6 +153,11 @@ def test_trends_are_of_calls_that_waited() -> None:
         ({1 << 13: 6000, 1 << 20: 16}, (5640, 256 << 20), "1.07 reads of 8K → 1 request"),
         # Large ones are cut alike.
         ({1 << 20: 10, 1 << 19: 10}, (240, 15 << 20), "1 read of 1M → 16 requests of 64K"),
+        # As of tar: read-ahead fetches more for large files than for small ones.
+        ({1 << 11: 900, 1 << 12: 800, 1 << 14: 320}, (2450, 24_800_000), ""),
+        ({1 << 14: 320}, (384, 24_800_000), "1 read of 16K → 1.2 requests of 63.1K"),
+        # Of small ones only the most bytes are known.
+        ({1 << 12: 4000, 1 << 15: 600}, (5200, (4000 << 12) + (600 << 15)), ""),
     ],
 )
 def test_what_a_read_becomes_is_told_of_the_size_that_moves_most(
@@ -171,15 +176,44 @@ def test_what_a_read_becomes_is_told_of_the_size_that_moves_most(
     }  # fmt: skip
     app = layer_made("syscall", {"read_waited": read, "read": read}, metrics=metrics)
     snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
-    assert fanned(snapshot, "syscall") == [(f" {expected} ", "dim")]
+    assert fanned(snapshot, "syscall") == [(f" {expected} ", "dim")] * bool(expected)
 
 
-def test_requests_of_fsyncs_are_not_the_writes() -> None:
-    write, sync = made_op(10, 4096, 900), made_op(50, 0, 900)
+@pytest.mark.parametrize(
+    ("calls", "cached", "lower", "expected"),
+    [
+        (500.0, 400.0, 400.0, "1 read of 128K → 4 requests of 32K"),
+        # Four fifths of them were followed, and others are from memory.
+        (480.0, 400.0, 320.0, "1 read of 128K → 4 requests of 32K"),
+        # Nearly all were done by other threads, as of io_uring: nobody knows what they became.
+        (410.0, 400.0, 40.0, ""),
+        # Direct ones that the file system served from memory.
+        (100.0, 99.0, 4.0, ""),
+    ],
+)
+def test_a_read_becomes_the_requests_of_reads_that_were_followed(
+    calls: float, cached: float, lower: float, expected: str
+) -> None:
+    read = made_op(100, 131072, 900)
+    metrics = {
+        "read_lower_ops_per_s": lower, "read_lower_bytes_per_s": lower * 32768,
+        "read_lower_ops_per_op": lower / calls,
+        "read_calls_per_s": calls, "read_calls_cached_per_s": cached,
+    }  # fmt: skip
+    app = layer_made("syscall", {"read_waited": read, "read": read}, metrics=metrics)
+    snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
+    assert fanned(snapshot, "syscall") == [(f" {expected} ", "dim")] * bool(expected)
+
+
+@pytest.mark.parametrize("others", ["fsync", "copy", "reads"])
+def test_requests_of_others_are_not_the_writes(others: str) -> None:
+    write, other = made_op(10, 4096, 900), made_op(50, 0, 900)
     metrics = {"write_lower_ops_per_s": 500.0, "write_lower_ops_per_op": 8.0}
+    metrics["write_reads_per_s"] = 50.0 * (others == "reads")
     for moved, is_told in ((10 * 4096.0, True), (500 * 4096.0, False)):
         metrics["write_lower_bytes_per_s"] = moved
-        ops = {"write_waited": write, "write": write, "fsync": sync}
+        ops = {"write_waited": write, "write": write}
+        ops |= {others: other} if others != "reads" else {}
         app = layer_made("syscall", ops, metrics={**metrics})
         snapshot = ticks(1, {"syscall": app, "block": layer_made("block")})[0]
         assert bool(fanned(snapshot, "syscall")) == is_told

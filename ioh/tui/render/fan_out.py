@@ -19,6 +19,7 @@ _BY_PROCESS = {
     "nfs_client": ("READs", "WRITEs"),
     "block": ("requests", "requests"),
 }
+_LEAST_FOLLOWED = 0.5  # share of the reads; fewer do not speak for the others
 _LEAST = 0.005  # operations per statement: fewer round to nothing
 
 
@@ -137,10 +138,26 @@ def _followed(layer: LayerSnapshot, op: str, stats: OpStats) -> Pieces | None:
         return Pieces(stats.avg_bytes or 0.0, mean, moved / ops if moved and ops else 0.0)
     if not moved or not ops:
         return None
-    has_others = verb == "write" and layer.ops.get("fsync", OpStats()).count  # counted with them
+    # Requests of fsyncs, of copies, and of writes that read first are counted with the writes'.
+    others = (layer.ops.get(name, OpStats()).count for name in ("fsync", "copy"))
+    has_others = verb == "write" and (any(others) or metrics.get("write_reads_per_s"))
     if has_others and abs(moved - (stats.bytes_per_s or 0.0)) > _CORRESPOND * moved:
         return None
-    return pieces_of(stats, ops, moved)
+    share = _followed_share(layer, verb, stats)
+    return pieces_of(stats, ops / share, moved / share) if share else None
+
+
+def _followed_share(layer: LayerSnapshot, verb: str, stats: OpStats) -> float | None:
+    """Of the reads that waited, the share whose requests are counted; None if too few are.
+
+    Not those that another thread did, as for io_uring.  Asynchronous reads are counted when they
+    begin, the others when they end.
+    """
+    calls, cached = (layer.metrics.get(f"{verb}_calls_{name}per_s") for name in ("", "cached_"))
+    if not calls or cached is None or not stats.ops_per_s:  # of writes none are cached
+        return 1.0
+    share = (calls - cached) / stats.ops_per_s
+    return share if _LEAST_FOLLOWED <= share <= 1 / _LEAST_FOLLOWED else None
 
 
 def _counted(snapshot: Snapshot, op: str) -> str:
