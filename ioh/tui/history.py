@@ -10,6 +10,7 @@ from ioh.model.metric import TableSpec
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.drill_down import narrowed
+from ioh.tui.rows import retrans_pct
 from ioh.tui.state import Narrow
 
 MAX_POINTS = 1200
@@ -17,8 +18,6 @@ ROW_INTERVALS = 60  # of a row's trend
 _MAX_ROW_POINTS, _MAX_ROWS = 64, 20  # intervals kept; rows of each breakdown
 T = TypeVar("T")
 Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
-# A flow's numbers instead of latencies.
-FLOW_FACTS = ("srtt_us", "retrans_pct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,8 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
                 if is_busy(stats):
                     found[(name, op)] = _op_point(stats)
             if is_flow(layer.spec):
-                facts |= {(name, fact): layer.metrics.get(fact) for fact in FLOW_FACTS}
+                facts[name, "srtt_us"] = layer.metrics.get("srtt_us")
+                facts[name, "retrans_pct"] = retrans_pct(layer)
     return TrendPoint(snapshot.interval_s, found, facts)
 
 

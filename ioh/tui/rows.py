@@ -109,10 +109,16 @@ def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
     """``rtt 64 µs``, ``min rtt 60 µs`` of what comes in; of the rest, share and rate sent again."""
     by_name = {spec.derived_name: spec for spec in layer.spec.metrics}
     for name in _FLOW_FACTS.get(direction, ()):
-        value = layer.metrics.get(name)
+        value = retrans_pct(layer) if name == "retrans_pct" else layer.metrics.get(name)
         if name in by_name and value is not None:
             text = metric_text(by_name[name], value) if value else "0"
             yield f"{metric_title(by_name[name])} {text}"
+
+
+def retrans_pct(layer: LayerSnapshot) -> Value:
+    """Share of a flow's segments that were sent again, 0 to 100; of no segments none was."""
+    share = layer.metrics.get("retrans_pct")
+    return 0.0 if share is None and layer.metrics.get("retrans_segs_per_s") == 0 else share
 
 
 def megabytes(bytes_per_s: Value) -> str:

@@ -17,6 +17,7 @@ from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.histogram import axis_for
 from ioh.tui.render.overview import box_of
 from ioh.tui.render.zoom import LayersView
+from ioh.tui.rows import flow_facts
 from ioh.tui.state import ViewState
 from tests.support.fakes import size_index
 from tests.support.screens import FINDINGS, drawn, layer_of, minute, with_layer
@@ -282,6 +283,34 @@ def test_retransmits_are_red_from_the_rules_threshold(again_pct: float, style: s
     lines = drawn(with_layer(LAST, "tcp", metrics=metrics)).lines
     red = [text for line in lines for text, kind in line.spans if kind == "crit" and "retr" in text]
     assert bool(red) == (style == "crit")
+
+
+@pytest.mark.parametrize(
+    ("share_pct", "segments", "title", "middle", "facts", "now"),
+    [
+        (None, 0.0, "0% retrans", "0", ["retr% 0", "retr/s 0"], 0.0),
+        (0.0, 0.0, "0% retrans", "0", ["retr% 0", "retr/s 0"], 0.0),
+        (None, None, "- retrans", "-", [], None),
+        (1.25, 7.0, "1.25% retrans", "1.25%", ["retr% 1.25", "retr/s 7.00"], 1.25),
+    ],
+)
+def test_a_flow_sent_as_much_again_in_its_line_as_in_its_box(
+    share_pct: float | None,
+    segments: float | None,
+    title: str,
+    middle: str,
+    facts: list[str],
+    now: float | None,
+) -> None:
+    """Of no segments none was sent again; ``-`` is not measured."""
+    again = {"retrans_pct": share_pct, "retrans_segs_per_s": segments}
+    found = with_layer(LAST, "tcp", metrics={**layer_of(LAST, "tcp").metrics, **again})
+    view, tcp = LayersView(ViewState(), found, [point_of(found)]), layer_of(found, "tcp")
+    assert FLOW.title(view, tcp)[-1].text == title
+    lines = [line.text.split() for line in FLOW.middle(view, tcp, axis_for(40), 56, 8)]
+    assert next(words[1] for words in lines if words[0] == "retrans") == middle
+    assert list(flow_facts(tcp, "W")) == facts
+    assert [x.values for x in FLOW.trends(view, tcp) if x.label == "retr %"] == [[now]]
 
 
 def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:

@@ -123,7 +123,7 @@ def verdict(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> 
 def test_the_gravest_finding_and_its_command_come_first() -> None:
     first, second = verdict(80, 2, FINDINGS[::-1])
     assert first.startswith(" !! A critical thing: Application")
-    assert first.endswith("~  5 s  +2 (f)")
+    assert first.endswith("~  over 5 s  +2 (f)")
     assert second.rstrip().endswith("c copy")
     worst = next(each for each in FINDINGS if each.severity == "critical")
     assert second.strip().startswith(worst.command)
@@ -134,7 +134,7 @@ def test_the_gravest_finding_and_its_command_come_first() -> None:
 
 def test_a_long_cause_has_two_lines_if_there_is_room_and_others_follow_a_short_one() -> None:
     first, second, third = verdict(80, 3, FINDINGS[:1])
-    assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export. 5 s")
+    assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export. over 5 s")
     assert third.strip().startswith(FINDINGS[0].command)
     advised = replace(FINDINGS[0], command="")
     assert verdict(80, 2, (advised,))[1].strip() == advised.advice
@@ -144,7 +144,7 @@ def test_a_long_cause_has_two_lines_if_there_is_room_and_others_follow_a_short_o
     assert lines[0].startswith(" !! ")
     assert lines[1].startswith(" !")
     (only,) = verdict(80, 1, FINDINGS[:1])
-    assert (only[-6:], len(only)) == ("~  5 s", 80)
+    assert (only[-11:], len(only)) == ("~  over 5 s", 80)
     (only,) = verdict(80, 1, (replace(FINDINGS[0], recent_s=0.0),))  # of an older ioh's bench
     assert (only[-1], len(only)) == ("~", 80)
     assert verdict(80, 2, ()) == []

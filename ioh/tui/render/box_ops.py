@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import ZERO, format_duration, format_ms, format_scaled, safe_name
+from ioh.sinks.cells import UNKNOWN, ZERO, format_duration, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import all_op, direction, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line, wrapped
@@ -31,7 +31,7 @@ from ioh.tui.render.histogram import (
 )
 from ioh.tui.render.trends import STYLES
 from ioh.tui.render.zoom import LayersView
-from ioh.tui.rows import cached_share, megabytes, percent
+from ioh.tui.rows import cached_share, megabytes, percent, retrans_pct
 
 RETRANS_PCT = 0.5  # as in the rule about retransmits
 _WORD, _SHORT = 10, 6  # letters of an op that is neither a read nor a write; in a trend's label
@@ -135,7 +135,7 @@ def _busiest_sizes(
 
 def is_losing(layer: LayerSnapshot) -> bool:
     """Whether there are more retransmits than in a healthy network."""
-    return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
+    return (retrans_pct(layer) or 0.0) >= RETRANS_PCT
 
 
 def _flow_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
@@ -147,7 +147,7 @@ def _flow_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     ]
     style = "crit" if is_losing(layer) else "dim"
     pieces.append(Line("rtt ", "dim").add(format_duration(metrics.get("srtt_us")), "strong"))
-    return [*pieces, Line(f"{percent(metrics.get('retrans_pct'))} retrans", style)]
+    return [*pieces, Line(f"{percent(retrans_pct(layer))} retrans", style)]
 
 
 def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
@@ -178,14 +178,14 @@ def _connections(
             shaded(line, counts, axis, "other", largest=max(counts))
         lines.append(line)
     metrics, style = layer.metrics, "crit" if is_losing(layer) else ""
-    share_pct, segments = metrics.get("retrans_pct"), metrics.get("retrans_segs_per_s")
+    share_pct, segments = retrans_pct(layer), metrics.get("retrans_segs_per_s")
     line = Line().left("retrans", SIZES, style or "dim")
     if segments:
         megabytes_per_s = megabytes(metrics.get("retrans_bytes_per_s"))
         text = f"{percent(share_pct)}  {format_scaled(segments)}/s  {megabytes_per_s} MB/s"
         lines.append(line.add(text, style))
     else:
-        lines.append(line.add("-" if share_pct is None else "none", "dim"))
+        lines.append(line.add(UNKNOWN if share_pct is None else "0", "dim"))
     shortest_us = metrics.get("min_rtt_us")
     return [*lines, Line().left("min rtt", SIZES, "dim").add(format_duration(shortest_us), "dim")]
 

@@ -61,7 +61,8 @@ _SIGNS_HELP = (
     ("█", "on the time line: the interval shown"),
     ("▼", "a mark"),
     ("i !", "a finding begins: i informs, ! warns, in red it is critical"),
-    ("5 s  +1 (f)", "a finding's numbers are of the last 5 s, the rows' of one interval; one more"),
+    ("over 5 s", "a finding's numbers are of the last 5 s, those of the rows of one interval"),
+    ("+1 (f)", "one more finding"),
     ("╳", "a gap: nothing was measured"),
     ("·", "not searched for findings yet"),
 )

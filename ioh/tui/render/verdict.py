@@ -47,7 +47,7 @@ def _told(finding: Finding, others: Sequence[Finding], width: int, height: int) 
     many other findings there are.
     """
     head = f"{SIGNS[finding.severity].strip()} {finding_title(finding)}:"
-    more = f"  {finding.recent_s:.0f} s" if finding.recent_s else ""
+    more = f"  over {finding.recent_s:.0f} s" if finding.recent_s else ""
     more += f"  +{len(others)} (f)" if others else ""
     parts = textwrap.wrap(f"{head} {safe_name(finding.cause)}", max(20, width - 2))
     parts = [*parts[: height - 1], " ".join(parts[height - 1 :])]
