@@ -173,6 +173,7 @@ def _finding(rule: Rule, state: _State, recent_s: float) -> Finding:
         check=rule.check,
         since_unix_s=state.since_unix_s,
         subject=printable(verdict.subject, MAX_TEXT),
+        ways=verdict.ways or rule.ways,
         recent_s=round(recent_s, 1),
     )
 

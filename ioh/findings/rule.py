@@ -10,6 +10,13 @@ from functools import cache
 
 from ioh.findings.window import Recall, RecentIntervals
 from ioh.model.finding import Confidence, Evidence, Severity
+from ioh.model.path import DIRECTIONS
+
+_WAYS = {
+    **{way: (way,) for way in DIRECTIONS},
+    **dict.fromkeys(("fsync", "flush"), ("sync",)),
+    "commit": ("write", "sync"),  # NFS: of fsyncs, and of buffered writes before a close
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,7 @@ class Verdict:
     """A rule's verdict on the newest interval; the engine makes it a Finding once it lasts.
 
     Shape:
-        As Finding; ``title``, if set, replaces the rule's title.
+        As Finding; ``title`` and ``ways``, if set, replace the rule's.
     """
 
     cause: str
@@ -29,10 +36,16 @@ class Verdict:
     severity: Severity = "warning"
     confidence: Confidence = "medium"
     title: str = ""
+    ways: tuple[str, ...] = ()
 
 
 Limits = Mapping[str, float]
 Verdicts = Iterator[Verdict]
+
+
+def ways_of(op: str) -> tuple[str, ...]:
+    """The ``ways`` of a verdict about one op, such as ``write_direct``; () for others."""
+    return _WAYS.get(op.partition("_")[0], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +61,8 @@ class Rule:
         ``probed`` those that must be measured by BPF.  ``watches``, ``sources``, ``blind`` and
         ``false_alarm`` are sentences for ``ioh explain``.  ``yields_to`` are rules with a
         stronger cause: if one of them has a verdict, this rule is silent.  ``compares``: with
-        RecentIntervals.usual.  ``wrong_if`` would prove the rule wrong, and the command ``check``
-        shows it.
+        RecentIntervals.usual.  ``ways``: as in Finding, those of verdicts that have none.
+        ``wrong_if`` would prove the rule wrong, and the command ``check`` shows it.
 
     Units:
         ``hold_s``: how long a verdict must last to become a Finding; ``release_s``: how long it
@@ -76,6 +89,7 @@ class Rule:
     recalls: tuple[Recall, ...] = ()
     yields_to: tuple[str, ...] = ()
     compares: bool = False
+    ways: tuple[str, ...] = ()
     name: str = ""
     judge: Callable[[RecentIntervals, Limits], Iterable[Verdict]] = lambda *_: ()
 

@@ -75,7 +75,8 @@ class FindingsIndex:
             self._until_unix_s, new = json.loads(line)
             for at_unix_s, each in new:
                 evidence = tuple(Evidence(**fact) for fact in each["evidence"])
-                self._findings.add(Finding(**{**each, "evidence": evidence}), at_unix_s)
+                each |= {"evidence": evidence, "ways": tuple(each["ways"])}
+                self._findings.add(Finding(**each), at_unix_s)
         return self._findings.overview(self._until_unix_s, is_under_way=self._fd >= 0)
 
     def dated(self, judged: Snapshot) -> Snapshot:

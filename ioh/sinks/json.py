@@ -143,7 +143,8 @@ def number_to_json(value: Value) -> Json:
 
 
 def _finding(finding: Finding) -> Json:
-    return _fields_of(finding) | {"evidence": [_fields_of(item) for item in finding.evidence]}
+    evidence: Json = [_fields_of(item) for item in finding.evidence]
+    return _fields_of(finding) | {"ways": list(finding.ways), "evidence": evidence}
 
 
 def _fields_of(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:

@@ -253,11 +253,14 @@ def test_text_prints_the_advice_once_and_the_cause_each_time() -> None:
 
 
 def test_json_has_all_of_a_finding() -> None:
-    engine = Engine([rule(lambda _r, _l: [verdict(severity="critical")], hold_s=0.0)])
+    engine = Engine(
+        [rule(lambda _r, _l: [verdict(severity="critical", ways=("read",))], hold_s=0.0)]
+    )
     told = json.loads(JsonSink().render(engine.judge(ticks(1)[0])))
     (finding,) = told["findings"]
     assert finding["rule"] == "made_up"
     assert finding["severity"] == "critical"
+    assert finding["ways"] == ["read"]
     assert finding["since_unix_s"] == 1e9
     assert finding["evidence"][0]["value"] == 3.0
     assert finding["evidence"][0]["limit"] == 2.0

@@ -43,6 +43,26 @@ def test_these_faults_are_warnings(name: str, rule: str) -> None:
     assert judge_recorded(name, EVERY[name].sign).last[rule].severity == "warning"
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "ways"),
+    [
+        ("cached_reads", "caching", ("read",)), ("dd_buffered", "caching", ("write",)),
+        ("split_reads", "fragmentation", ("read",)), ("split_writes", "fragmentation", ("write",)),
+        ("one_reader", "single_stream", ("read",)), ("dd_sync", "single_stream", ("write",)),
+        ("full_cache", "dirty_throttling", ("write",)), ("sparse_direct", "holes", ("read",)),
+        ("sync_log", "sync_writes", ("sync",)), ("lmdb", "sync_writes", ("write", "sync")),
+        ("stalls", "tail_latency", ("read",)), ("few_rpc_slots", "nfs_latency", ("read",)),
+        ("log_beside_copy", "shared_drive", ("write",)), ("compressed", "compression", ("write",)),
+        ("limited_volume", "device_limit", ()), ("lossy_link", "tcp_retransmits", ()),
+    ],
+)  # fmt: skip
+def test_a_finding_says_which_calls_it_is_about(
+    name: str, rule: str, ways: tuple[str, ...]
+) -> None:
+    """Those whose steps the screen marks; () is all."""
+    assert judge_recorded(name, EVERY[name].sign).last[rule].ways == ways
+
+
 def test_every_recording_has_its_scenario() -> None:
     assert {path.stem for path in RECORDINGS.glob("*.ioh")} == set(EVERY)
 

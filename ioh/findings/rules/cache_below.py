@@ -37,6 +37,7 @@ class _Modes(NamedTuple):
 @Rule(
     title="Cached below",
     layer="block",
+    ways=("read",),
     watches="Reads of loop devices compared with those of the disk below; rotating disks that "
     "serve random reads too fast; disk and NFS reads of one size that are either fast or slow.",
     sources="The block probe: bytes and times of each device, position of the requests; the "

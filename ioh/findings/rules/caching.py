@@ -15,6 +15,7 @@ from ioh.model.finding import Evidence
 @Rule(
     title="Cached reads",
     layer="syscall",
+    ways=("read",),
     watches="The share of reads that reached no lower layer, if there are many reads; the share "
     "of NFS bytes that no READ fetched; fast buffered writes compared with the disks' writes.",
     sources="The probes count each request for the call that submitted it; bytes from mountstats.",
@@ -97,6 +98,7 @@ def _writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     text = f"{size(local)} written without O_DIRECT and fsync, {size(reached)} reached a disk"
     yield Verdict(
         subject="written",
+        ways=("write",),
         title="Cached writes",
         severity="info",
         confidence="high",

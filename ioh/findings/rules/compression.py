@@ -59,6 +59,7 @@ def _reads(recent: RecentIntervals, limits: Limits) -> Verdicts:
     source = "probe: compressed bios of btrfs"
     yield Verdict(
         subject="read",
+        ways=("read",),
         severity="info",
         confidence="high",
         cause=f"Programs read compressed files: {rate(packed / recent.seconds)} from the disks "
@@ -89,6 +90,7 @@ def _writes(recent: RecentIntervals, limits: Limits) -> Verdicts:
     source = "probes of both layers; /proc/vmstat nr_dirty"
     yield Verdict(
         severity="info",
+        ways=("write",),
         cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
         f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): the data is compressed or deduplicated.",
         evidence=(Evidence(text, "bytes_per_s", ratio, least, source),),

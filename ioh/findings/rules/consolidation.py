@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ioh.findings.format_sentence import duration, size, times
 from ioh.findings.nfs import mounts, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Recall, RecentIntervals
@@ -169,6 +169,7 @@ def _verdict(  # noqa: PLR0913
     text = f"{pieces.calls:,.0f} calls became {pieces.pieces:,.0f} {what}"
     return Verdict(
         subject=f"{calls} {where}",
+        ways=ways_of(calls.removesuffix("s")),
         layer="syscall" if what == "requests" else "nfs_client",
         severity="info",
         confidence="high" if is_measured else "medium",

@@ -75,6 +75,7 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
     threads = f"{times(waiting)} threads wait for a CPU on average"
     yield Verdict(
         subject=direction,
+        ways=(direction,),
         severity="warning" if wait_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
         cause=f"A {direction} waits {duration(wait_us)} of its {duration(mean_us)} "

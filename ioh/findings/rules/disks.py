@@ -8,7 +8,7 @@ import shlex
 from ioh.findings.devices import Device, bottom, carrier, devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
@@ -70,6 +70,7 @@ def _saturated(recent: RecentIntervals, op: str, device: Device, queue_us: float
     files = (shlex.quote(device.queue_file(name)) for name in ("nr_requests", "scheduler"))
     return Verdict(
         subject=f"{op}s {device.name}",
+        ways=ways_of(op),
         confidence="high",
         cause=f"{device.name} is saturated: {op}s wait {queue} in the queue before {service} of "
         f"service, with {times(total.depth)}{full} in flight at {per_s(total.ops_per_s)} a second.",
@@ -142,6 +143,7 @@ def _slow(op: str, device: Device, remote: RemoteDisk | None, least_us: float) -
         command = f"smartctl -a {node}"
     return Verdict(
         subject=f"{op}s {device.name}",
+        ways=ways_of(op),
         confidence="high" if total.queue_us is not None else "medium",
         cause=f"{device.name} takes {took} for a {op} of {size(total.avg_bytes)} with "
         f"{times(total.depth)} in flight: {why}.",
@@ -208,6 +210,7 @@ def _at_limit(op: str, row: TableRow, unit: str, value: float, limits: Limits) -
     text, source = f"limit {what}, measured {value_text}", "io.max, or blkio.throttle of version 1"
     yield Verdict(
         subject=f"{op}s {group} {device}",
+        ways=ways_of(op),
         cause=f"{op.capitalize()}s of {device} run at {percent(value / limit)} of the limit of "
         f"control group {group} ({what}): the limit sets the speed, not the disk.",
         evidence=(Evidence(text, f"{op}_{unit}_per_s", value, limit, source),),
@@ -304,6 +307,7 @@ def _above(
         advice += "a limit of its control group, or a full queue of the device (nr_requests)."
     return Verdict(
         subject=f"{op}s {device.name}",
+        ways=ways_of(op),
         confidence="high" if group is not None else "low" if is_starved else "medium",
         cause=f"A direct {op} takes {call}, its requests to {device.name} only {requests}: "
         f"{duration(latency_us - below_us)} is added above the disk "

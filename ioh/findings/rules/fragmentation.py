@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ioh.findings.devices import PAGE_BYTES, Device, ReadAhead, carrier, passing, read_ahead
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import RecentIntervals, busiest_file, metric_of
@@ -137,6 +137,7 @@ def _cut(
         becomes += f" {limit.name} of {limit.device} is {size(limit.bytes)}."
     yield Verdict(
         subject=f"{op}s {name}".strip(),
+        ways=ways_of(op),
         # No setting to change, no warning: scattered memory, as of dd, is normal.
         severity="warning" if is_serial and limit is not None and limit.command else "info",
         confidence="high" if limit is not None else "low",
@@ -298,6 +299,7 @@ def _nfs_cut(recent: RecentIntervals, mount: MountRow, op: str, limit: float) ->
     place = shlex.quote(mount.point)
     return Verdict(
         subject=f"{op}s {mount.point}",
+        ways=ways_of(op),
         confidence="high" if is_own else "medium",
         cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.in_a_call)} "
         f"{rpc}s of {size(pieces.piece_size)}{clause}. {setting}={limit:.0f} on {mount.export}.",

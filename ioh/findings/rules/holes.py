@@ -24,6 +24,7 @@ _NOT_DIRECT = {
 @Rule(
     title="Reads that reach no device",
     layer="syscall",
+    ways=("read",),
     watches="Bytes of direct reads compared with bytes requested from devices, and whether such a "
     "read that requested nothing is in memory; for buffered reads, the pages in memory compared "
     "with the blocks of the file.",
@@ -143,6 +144,7 @@ def _show_files(recent: RecentIntervals) -> str:
 @Rule(
     title="First write",
     layer="block",
+    ways=("write",),
     watches="Write-zeroes requests compared with writes of data.",
     sources="The block probe, which counts them apart from writes.",
     blind="First writes that cause no write-zeroes request: to blocks that fallocate left "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from ioh.findings.format_sentence import per_s, percent
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.failures import Failure, failures, summed
@@ -103,6 +103,12 @@ def _rates(recent: RecentIntervals, group: Sequence[Failure]) -> str:
     return " and ".join(f"{text} {words[text != '1']}" for text, words in texts)
 
 
+def _ways(group: Sequence[Failure]) -> tuple[str, ...]:
+    """The kinds of calls that fail; () if not all of them are known."""
+    ways = [ways_of(each.op) for each in group]
+    return tuple(dict.fromkeys(chain.from_iterable(ways))) if all(ways) else ()
+
+
 def _evidence(recent: RecentIntervals, group: Sequence[Failure], whose: str) -> tuple[Evidence]:
     rate = _number(group) / recent.seconds
     text = f"{_number(group):,.0f} failed within {recent.seconds:.0f} s"
@@ -118,6 +124,7 @@ def _of_device(recent: RecentIntervals, device: str, group: Sequence[Failure]) -
     smart = f"; smartctl -a {node}" if _MAY_HAVE_SMART.match(device) and not on else ""
     return Verdict(
         subject=device,
+        ways=_ways(group),
         severity="critical",
         confidence="high",
         cause=f"{device} returns errors: {_rates(recent, group)} a second fail ({share} of them)."
@@ -135,6 +142,7 @@ def _of_calls(recent: RecentIntervals, subject: str, group: Sequence[Failure]) -
     meaning = os.strerror(getattr(errno, first.error))
     return Verdict(
         subject=subject,
+        ways=_ways(group),
         layer="syscall",
         title="Failing calls",
         confidence="high",

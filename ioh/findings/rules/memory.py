@@ -78,6 +78,7 @@ def _paged_in(recent: RecentIntervals, into: float) -> str:
 @Rule(
     title="Writers are throttled",
     layer="syscall",
+    ways=("write",),
     watches="Dirty memory and memory under write-back, compared with the kernel's limits; pauses "
     "in buffered writes.",
     sources="/proc/vmstat: nr_dirty, nr_writeback, nr_dirty_threshold, "
@@ -135,6 +136,7 @@ def dirty_throttling(recent: RecentIntervals, limits: Limits) -> Verdicts:
 @Rule(
     title="Reads before writes",
     layer="syscall",
+    ways=("write",),
     watches="Disk reads that buffered writes wait for, compared with the writes: the page "
     "cache must read a page before only a part of it is written.",
     sources="The probe's count of the reads that each write submits.",
@@ -188,6 +190,7 @@ def read_before_write(recent: RecentIntervals, limits: Limits) -> Verdicts:
 @Rule(
     title="Read-ahead fetches too much",
     layer="syscall",
+    ways=("read",),
     watches="Bytes that buffered reads fetched, compared with the bytes that they returned.",
     sources="The probe's count of requests of each call; read_ahead_kb from sysfs.",
     blind="Page faults of mmap, which also read ahead but belong to no call. Read-ahead over NFS. "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ioh.findings.format_sentence import duration, per_s, percent
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Confidence, Evidence
@@ -215,6 +215,7 @@ def network_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
         is_seen = is_long or newest.tcp_retrans_segs_per_s
         yield Verdict(
             subject=calls.subject,
+            ways=ways_of(calls.name.lower()),
             confidence="low" if not calls.is_same else "high" if is_seen else "medium",
             cause=f"Network and RPC take {duration(calls.network_us)} of each "
             f"{calls.name}'s {duration(calls.rtt_us)} ({percent(calls.network_us / calls.rtt_us)}) "
@@ -253,6 +254,7 @@ def server_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
             disks = Evidence(served, "disk_us", calls.disk_us, None, _DISK_PROBE)
         yield Verdict(
             subject=calls.subject,
+            ways=ways_of(calls.name.lower()),
             confidence=calls.confidence if is_known else "low",
             cause=f"{calls.server} takes {calls.served_share} for {calls.client}, "
             + ("and not in its disks." if is_known else "and its disks are not measured or idle."),
@@ -284,6 +286,7 @@ def disk_adds(recent: RecentIntervals, limits: Limits) -> Verdicts:
         served = f"{calls.requests:,} requests of {each} for {calls.calls:,} calls"
         yield Verdict(
             subject=calls.subject,
+            ways=ways_of(calls.name.lower()),
             confidence=calls.confidence,
             cause=f"The disks of {calls.server} take {each} per request while it serves "
             f"{calls.client}: the server takes {calls.served_share}.",

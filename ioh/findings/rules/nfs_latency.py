@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import cpu_pct, increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
@@ -119,6 +119,7 @@ def _there(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limi
         text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}"
         yield Verdict(
             subject=f"{op} network",
+            ways=ways_of(op),
             cause=f"The network takes {duration(min(wire, rtt))} of {each}.",
             evidence=(Evidence(text, "srtt_us", wire),),
             advice=_PATH_ADVICE,
@@ -131,6 +132,7 @@ def _there(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limi
         text += f"what is sent again, is {duration(wire)}"
         yield Verdict(
             subject=f"{op} loss",
+            ways=ways_of(op),
             cause=f"Packets are lost between this client and its NFS server: {duration(rtt)} of "
             f"{each} are the network and the server, which cannot be told apart meanwhile.",
             evidence=(Evidence(text, f"rpc_{op}_rtt_us", rtt, None, "TCP_INFO"),),
@@ -142,6 +144,7 @@ def _there(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Limi
         text = f"{duration(there)} from sending to the reply, minus TCP's round trip"
         yield Verdict(
             subject=f"{op} server",
+            ways=ways_of(op),
             cause=f"The server takes {duration(there)} of {each}: "
             "neither this client nor the network adds it.",
             evidence=(Evidence(text, f"rpc_{op}_rtt_us", there),),
@@ -184,6 +187,7 @@ def _client(recent: RecentIntervals, op: str, queue: float, whole: float) -> Ver
     many, xprt = f"{connections:.0f} connections", "/proc/self/mountstats, xprt:"
     return Verdict(
         subject=f"{op} client",
+        ways=ways_of(op),
         confidence="high",
         cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
         f"before they are sent: too few slots or connections ({connections:.0f}).",
@@ -207,6 +211,7 @@ def _between(recent: RecentIntervals, op: str, rtt: float, each: str, limits: Li
     source = "probes of the NFS client and of nfsd"
     return Verdict(
         subject=f"{op} network",
+        ways=ways_of(op),
         confidence="low" if is_starved else "medium",
         cause=f"{where} takes {duration(gap)} of {each}; the server takes only {duration(served)}.",
         evidence=(
@@ -232,6 +237,7 @@ def _queue_for_threads(
         evidence.append(Evidence(text, "unread_bytes", unread, None, "sock_diag"))
     return Verdict(
         subject=f"{op} threads",
+        ways=ways_of(op),
         cause=f"{op.upper()}s {waiting} for one of the server's {threads.count} threads, which are "
         "all busy.",
         evidence=tuple(evidence),

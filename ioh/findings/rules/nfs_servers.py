@@ -221,6 +221,7 @@ def nfsd_threads(recent: RecentIntervals, limits: Limits) -> Verdicts:
 @Rule(
     title="Cached by the NFS server",
     layer="nfs_server",
+    ways=("read",),
     watches="The share of READs whose nfsd thread submitted nothing to a block device.",
     sources="The probe of nfsd.",
     blind="A server on another machine. Caches of its disks or of an array: a disk that is "

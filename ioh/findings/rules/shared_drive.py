@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import OpSum
 from ioh.findings.window import (
     Recall,
@@ -216,6 +216,7 @@ def _verdict(op: str, device: str, old: OpSum, new: OpSum, rivals: _Rivals | Non
         advice = "Measure again without the other program, or with a representative load."
     return Verdict(
         subject=f"{op}s {device}",
+        ways=ways_of(op),
         confidence="high" if rivals is not None else "low",
         cause=cause,
         evidence=tuple(evidence),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import OpSum, increase, increases, measured, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
@@ -74,6 +74,7 @@ def single_stream(recent: RecentIntervals, limits: Limits) -> Verdicts:
         source = "probe of calls: rate times mean time (Little's law)"
         yield Verdict(
             subject=op,
+            ways=ways_of(op),
             severity="info",
             confidence="high",
             cause=f"{who} has only one {name} in flight at a time: {pace} is "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import RecentIntervals
@@ -83,6 +83,7 @@ def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
     )
     yield Verdict(
         subject="calls",
+        ways=tuple(way for way, x in (("write", synced), ("sync", sync)) if x.count),
         severity="warning" if mean_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
         cause=f"{_busiest(recent, time)} waits {percent(min(1.0, waiting))} of the time for "
@@ -123,6 +124,7 @@ def _storm(recent: RecentIntervals, limits: Limits) -> Verdicts:
     text += f"p50 {duration(p50_us)}, p99 {duration(p99_us)}"
     yield Verdict(
         subject="reads beside fsyncs",
+        ways=("read", "sync"),
         severity="info",
         cause=f"{who} makes {per_s(sync.ops_per_s)} fsyncs a second: {per_s(writes.ops_per_s)} "
         f"writes and {per_s(flushes.ops_per_s)} flushes, {percent(share)} of the disks' requests. "
@@ -164,6 +166,7 @@ def _commits(recent: RecentIntervals, limits: Limits) -> Verdicts:
     text = f"{per_s(write.ops_per_s)} WRITEs, {per_s(commit.ops_per_s)} COMMITs a second"
     yield Verdict(
         subject="COMMIT",
+        ways=ways_of("commit"),
         layer="nfs_client",
         confidence="high",
         cause=f"There are {per_s(commit.ops_per_s)} COMMITs a second, one per {times(each)} WRITEs "

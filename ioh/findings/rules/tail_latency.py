@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
-from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
 from ioh.findings.sums import sum_op
 from ioh.findings.window import RecentIntervals, op_of
@@ -73,6 +73,7 @@ def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
         is_above = layer == "syscall" and below is not None and below < p99 / 2
         yield Verdict(
             subject=f"{layer} {op}",
+            ways=ways_of(op),
             layer=layer,
             confidence="high",
             cause=f"Half of the {_NAMES.get(op, op)}s of layer {recent[-1].title(layer)} "

@@ -24,6 +24,7 @@ _QUARTERS = 4
 @Rule(
     title="Storage gets faster while it is read",
     layer="block",
+    ways=("read",),
     watches="The latency of disk reads of constant size: its median over two minutes and more; "
     "its mean over 15 and 30 s while the number in flight is constant.",
     sources="The block probe's percentiles and means, interval by interval.",

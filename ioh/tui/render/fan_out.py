@@ -76,11 +76,11 @@ def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
 
 def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
     """Whether a finding says that calls are split."""
-    is_here = layer.spec.name == "syscall" and finding.rule.endswith("fragmentation")
     verb = all_op(op)
+    is_here = layer.spec.name == "syscall" and finding.rule.endswith("fragmentation")
     name = f"{verb}_lower_ops_per_op"
     measured = name in layer.metrics and any(each.metric == name for each in finding.evidence)
-    return (is_here and finding.cause.lower().startswith(verb)) or measured
+    return (is_here and verb in finding.ways) or measured
 
 
 def _many(count: float, nouns: str) -> str:

@@ -13,7 +13,6 @@ from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "dim"}
-_WAYS = {"read": "read", "reads": "read", "write": "write", "writes": "write", "sync": "sync"}
 _MISSING = "not evaluated"
 _DAY_S = 43_200
 
@@ -21,13 +20,12 @@ _DAY_S = 43_200
 def reasons(findings: Iterable[Finding], layer: str, way: str = "") -> list[Span]:
     """`` ! Slow disk ``: a layer's findings, the worst first.
 
-    ``way`` of path.DIRECTIONS leaves out those whose subject is another one, such as ``reads sda``.
+    ``way`` of path.DIRECTIONS leaves out those that are about others only.
     """
     spans = [
         (f" {SIGNS[each.severity].strip()} {finding_title(each)} ", SEVERITY_STYLES[each.severity])
         for each in sorted(findings, key=worst_first)
-        if each.layer == layer
-        and (not way or _WAYS.get(each.subject.partition(" ")[0], way) == way)
+        if each.layer == layer and (not way or not each.ways or way in each.ways)
     ]
     return list(dict.fromkeys(spans))  # several devices may have the same one
 
