@@ -10,10 +10,10 @@ from functools import cache
 
 from ioh.findings.window import Recall, RecentIntervals
 from ioh.model.finding import Confidence, Evidence, Severity
-from ioh.model.path import DIRECTIONS
+from ioh.model.path import KINDS
 
 _WAYS = {
-    **{way: (way,) for way in DIRECTIONS},
+    **{way: (way,) for way in KINDS},
     **dict.fromkeys(("fsync", "flush"), ("sync",)),
     "commit": ("write", "sync"),  # NFS: of fsyncs, and of buffered writes before a close
 }

@@ -10,9 +10,9 @@ from ioh.model.rows import Key, Rows
 from ioh.model.sample import Table
 
 # Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10,
-# and once more those that waited: reads 11-13, writes 14-16.
-READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED = 0, 3, 6, 8, 11, 14
-COLUMNS, ALL_COLUMNS = 8, 17
+# once more those that waited: reads 11-13, writes 14-16; copies between files 17-19.
+READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED, COPY = 0, 3, 6, 8, 11, 14, 17
+COLUMNS, ALL_COLUMNS = 8, 20
 
 # A new row costs a name: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
@@ -114,11 +114,11 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
 
     def size(what: Id) -> int:
         row = pending[what]
-        return row[1] + row[4] + sum(row[9:10])
+        return row[1] + row[4] + sum(row[9:10]) + sum(row[18:19])
 
     def time(what: Id) -> int:
         row = pending[what]
-        return row[2] + row[5] + row[7] + sum(row[10:11])
+        return row[2] + row[5] + row[7] + sum(row[10:11]) + sum(row[19:20])
 
     items = dict.fromkeys(nlargest(count - count // 4, among, key=size))
     for what in nlargest(count, among, key=time):

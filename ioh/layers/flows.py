@@ -14,6 +14,7 @@ from ioh.bpf.layout import Layout
 from ioh.layers.flow_rows import (
     ALL_COLUMNS,
     COLUMNS,
+    COPY,
     FAULT,
     READ,
     READ_WAITED,
@@ -59,7 +60,7 @@ _PROCESSES_LOOKED_AT = 16
 _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""), ("(all files)", ""))
 
 _NO_COLUMN = -1  # the start of write-back
-_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT, _NO_COLUMN)
+_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, COPY, FAULT, _NO_COLUMN)
 # A read that missed or was direct, a write that was direct or synchronous.
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 

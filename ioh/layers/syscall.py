@@ -48,8 +48,8 @@ reads_total       | r/s    | Read calls.
 read_bytes_total  | rB/s   | Bytes read.
 read_ns_total     |        | Time in read calls.
 read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a read call.
-writes_total      | w/s    | Write calls, and copies between files.
-write_bytes_total | wB/s   | Bytes written and copied.
+writes_total      | w/s    | Write calls.
+write_bytes_total | wB/s   | Bytes written.
 write_ns_total    |        | Time in write calls.
 write_latency_us = 1e-3 * write_ns_total / writes_total | w µs |
     Mean time of a write call.
@@ -69,8 +69,13 @@ read_waited_ns_total | | Time of those reads.
 writes_waited_total | | Of the write calls, direct and synchronous ones.
 write_waited_bytes_total | | Bytes of those writes.
 write_waited_ns_total | | Time of those writes.
+copies_total      | copy/s  | Copies between files by the kernel; neither reads nor writes.
+copy_bytes_total  | copyB/s | Bytes copied.
+copy_ns_total     |         | Time in calls that copy.
+copy_latency_us = 1e-3 * copy_ns_total / copies_total | copy µs |
+    Mean time of a copy.
 """
-_BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s"
+_BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s, copy_bytes_per_s"
 
 COUNTED = numbers(
     """

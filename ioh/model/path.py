@@ -18,9 +18,11 @@ from ioh.model.path_flow import Flow, Steps, known_us, left_of, scaled_steps, su
 from ioh.model.remote_disks import network_us_per_s
 from ioh.model.sample import Value
 from ioh.model.sizes import commonest_bytes
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 
 DIRECTIONS = ("read", "write", "sync")
+COPY = "copy"  # calls that read and write, and have one step: whose requests these are is not known
+KINDS = (*DIRECTIONS, COPY)
 IN_OTHERS = "in other steps"  # of a step's time that is not known
 TITLES = {
     "syscall": "system call",  # "app" would be read as the program's own code
@@ -34,6 +36,7 @@ TITLES = {
     "disk_network": "network to disk",
     "device": "device",
 }
+_ONE_STEP = "not divided"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 
@@ -74,7 +77,7 @@ class Cached:
 
 @dataclass(frozen=True, slots=True)
 class IoPath:
-    """The mean operation of one direction, over one interval.
+    """The mean operation of one of KINDS, over one interval.
 
     Shape:
         ``top``: the layer that counts the operations: ``syscall``, or the highest one that knows
@@ -109,9 +112,20 @@ class IoPath:
 
 
 def paths(snapshot: Snapshot) -> dict[str, IoPath]:
-    """Paths by direction (DIRECTIONS), for those with operations whose time is known."""
-    by_direction = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
-    return {direction: path for direction, path in by_direction.items() if path is not None}
+    """Paths by kind (KINDS), for those with operations whose time is known."""
+    by_kind = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
+    by_kind[COPY] = _copies(snapshot.measured.get("syscall"))
+    return {kind: path for kind, path in by_kind.items() if path is not None}
+
+
+def _copies(app: LayerSnapshot | None) -> IoPath | None:
+    """The mean copy between files."""
+    flow = Flow.of(app, COPY)
+    if app is None or not flow.us:
+        return None
+    mean_us = flow.us / flow.ops
+    steps, size_bytes = (Segment("syscall", mean_us),), commonest_bytes(app.ops[COPY])
+    return IoPath(COPY, "syscall", flow.ops, mean_us, steps, (_ONE_STEP,), size_bytes=size_bytes)
 
 
 def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:

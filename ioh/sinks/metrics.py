@@ -17,7 +17,7 @@ from ioh.sinks.cells import (
 )
 from ioh.sinks.rows import format_beside, is_flow, main_stats
 
-_LETTERS = {"read": "R", "write": "W", "sync": "S"}
+_LETTERS = {"read": "R", "write": "W", "sync": "S", "copy": "C"}
 _CACHED = {"read": "cached", "write": "buffered"}
 
 
@@ -56,7 +56,7 @@ def mega(value: Value, width: int) -> str:
 
 
 def render_paths(snapshot: Snapshot) -> Iterator[str]:
-    """One line per direction: the mean and its steps; then the notes."""
+    """One line per kind of call: the mean and its steps; then the notes."""
     by_direction = paths(snapshot)
     if by_direction:
         yield "---- path ---- (ms of the mean operation)"

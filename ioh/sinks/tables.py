@@ -25,7 +25,8 @@ def render_table(
 ) -> list[str]:
     """The lines of the ``top`` rows by bytes read, then of those by bytes written.
 
-    Then of those that moved nothing, but have something in flight.
+    Then of those that have most of what else ranks the table, such as copies; then of those that
+    moved nothing, but have something in flight.
     A table that is not ranked by a read and a write column is printed once, as ranked.
     """
     by_name = {column.derived_name: column for column in spec.columns}
@@ -40,12 +41,28 @@ def render_table(
         if active:
             lines += _render(spec, active[:top], _directed(spec, rank, where), where, width)
     rates = [rank.derived_name for rank in ranks.values()]
+    for rank in (by_name[n] for n in spec.sort_by if n in by_name and not direction(n)):
+        rate = rank.derived_name
+        most = [row for row in rows if row.values.get(rate) and main_rate(spec, row) == rate]
+        most.sort(key=lambda row: -(row.values[rate] or 0))
+        lines += _render(spec, most[:top], _of_kind(spec, rank), "", width)
     waiting = [x for x in rows if x.values.get("inflight") and not any(map(x.values.get, rates))]
     if waiting:
         columns = [column for column in spec.columns if column.title]
         columns.sort(key=lambda column: column.name != "inflight")
         lines += _render(spec, waiting[:top], columns, "", width)
     return lines
+
+
+def main_rate(spec: TableSpec, row: TableRow) -> str:
+    """Of the rates whose sum ranks a row, the name of the largest."""
+    return max(spec.sort_by, key=lambda name: row.values.get(name) or 0.0)
+
+
+def _of_kind(spec: TableSpec, rank: MetricSpec) -> list[MetricSpec]:
+    """The ranking column, then others of its kind: ``copyB/s``, ``copy/s``, ``copy µs``."""
+    kind = rank.title.removesuffix("B/s")
+    return [rank, *(x for x in spec.columns if x != rank and x.title.startswith(kind))]
 
 
 def _directed(spec: TableSpec, rank: MetricSpec, where: Direction) -> list[MetricSpec]:
@@ -86,7 +103,8 @@ def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> list[str]:
     name = metric.derived_name
     values = [row.values.get(name) for row in rows]
     if name.endswith("_bytes_per_s"):
-        return ["MB/s", *(mega(value, 9) for value in values)]
+        kind = "" if direction(name) else safe_name(metric.title.removesuffix("B/s").strip())
+        return [f"{kind} MB/s".strip(), *(mega(value, 9) for value in values)]
     title = safe_name(metric.title)
     return [title, *(format_unit(name, title, value) for value in values)]
 

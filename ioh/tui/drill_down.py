@@ -50,6 +50,8 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
     ops: dict[str, OpStats] = {}
     for op, _ in main_stats(layer.spec, layer.ops):
         ops |= _kinds(rows[0], op) if rows else {op: idle}
+    if rows and rows[0].values.get("copies_per_s") is not None:
+        ops["copy"] = _copies(rows[0].values)
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
 
 
@@ -86,6 +88,11 @@ def _kinds(row: TableRow, op: str) -> dict[str, OpStats]:
         op: _stats(waited, waited_size, quotient(waited_ns, waited, 1e-3)),
         f"{verb}_{_BESIDE[verb]}": _stats(rest, _left(size, waited_size), mean_us),
     }
+
+
+def _copies(values: Mapping[str, Value]) -> OpStats:
+    names = ("copies_per_s", "copy_bytes_per_s", "copy_latency_us")
+    return _stats(*map(values.get, names))
 
 
 def _left(whole: Value, part: Value) -> float | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ioh.bpf.maps import MapSpec
 from ioh.layers.flow_rows import (
     ALL_COLUMNS,
+    COPY,
     FAULT,
     READ,
     READ_WAITED,
@@ -131,9 +132,10 @@ def test_what_is_not_told_apart_is_in_the_row_of_others() -> None:
     named.rows.add_to_others(SYNC, (2, 0, 17))
     named.rows.add_to_others(FAULT, (6, 24, 31))
     named.rows.add_to_others(READ_WAITED, (1, 60, 8))
+    named.rows.add_to_others(COPY, (4, 90, 12))
     table = named.read((1, 10))
-    others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0)
-    assert table == {("/1",): (1, 10, 100, *[0] * 14), (OTHERS,): others}
+    others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0, 4, 90, 12)
+    assert table == {("/1",): (1, 10, 100, *[0] * 17), (OTHERS,): others}
     assert shown(table, named.read((1, 10))) == {"/1": 1.0}
 
 

@@ -30,8 +30,9 @@ OPS = (
     "write_sync",
     "fsync",
     "fault_read",
+    "copy",
 )
-READ, MISSED, DIRECT_READ, BUFFERED_WRITE, WRITE, FSYNC, FAULT = map(SPEC.ops.index, OPS)
+READ, MISSED, DIRECT_READ, BUFFERED_WRITE, WRITE, FSYNC, FAULT, COPY = map(SPEC.ops.index, OPS)
 COLUMNS = [c.name for c in SPEC.tables[0].raw_columns]
 FLOWS, PATHS = MapSpec("flows", 5, 24, 40, 4096), MapSpec("paths", 1, 16, 8 + 1280, 4096)
 
@@ -90,10 +91,11 @@ class Probe:
         struct.pack_into("=QQQ16s", value, 40 * cpu, *new, comm)
         self.held[key] = bytes(value)
         reads = dict.fromkeys((READ, MISSED, DIRECT_READ), "read")
-        kind = ({FSYNC: "sync", FAULT: "fault"} | reads).get(op, "write")
+        kind = ({FSYNC: "sync", FAULT: "fault", COPY: "copy"} | reads).get(op, "write")
         waited = "_waited" if op in {MISSED, DIRECT_READ, WRITE} else ""
         for which in {"", waited}:
-            self.added[f"{kind}s{which}_total"] += count
+            counts = "copies" if kind == "copy" else f"{kind}s"
+            self.added[f"{counts}{which}_total"] += count
             self.added[f"{kind}{which}_ns_total"] += 100 * count
             if kind != "sync":
                 self.added[f"{kind}{which}_bytes_total"] += 10 * count

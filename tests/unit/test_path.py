@@ -394,6 +394,24 @@ def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
     assert found.notes == ("system call includes journal writes",)
 
 
+def test_copies_have_one_step_and_are_no_writes() -> None:
+    ops = {
+        "copy": op(335, 5880, 1780),
+        "write_buffered": op(38, 1000, 26),
+        "write": op(38, 1000, 26),
+    }
+    copies, writes = (path(way, syscall={"ops": ops}) for way in ("copy", "write"))
+    assert steps(copies) == {"syscall": 1780}
+    assert (copies.ops_per_s, copies.size_bytes) == (335, 5880)
+    assert copies.notes == ("not divided",)
+    assert (writes.ops_per_s, writes.mean_us) == (38, 26)
+    found = ticks(1, {"syscall": layer("syscall", ops=ops)})[0]
+    options = TextOptions(sections=frozenset({"path"}))
+    assert "C |   1.780 = system call 1.780 (100%)" in TextSink(options).render(found)
+    assert json.loads(JsonSink().render(found))["path"]["copy"]["mean_us"] == 1780
+    assert "copy" not in paths(ticks(1, {"syscall": layer("syscall", **reads())})[0])
+
+
 def test_there_is_no_sync_path_without_sync_calls() -> None:
     """WRITEs and COMMITs also come from direct writes, write-back and a server's clients."""
     commits = {"write": op(1000, 4096, 900), "commit": op(10, 0, 2000)}

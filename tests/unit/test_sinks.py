@@ -141,3 +141,28 @@ def test_tables_show_readers_then_writers() -> None:
     lines = render_table(spec, rows, top=1, width=80)
     assert lines == ["   MB/s name", "R 2.000 b", "   MB/s name", "W 9.000 a"]
     assert render_table(spec, rows[2:], top=5, width=80) == []
+
+
+def test_tables_show_last_what_is_neither_read_nor_written() -> None:
+    (spec,) = tables(
+        """
+        t | things | name | read_bytes_per_s, write_bytes_per_s, copy_bytes_per_s
+            read_bytes_total  | rB/s |
+            write_bytes_total | wB/s |
+            copies_total      | copy/s |
+            copy_bytes_total  | copyB/s |
+        """
+    )
+    rows = [
+        TableRow(
+            (name,),
+            {"read_bytes_per_s": read, "copies_per_s": 8.0 * bool(copied),
+             "copy_bytes_per_s": copied},
+        )
+        for name, read, copied in (("cp", 1e6, 9e6), ("cat", 2e6, 1e6), ("mv", 0.0, 3e6))
+    ]  # fmt: skip
+    assert render_table(spec, rows, top=2, width=80) == [
+        "   MB/s copy/s copy MB/s name", "R 2.000    8.0     1.000 cat",
+        "R 1.000    8.0     9.000 cp",
+        "  copy MB/s copy/s name", "      9.000    8.0 cp", "      3.000    8.0 mv",
+    ]  # fmt: skip

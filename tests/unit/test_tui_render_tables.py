@@ -212,6 +212,25 @@ def test_a_row_has_its_mean_times_at_80_columns() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("row", "titles"),
+    [
+        ({"copy_bytes_per_s": 9e6, "read_bytes_per_s": 1e6}, ["R MB/s", "W MB/s", "copy MB/s"]),
+        ({"copy_bytes_per_s": 1e6, "read_bytes_per_s": 9e6}, ["R MB/s", "W MB/s", "r/s"]),
+        ({"syncs_per_s": 5.0}, ["R MB/s", "W MB/s", "r/s"]),
+    ],
+)
+def test_who_mostly_copies_has_that_number_at_80_columns(
+    row: dict[str, float], titles: list[str]
+) -> None:
+    spec = all_layers()["syscall"].spec.tables[0]
+    rows = [TableRow(("7", "cp"), {**row})]
+    assert [column_title(c) for c in shown_columns(spec, 80, rows)][:3] == titles
+    assert [column_title(c) for c in shown_columns(spec, 200)][-3:] == [
+        "copy/s", "copy MB/s", "copy ms",
+    ]  # fmt: skip
+
+
 def test_a_disk_has_its_merges_beside_a_trend_at_120_columns() -> None:
     spec = all_layers()["block"].spec.tables[0]
     shown = [column_title(c) for c in shown_columns(spec, 120 - 16)]

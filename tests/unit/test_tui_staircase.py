@@ -189,12 +189,37 @@ def test_each_busy_layer_has_a_box(size: tuple[int, int]) -> None:
     assert not any("LAST" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 22)])
+@pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 23)])
 def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) -> None:
     lines = [line.text for line in drawn(LAST, size).lines]
     assert not any("╭" in line for line in lines)
     assert sum("── LAST 60s ──" in line for line in lines) == 1
     assert any(line.startswith(" READ ms ") and " peak " in line for line in lines)
+
+
+def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
+    copies, writes = made_op(335, 5880, 1780), made_op(38, 1000, 26)
+    waited = made_op(0, 0, 0)
+    ops = {"copy": copies, "write_buffered": writes, "write": writes, "write_waited": waited}
+    row = {
+        "reads_per_s": 0.0, "read_bytes_per_s": 0.0, "read_latency_us": None,
+        "writes_per_s": 38.0, "write_bytes_per_s": 3.8e4, "write_latency_us": 26.0,
+        "copies_per_s": 335.0, "copy_bytes_per_s": 1.97e6, "copy_latency_us": 1780.0,
+    }  # fmt: skip
+    app = layer_made("syscall", ops, tables={"process": [(("7", "cp"), {**row})]})
+    lines = [line.text for line in drawn(ticks(1, {"syscall": app})[0], (80, 24)).lines]
+    at = next(at for at, line in enumerate(lines) if line.startswith("── COPY "))
+    assert lines[at].startswith("── COPY 1.78 ms × 335/s = 0.596 s/s  mostly 5.74K  1.97 MB/s ─")
+    assert lines[at].endswith(" not divided ──")
+    assert not any("system call" in line for line in lines)
+    assert any(line.startswith("── WRITE 26 µs × 38/s = 0.001 s/s ") for line in lines)
+    at = next(at for at, line in enumerate(lines) if line.startswith("R MB/s W MB/s copy MB/s "))
+    assert lines[at].split()[5:-2] == ["MB/s", "r/s", "r", "ms", "w/s", "w", "ms"]
+    assert lines[at + 1].split()[:-2] == [".", "0.038", "1.97", ".", "-", "38.0", "0.026"]
+    without = {name: stats for name, stats in ops.items() if name != "copy"}
+    idle = layer_made("syscall", without, tables={"process": []})
+    text = drawn(ticks(1, {"syscall": idle})[0], (80, 24)).text()
+    assert "copy MB/s" not in text
 
 
 @pytest.mark.parametrize("width", range(30, 130, 3))

@@ -18,6 +18,7 @@ from ioh.sinks.cells import (
     format_scaled,
     safe_name,
 )
+from ioh.sinks.tables import main_rate
 from ioh.terminal.line import Click, Line, ScreenFrame
 from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
@@ -35,6 +36,7 @@ _NUMBER, _AGE = 6, 7
 _AGES = ("age_us", "state_us", "transaction_us")  # from a second to days
 _KEYS, _MIN_KEYS = 22, 14
 _MAX_KEY_PART = 24
+_FIRST_ROWS = 3
 _LETTERS = {"r": "R", "w": "W"}
 
 
@@ -58,10 +60,15 @@ def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
     return max(0, min(table.cursor, len(keys) - 1))
 
 
-def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
-    """The columns that fit: first two that rank the table, then the others in table order."""
+def shown_columns(spec: TableSpec, width: int, rows: Sequence[TableRow] = ()) -> list[MetricSpec]:
+    """The columns that fit: first two that rank the table, then the others in table order.
+
+    If one of the first ``rows`` has most of what else ranks it, such as copies, also that first:
+    else the row that is at the top because of it would have nothing to show.
+    """
     titled = [column for column in spec.columns if column.title]
-    ranked = [column for column in titled if column.derived_name in spec.sort_by[:2]]
+    first = {*spec.sort_by[:2], *(main_rate(spec, row) for row in rows[:_FIRST_ROWS])}
+    ranked = [column for column in titled if column.derived_name in first]
     ordered = ranked + [column for column in titled if column not in ranked]
     ends = list(accumulate(_width(column) + 1 for column in ordered))
     fitting = [sum(end <= width - keys for end in ends) for keys in (width // 3, _KEYS, _MIN_KEYS)]
@@ -120,7 +127,7 @@ def render_top(  # noqa: PLR0913
     rows scroll with it.
     """
     left = width - (trends.width + 1 if trends else 0)
-    columns = [(column, _width(column)) for column in shown_columns(spec, left)]
+    columns = [(column, _width(column)) for column in shown_columns(spec, left, rows)]
     keys_width = max(4, left - sum(each + 1 for _, each in columns) - 1)
     frame = ScreenFrame()
     head, hits = _heading(columns, table)

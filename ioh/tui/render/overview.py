@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioh.model.metric import LayerSpec
-from ioh.model.path import IoPath, paths
+from ioh.model.path import COPY, IoPath, paths
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
@@ -89,6 +89,7 @@ def _path(
     columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
     names, rows = groups_of(view, every), render_rows(view, rest, columns, wide)
     high = {name: 1 + len(every[name].segments) if name in every else 1 for name in names}
+    high |= {COPY: 1} if COPY in high else {}  # a single step: it adds nothing
     by_time = _by_time(every)
     while by_time and _height([*high.values(), len(rows.lines)], is_wide=is_wide) >= height:
         high[by_time.pop(0)] = 1

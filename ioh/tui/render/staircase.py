@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.hist import LATENCY_BUCKETS
-from ioh.model.path import DIRECTIONS, IN_OTHERS, IoPath, Segment
+from ioh.model.path import COPY, IN_OTHERS, KINDS, IoPath, Segment
 from ioh.model.path_calls import WAITED_OPS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
@@ -36,8 +36,8 @@ from ioh.tui.render.trends import STYLES, TREND_STYLES, render_braille
 from ioh.tui.render.zoom import LayersView, busy_ops, op_style
 from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
 
-_LETTERS = {"read": "R", "write": "W", "sync": ""}
-_CALLS = {"read": "read", "write": "write", "sync": "fsync"}
+_LETTERS = {"read": "R", "write": "W", "sync": "", "copy": ""}
+_CALLS = {"read": "read", "write": "write", "sync": "fsync", "copy": "copy"}
 _SYNCS = ("fsync", "commit", "flush")
 # Of reads that the page cache did not have, and of synchronous writes.
 _KINDS = {"missed": "buffered", "sync": "O_SYNC"}
@@ -74,7 +74,7 @@ def groups_of(view: LayersView, paths: Mapping[str, IoPath]) -> list[str]:
     """The groups to show: those with a path, and those of measured calls that pause."""
     recent = {op for name, op in busy_ops(view) if name == "syscall"}
     has_calls = "syscall" in view.snapshot.measured
-    return [name for name in DIRECTIONS if name in paths or (has_calls and _CALLS[name] in recent)]
+    return [name for name in KINDS if name in paths or (has_calls and _CALLS[name] in recent)]
 
 
 class Step(NamedTuple):
@@ -110,7 +110,9 @@ def op_of(snapshot: Snapshot, path: IoPath) -> tuple[str, str]:
 
 
 def _op_of(layer: LayerSnapshot, way: str) -> str:
-    """The op of a layer that stands for one of DIRECTIONS; "" if it has none."""
+    """The op of a layer that stands for one of KINDS; "" if it has none."""
+    if way == COPY:
+        return COPY if COPY in layer.ops else ""
     if way == "sync":
         return next((op for op in _SYNCS if op in layer.ops), "")
     main = (op for op, _ in main_stats(layer.spec, layer.ops))
@@ -152,7 +154,7 @@ def heading_line(columns: _Columns, width: int) -> Line:
 def render_group(
     view: LayersView, name: str, path: IoPath | None, columns: _Columns, width: int
 ) -> ScreenFrame:
-    """One of DIRECTIONS: its mean call in the heading, then its steps; a click zooms in."""
+    """One of KINDS: its mean call in the heading, then its steps; a click zooms in."""
     frame = ScreenFrame([_group_heading(view, name, path, width)])
     if path is None:
         return frame
@@ -188,7 +190,8 @@ def _group_heading(
     line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
-    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * is_folded
+    has_steps = is_folded and len(path.segments) > 1
+    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * has_steps
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     # The size is a fact, and of a step without a known time its row says so.
     shown = (note for note in path_notes(path) if not note.startswith("mostly "))
@@ -224,7 +227,7 @@ def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     if layer is None or path.direction == "sync":
         return []
     op = _op_of(layer, path.direction)
-    kinds = [each for each in WAITED_OPS[path.direction] if each in layer.ops]
+    kinds = [each for each in WAITED_OPS.get(path.direction, ()) if each in layer.ops]
     kind = max(kinds, key=lambda each: layer.ops[each].bytes or 0, default="")
     word = kind.rpartition("_")[2] if kind and layer.ops[kind].bytes else ""
     size = format_scaled(path.size_bytes, 1024) if path.size_bytes else ""
