@@ -116,6 +116,11 @@ def all_op(name: str) -> str:
     return name.removesuffix(_WAITED)
 
 
+def is_of_all(layer: LayerSnapshot, name: str) -> bool:
+    """Whether an op has all reads or writes of a layer that knows which waited for a lower one."""
+    return name + _WAITED in layer.ops
+
+
 def beside_text(spec: LayerSpec, ops: Mapping[str, OpStats], name: str) -> str:
     """The operations that an op of main_stats() leaves out: ``+ 52.1k/s cached, 1 µs``, or ""."""
     others = _layout(spec).beside.get(all_op(name), ()) if name != all_op(name) else ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from ioh.findings.rule import all_rules
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.rows import main_stats
 from ioh.tui.history import point_of
 from ioh.tui.render.box_db import DB, PG
@@ -138,6 +139,36 @@ def test_trends_are_of_calls_that_waited() -> None:
     view = LayersView(ViewState(), mixed(), [point])
     trends = {trend.label: trend.values for trend in OPS.trends(view, layer_of(mixed(), "syscall"))}
     assert trends["R ms"] == [8000]
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_title_and_trends_of_a_direction_are_of_the_same_calls(*, is_waiting: bool) -> None:
+    """If no write reached a lower layer, both are of all writes, also of those before that did."""
+    now = mixed()
+    app = layer_of(now, "syscall")
+    both = made_op(400, 4096, 100)
+    then = with_layer(now, "syscall", ops={**app.ops, "write": both, "write_waited": both})
+    if is_waiting:  # told instead of the buffered calls
+        stuck = replace(app.ops["write"], inflight=2)
+        now = with_layer(now, "syscall", ops={**app.ops, "write": stuck}, tables={
+            "in_progress": (TableRow(("4", "dd", "write", "/a", "sda"),
+                                     {"count": 2, "age_us": 2e6}),)
+        })  # fmt: skip
+    app = layer_of(now, "syscall")
+    view = LayersView(ViewState(), now, [point_of(then), point_of(now)])
+    read, write, *_ = (piece.text for piece in OPS.title(view, app))
+    trends = {trend.label: trend.values for trend in OPS.trends(view, app)}
+    assert read == "R 0.262 8.00 ms"
+    assert trends["R MB/s"] == [262144, 262144]
+    if is_waiting:
+        assert write.startswith("W in-fl 2")
+        assert trends["W MB/s"] == [1638400, 0]
+    else:
+        assert write == "W 1.23 11 µs buffered"
+        assert (trends["all W MB/s"], trends["all W ms"]) == ([1638400, 1228800], [100, 11])
+        low = drawn(now, (80, 24), history=(then, now)).text()
+        assert re.search(r"\n all WRITE MB/s .* 1\.23 peak +1\.64 *\n", low)
+        assert re.search(r"\n READ MB/s ", low)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO, format_duration, format_ms, format_scaled, safe_name
-from ioh.sinks.rows import all_op, direction, main_stats
+from ioh.sinks.rows import all_op, direction, is_of_all, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line, wrapped
 from ioh.tui.history import Measure, fact_series
@@ -52,13 +52,13 @@ def ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
     """
     name, pieces = layer.spec.name, []
     for op, stats in _main(layer):
-        numbers = rate_and_mean(stats, has_bytes=_has_bytes(layer, op))
-        if stats.count == 0 and not stats.errors_per_s:
-            whole, waiting = layer.ops.get(all_op(op), stats), waiting_text(layer, op)
+        shown, has_bytes = _shown(layer, op, stats), _has_bytes(layer, op)
+        numbers = rate_and_mean(layer.ops.get(shown, stats), has_bytes=has_bytes)
+        if shown != op:
+            numbers.append(("cached" if direction(op) == "R" else "buffered", "dim"))
+        elif stats.count == 0 and not stats.errors_per_s:
+            waiting = waiting_text(layer, op)
             numbers = [(waiting, "warn")] if waiting else [(ZERO, "dim")]
-            if whole.count and not waiting:
-                kind = "cached" if direction(op) == "R" else "buffered"
-                numbers = [*rate_and_mean(whole), (kind, "dim")]
         pieces.append(op_piece(view, (name, op), _word(op), *numbers))
     if share := cached_share(layer):
         pieces.append(Line(f"cached {share}", "dim"))
@@ -68,14 +68,22 @@ def ops_title(view: LayersView, layer: LayerSnapshot) -> list[Line]:
 
 
 def ops_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
-    """Throughput or rate, and mean time, of each."""
+    """Throughput or rate, and mean time, of each: of the calls that the title tells of."""
     trends = []
-    for op, _ in _main(layer):
-        key, where = (layer.spec.name, op), direction(op)
+    for op, stats in _main(layer):
+        key, where = (layer.spec.name, _shown(layer, op, stats)), direction(op)
+        every = "all " * is_of_all(layer, key[1])
         for rank, (measure, unit) in enumerate(_MEASURES if _has_bytes(layer, op) else _NO_BYTES):
-            label = f"{_word(op)[:_SHORT]}{unit}"
+            label = f"{every}{_word(op)[:_SHORT]}{unit}"
             trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
     return trends
+
+
+def _shown(layer: LayerSnapshot, op: str, stats: OpStats) -> str:
+    """An op of main_stats(); that of all calls if there were some and none waited."""
+    if stats.count or stats.errors_per_s or waiting_text(layer, op):
+        return op
+    return all_op(op) if layer.ops.get(all_op(op), stats).count else op
 
 
 def _has_bytes(layer: LayerSnapshot, op: str) -> bool:

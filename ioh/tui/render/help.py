@@ -31,6 +31,7 @@ COLUMNS_HELP = (
     ("READ WRITE SYNC", "the mean call that waited for a lower layer, and its steps; docs/path.md"),
     ("2 ms × 90/s = .18 s/s", "mean, rate, and their product: the mean number in progress"),
     ("last 60s, peak", "trend over that time, newest at the right; highest interval"),
+    ("all R, all W", "trend of all reads or writes, as the title: none reached a lower layer now"),
     ("1µs … >17s", "a column per latency up to that; fuller: more operations"),
     ("1 read→8 READs", "operations in the next layer per operation; segments: TCP"),
     ("312µs .1ms 2s", "microseconds (0.001 ms), milliseconds, seconds"),

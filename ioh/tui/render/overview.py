@@ -9,7 +9,7 @@ from ioh.model.path import COPY, IoPath, paths
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name
-from ioh.sinks.rows import is_flow
+from ioh.sinks.rows import is_flow, is_of_all
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
@@ -214,10 +214,11 @@ def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -
     """The last minute of each group's mean and throughput, first of the one with most time."""
     trends = []
     for rank, name in enumerate(reversed(_by_time(every))):
-        key = op_of(view.snapshot, every[name])
-        trends.append(trend_of(view, key, "latency_us", f"{name.upper()} ms", 2 * rank))
+        layer, op = key = op_of(view.snapshot, every[name])
+        word = "all " * is_of_all(view.snapshot.measured[layer], op) + name.upper()
+        trends.append(trend_of(view, key, "latency_us", f"{word} ms", 2 * rank))
         if name != "sync":
-            trends.append(trend_of(view, key, "bytes_per_s", f"{name.upper()} MB/s", 2 * rank + 1))
+            trends.append(trend_of(view, key, "bytes_per_s", f"{word} MB/s", 2 * rank + 1))
     lines = render_trend_lines(trends, view, width - 2, min(room - 1, _TRENDS))
     if not lines:
         return ScreenFrame()
