@@ -55,14 +55,15 @@ def render_table(
 
 
 def main_rate(spec: TableSpec, row: TableRow) -> str:
-    """Of the rates whose sum ranks a row, the name of the largest."""
-    return max(spec.sort_by, key=lambda name: row.values.get(name) or 0.0)
+    """Of the rates whose sum ranks a row, the name of the largest; "" if nothing ranks it."""
+    return max(spec.sort_by, key=lambda name: row.values.get(name) or 0.0, default="")
 
 
 def _of_kind(spec: TableSpec, rank: MetricSpec) -> list[MetricSpec]:
     """The ranking column, then others of its kind: ``copyB/s``, ``copy/s``, ``copy µs``."""
     kind = rank.title.removesuffix("B/s")
-    return [rank, *(x for x in spec.columns if x != rank and x.title.startswith(kind))]
+    others = (column for column in spec.columns if column.title and column != rank)
+    return [rank, *(column for column in others if column.title.startswith(kind))]
 
 
 def _directed(spec: TableSpec, rank: MetricSpec, where: Direction) -> list[MetricSpec]:

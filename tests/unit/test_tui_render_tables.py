@@ -231,6 +231,12 @@ def test_who_mostly_copies_has_that_number_at_80_columns(
     ]  # fmt: skip
 
 
+def test_a_table_that_nothing_ranks_has_its_columns() -> None:
+    """As a recording may have."""
+    spec = replace(SPEC, sort_by=())
+    assert shown_columns(spec, 80, ROWS) == shown_columns(spec, 80)
+
+
 def test_a_disk_has_its_merges_beside_a_trend_at_120_columns() -> None:
     spec = all_layers()["block"].spec.tables[0]
     shown = [column_title(c) for c in shown_columns(spec, 120 - 16)]

@@ -216,6 +216,8 @@ def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
     at = next(at for at, line in enumerate(lines) if line.startswith("R MB/s W MB/s copy MB/s "))
     assert lines[at].split()[5:-2] == ["MB/s", "r/s", "r", "ms", "w/s", "w", "ms"]
     assert lines[at + 1].split()[:-2] == [".", "0.038", "1.97", ".", "-", "38.0", "0.026"]
+    memory = path_of(Segment("syscall", 5.0, is_cache=True))
+    assert "◂ page cache 100%" in folded_group(view_of(), "read", memory, 80).text()
     without = {name: stats for name, stats in ops.items() if name != "copy"}
     idle = layer_made("syscall", without, tables={"process": []})
     text = drawn(ticks(1, {"syscall": idle})[0], (80, 24)).text()

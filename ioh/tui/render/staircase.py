@@ -190,8 +190,8 @@ def _group_heading(
     line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
-    has_steps = is_folded and len(path.segments) > 1
-    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * has_steps
+    has_steps = path.direction != COPY
+    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * (is_folded and has_steps)
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     # The size is a fact, and of a step without a known time its row says so.
     shown = (note for note in path_notes(path) if not note.startswith("mostly "))
