@@ -24,6 +24,7 @@ DIRECTIONS = ("read", "write", "sync")
 COPY = "copy"  # calls that read and write, and have one step: whose requests these are is not known
 KINDS = (*DIRECTIONS, COPY)
 IN_OTHERS = "in other steps"  # of a step's time that is not known
+_WRITTEN_BACK = "written back: "  # begins a note
 TITLES = {
     "syscall": "system call",  # "app" would be read as the program's own code
     "cpu_wait": "waiting for a CPU",
@@ -103,6 +104,11 @@ class IoPath:
     def slowest(self) -> Segment:
         """The slowest step."""
         return max(self.segments, key=lambda segment: segment.us or 0.0)
+
+    @property
+    def is_written_back(self) -> bool:
+        """Whether a note tells of what these calls left to write-back."""
+        return any(note.startswith(_WRITTEN_BACK) for note in self.notes)
 
     def share_pct(self, segment: Segment) -> float | None:
         """A step's share of the whole, 0 to 100."""
@@ -330,7 +336,7 @@ class _Direction:
         """What the bar does not show; most important first."""
         if path.top != "syscall":
             yield self._whose(path.top)
-        elif path.segments[0].is_cache and not self.calls.is_mixed:
+        elif path.segments[0].is_cache and not self.calls.is_mixed and not self._written_back():
             yield "no call reached a lower layer"
         if any(segment.name == "network_server" for segment in path.segments):
             yield from ["packets are lost"] * self.wire.is_lossy
@@ -348,7 +354,7 @@ class _Direction:
         if self.direction == "read":
             yield from self._cached()
         elif self.direction == "write":
-            yield from self._written_behind()
+            yield from self._written_back()
         elif not self.client.us:
             yield f"{TITLES['syscall']} includes journal writes"
 
@@ -384,12 +390,17 @@ class _Direction:
             return "not from a program's call but from the kernel, such as write-back"
         return f"time above {self.layers[top].spec.title} is not known"
 
-    def _written_behind(self) -> Iterator[str]:
-        """Write-back, for which no call waits."""
-        lower, title = (self.client, "nfs") if self.client.us else (self.block, "block")
+    def _written_back(self) -> list[str]:
+        """Write-back, for which no call waits: over NFS or to the disks, whichever is more.
+
+        The disks of a server on this machine have the same bytes once more.
+        """
+        is_nfs = self.client.us and (
+            self.wire.is_server_local or self.client.size > self.block.size
+        )
+        lower = self.client if is_nfs else self.block
         behind = max(0.0, lower.size - self.calls.waited.size)
-        if lower.size and behind > _BEHIND_MIN * lower.size:
-            yield (
-                f"write-back: {three_digits(behind / 1e6)} MB/s, "
-                f"{three_digits(lower.us / lower.ops / 1e3)} ms per {title} write"
-            )
+        if self.direction != "write" or not lower.size or behind <= _BEHIND_MIN * lower.size:
+            return []
+        speed, mean_ms = behind / 1e6, lower.us / lower.ops / 1e3
+        return [f"{_WRITTEN_BACK}{three_digits(speed)} MB/s, {three_digits(mean_ms)} ms each"]

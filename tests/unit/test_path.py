@@ -378,10 +378,23 @@ def test_buffered_writes_wait_for_no_device_and_a_note_shows_write_back(
     )
     assert steps(found) == {"syscall": 1000}
     assert found.segments[0].title == "page cache"
-    assert found.notes == (
-        "no call reached a lower layer",
-        f"write-back: {told} MB/s, 9.00 ms per block write",
-    )
+    assert found.notes == (f"written back: {told} MB/s, 9.00 ms each",)
+    idle = path("write", syscall=reads("write_buffered"), block=disk("sda", read=op(9, size, 9000)))
+    assert idle.notes == ("no call reached a lower layer",)
+
+
+def test_most_of_what_is_written_back_is_told_whatever_its_way() -> None:
+    layers = {
+        "syscall": reads("write_buffered"),
+        "nfs_client": {"ops": {"write": op(1, 4096, 500)}, "tables": SERVER},
+        "block": disk("sda", write=op(100, 1e6, 9000)),
+    }
+    assert "written back: 100 MB/s, 9.00 ms each" in path("write", **layers).notes
+    layers["tcp"] = {"tables": SERVER_HERE}  # the disk has the server's writes: the same bytes
+    assert "written back: 0.004 MB/s, 0.500 ms each" in path("write", **layers).notes
+    del layers["tcp"]
+    layers["nfs_client"] = {"ops": {"write": op(200, 1e6, 500)}}
+    assert "written back: 200 MB/s, 0.500 ms each" in path("write", **layers).notes
 
 
 def test_a_sync_waits_for_its_writes_and_the_flush() -> None:

@@ -121,6 +121,57 @@ def test_a_finding_about_reads_marks_no_writes(ways: tuple[str, ...], marked: se
         assert any(style == "warn" and "█" in bar for bar, style in text.spans) == (way in marked)
 
 
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [(120, "written back: 96.3 MB/s, 14.2 ms each"), (80, "written back: 96.3 MB/s"),
+     (70, "written back")],
+)  # fmt: skip
+def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: str) -> None:
+    path = path_of(
+        Segment("syscall", 8790.0, is_cache=True),
+        way="write",
+        notes=("written back: 96.3 MB/s, 14.2 ms each",),
+    )
+    path = replace(path, ops_per_s=1130.0, size_bytes=131072.0)
+    idle = dict.fromkeys(("write_direct", "write_sync"), made_op(0, 0, 0))
+    app = layer_of(LAST, "syscall")
+    buffered = with_layer(LAST, "syscall", ops={**app.ops, **idle})
+    head = group(path, width, buffered).lines[0].text
+    assert head.startswith("── WRITE 8.79 ms × 1.13k/s = 9.93 s/s  mostly 128K")
+    assert head.endswith(f" {words} ──")
+    folded = folded_group(view_of(buffered), "write", path, width).lines[0].text
+    assert folded == head, "this tells that the page cache has all of it"
+    only = folded_group(view_of(buffered), "write", replace(path, notes=()), width).lines[0].text
+    assert "◂ page cache 100%" in only
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_what_a_layer_does_beside_the_steps_is_somewhere(way: str, size: tuple[int, int]) -> None:
+    """In the heading of the calls that left it to write-back, in a box, or in a line."""
+    slow, fast = made_op(20, 131072, 8000), made_op(300, 4096, 11)
+    other, kind = ("read", "missed") if way == "write" else ("write", "direct")
+    own = "buffered" if way == "write" else "cached"
+    snapshot = ticks(1, {
+        "syscall": layer_made("syscall", {
+            other: slow, f"{other}_waited": slow, f"{other}_{kind}": slow,
+            way: fast, f"{way}_waited": made_op(0, 0, 0), f"{way}_{own}": fast,
+        }, metrics={f"{other}_lower_bytes_per_s": 20 * 131072.0}),
+        "block": layer_made("block", {other: slow, way: made_op(100, 963000, 14200)}),
+    })[0]  # fmt: skip
+    text = [line.text for line in drawn(snapshot, size, history=(snapshot,)).lines]
+    assert any("device" in line for line in text), "the layer has a step"
+    first, *others = (line for line in text if "96.3" in line)
+    if way == "write":
+        assert first.startswith("── WRITE 11 µs ")
+        assert "written back: 96.3 MB/s" in first
+    elif size == (80, 24):
+        assert first.split()[:3] == ["7", "block", "R"]
+    else:
+        assert "╭ 7 block ─ R 96.3 14.2 ms ─" in first
+    assert bool(others) == (size != (80, 24)), "once, and in a box"
+
+
 def test_a_click_on_a_step_or_a_folded_group_zooms_into_its_layer() -> None:
     frame = group(path_of(*QUEUE_FIRST))
     assert [(hit.action, hit.argument) for hit in frame.hits] == [

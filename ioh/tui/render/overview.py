@@ -144,8 +144,9 @@ def _arranged(pieces: Sequence[ScreenFrame], columns: int, *, is_wide: bool) -> 
 
 
 def _rest(view: LayersView, every: dict[str, IoPath], *, in_boxes: bool = False) -> list[LayerRow]:
-    """The rows of layers in no group, and of what waits or fails without a path."""
-    snapshot = view.snapshot
+    """The rows of what is in no group, and of what waits or fails without a path."""
+    snapshot, write = view.snapshot, every.get("write")
+    has_writes = write is not None and write.is_written_back
     keys = {step.key for path in every.values() for step in steps_of(snapshot, path)}
     layers = {layer for layer, _ in keys}
     rows: list[LayerRow] = []
@@ -155,7 +156,10 @@ def _rest(view: LayersView, every: dict[str, IoPath], *, in_boxes: bool = False)
             continue
         is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
         is_first = row.layer not in {*layers, *(each.layer for each in rows)}
-        is_busy = row.layer not in layers and row.stats.count != 0
+        is_busy = row.stats.count != 0
+        if row.layer in layers:  # its other direction has a step: of this one nothing else tells
+            is_busy = bool(row.stats.count) and not is_flow(layer.spec)
+            is_busy &= row.direction != "W" or not has_writes
         if is_told or (not in_boxes and (is_first or is_busy)):
             rows.append(row)
     return rows

@@ -190,24 +190,25 @@ def _group_heading(
     line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
-    has_steps = path.direction != COPY
-    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * (is_folded and has_steps)
+    is_told = path.direction == COPY or (slowest.is_cache and path.is_written_back)
+    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * (is_folded and not is_told)
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     # The size is a fact, and of a step without a known time its row says so.
     shown = (note for note in path_notes(path) if not note.startswith("mostly "))
     notes = [note for note in shown if not note.endswith(IN_OTHERS)]
     # The most important first; those that do not fit are left out.
     left, right = [*longest, size], list[str]()
-    room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 6
+    room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 4
     for text, style, is_note in [
         *((note, "", True) for note in notes[:1]),
         *((text, style, False) for text, style in facts),
         *((note, "", True) for note in notes[1:]),
     ]:
-        short = next((x for x in (text, text.split(":")[0]) if display_width(x) + 2 <= room), "")
+        forms = (text, text.partition(",")[0], text.partition(":")[0]) if is_note else (text,)
+        short = next((form for form in forms if display_width(form) + 2 <= room), "")
         if short and is_note:
             right.append(short)
-        elif short == text:
+        elif short:
             left.append((text, style))
         room -= display_width(short) + 2 if short else 0
     for text, style in filter(itemgetter(0), left):
