@@ -256,6 +256,9 @@ def test_sendfile_splice_and_copies_are_counted(watched: WatchedVolume) -> None:
     # Between two files it is a copy; with a pipe or a device on one side a read or a write.
     assert_calls(ioh, {"copy": 5 + 7, "read_buffered": 11 + 3, "write_buffered": 11})
     assert ioh.total("syscall", "copy", "bytes") == ioh.total("syscall", "copy") * 1000
+    row = ioh.table("syscall", "mount", "mount")[(str(watched.volume.mount),)]
+    assert (row["copies"], row["copy_bytes"], row["writes"], row["reads"]) == (12, 12_000, 11, 14)
+    assert row["copy_ns"] > 0
 
 
 def test_reads_at_the_end_of_a_file_are_calls(watched: WatchedVolume) -> None:
