@@ -79,16 +79,22 @@ def test_requests_that_are_not_cut_are_not_reported(stage: Stage) -> None:
 
 def test_a_dear_probe_is_reported_with_its_layer_and_a_cheap_load_is_not(stage: Stage) -> None:
     file = stage.folder / "cached"
-    file.write_bytes(bytes(1 << 20))
-    options = f"--filename={file}", "--rw=read", "--bs=4k", PSYNC, "--size=1m", "--time_based"
+    file.write_bytes(bytes(16 << 20))
     with Ioh("--layers", "syscall,block", cycle_s=1.0) as ioh:
-        stage.fio(*options, "--rate_iops=100")
+        stage.fio(f"--filename={file}", "--rw=read", "--bs=4k", PSYNC, "--rate_iops=100")
         ioh.wait_for_lines(15, timeout_s=90)  # with a measurement of the cost
         assert "observer" not in {each["rule"] for each in said(ioh)}
-        stage.fio(*options, "--numjobs=8")
-        # It measures a tenth of a second in ten: on busy CPUs, fio may not run in the first.
-        observed = wait_until(lambda: [x for x in said(ioh) if x["rule"] == "observer"], 120)
+        tiny = f"while :; do dd if={file} of=/dev/null bs=16 status=none; done"
+        for _ in range(2):
+            stage.load("sh", "-c", tiny)
+        # It measures a tenth of a second in ten: on busy CPUs, dd may not run in the first.
+        observed = wait_until(
+            lambda: [each for each in said(ioh) if each["rule"] == "observer"],
+            120,
+            why=lambda: [each["ioh"] for each in ioh.intervals],
+        )
         now = ioh.intervals[-1]
     assert observed[0]["subject"] == "syscall"
     assert "layer syscall" in observed[0]["cause"]
-    assert now["layers"]["syscall"]["metrics"]["probe_cpu_pct"] <= now["ioh"]["bpf_cpu_pct"]
+    share_pct = now["layers"]["syscall"]["metrics"]["probe_cpu_pct"]
+    assert share_pct <= 1.05 * now["ioh"]["bpf_cpu_pct"]  # of slightly different times

@@ -63,7 +63,7 @@ def test_sigterm_during_startup_ends_it_without_a_traceback(tmp_path: Path, dela
 
 
 # The title of its box, its name, and the step of the path that has its numbers.
-LAYERS = (("app", "syscall", "app"), ("block", "block", "device"))
+LAYERS = (("app", "syscall", "system call"), ("block", "block", "device"))
 ENOUGH = 5
 
 
