@@ -41,7 +41,8 @@ def test_nothing_is_left_behind_however_the_screen_ends(tmp_path: Path, ending: 
         shown.wait_until(lambda: attached(shown) >= 2)
         traces = Traces(shown.pid)
         ENDINGS[ending](shown)
-        assert shown.wait() == (-signal.SIGKILL if ending == "SIGKILL" else 0)
+        status = shown.wait()
+        assert status == (-signal.SIGKILL if ending == "SIGKILL" else 0), shown.text[-2000:]
         traces.assert_gone()
         assert "Traceback" not in shown.text
 
