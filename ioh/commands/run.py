@@ -56,11 +56,14 @@ class Ending:
                 self._previous[number] = signal.signal(number, handler)
         return self
 
-    def __exit__(self, kind: object, *_: object) -> bool:
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> bool:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        return kind is Signalled
+        # Until Python 3.12 a RuntimeError hides what is raised while a class is made.
+        return isinstance(error, Signalled) or isinstance(
+            getattr(error, "__cause__", None), Signalled
+        )
 
     @property
     def code(self) -> ExitCode:
