@@ -113,13 +113,15 @@ class Runner:
         self._callbacks.doing("what watching costs", 0.0)
         path = self.directory / "price.json"
         plain = msgspec.structs.replace(spec, ramp_s=0.0, rate_iops=0, rival="")
-        fio = Fio(job_file(plain, self._targets, TURN_S), self._cwd, path)
-        self._wait(fio)
-        if why := fio.why_failed():
-            cause = f"fio failed: {why}"
-            raise IohError(cause, "Leave the measurement out: --watch all")
-        figures, *_ = _read(path)
-        path.unlink()
+        try:
+            fio = Fio(job_file(plain, self._targets, TURN_S), self._cwd, path)
+            self._wait(fio)
+            if why := fio.why_failed():
+                cause = f"fio failed: {why}"
+                raise IohError(cause, "Leave the measurement out: --watch all")
+            figures, *_ = _read(path)
+        finally:
+            path.unlink(missing_ok=True)
         return sum(each.iops or 0.0 for each in figures.values())
 
     def note(self, watch: str, remarks: tuple[str, ...]) -> None:

@@ -309,8 +309,8 @@ class LiveSource(Closing):
             after, now = run_times_ns(), time.monotonic_ns()
         if not self._is_asked:  # otherwise the window was too short
             for name in before.keys() & after.keys():
-                share = (after[name] - before[name]) / (now - started)
-                self.attached[name].cost.note(share, now)
+                spent_ns = max(0, after[name] - before[name])  # it may have been attached anew
+                self.attached[name].cost.note(spent_ns / (now - started), now)
 
     def _bpf_ns_total(self) -> int | None:
         """The probes' run time since the first measurement; None before."""

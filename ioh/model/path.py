@@ -24,7 +24,6 @@ DIRECTIONS = ("read", "write", "sync")
 COPY = "copy"  # calls that read and write, and have one step: whose requests these are is not known
 KINDS = (*DIRECTIONS, COPY)
 IN_OTHERS = "in other steps"  # of a step's time that is not known
-_WRITTEN_BACK = "written back: "  # begins a note
 TITLES = {
     "syscall": "system call",  # "app" would be read as the program's own code
     "cpu_wait": "waiting for a CPU",
@@ -84,7 +83,8 @@ class IoPath:
         ``top``: the layer that counts the operations: ``syscall``, or the highest one that knows
         their time.  Of calls, those that reached a lower layer; the others are in ``cached``, None
         if there are none or if the path is theirs.  ``segments``: from top to bottom; the known
-        ones add up to ``mean_us``.  ``notes``: what the bar cannot show.
+        ones add up to ``mean_us``.  ``notes``: what the bar cannot show.  ``is_written_back``: a
+        note tells what these calls left to write-back.
 
     Units:
         ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.  ``size_bytes``: of
@@ -99,16 +99,12 @@ class IoPath:
     notes: tuple[str, ...] = ()
     cached: Cached | None = None
     size_bytes: float | None = None
+    is_written_back: bool = False
 
     @property
     def slowest(self) -> Segment:
         """The slowest step."""
         return max(self.segments, key=lambda segment: segment.us or 0.0)
-
-    @property
-    def is_written_back(self) -> bool:
-        """Whether a note tells of what these calls left to write-back."""
-        return any(note.startswith(_WRITTEN_BACK) for note in self.notes)
 
     def share_pct(self, segment: Segment) -> float | None:
         """A step's share of the whole, 0 to 100."""
@@ -206,7 +202,8 @@ class _Direction:
         path = IoPath(self.direction, top, flow.ops, mean_us, segments, size_bytes=size_bytes)
         if top == "syscall" and flow is not cached and cached.ops:
             path = replace(path, cached=Cached(cached.ops, cached.us / cached.ops))
-        return replace(path, notes=tuple(self._notes(path)))
+        is_written_back = top == "syscall" and bool(self._written_back())
+        return replace(path, notes=tuple(self._notes(path)), is_written_back=is_written_back)
 
     def _size_bytes(self, top: str, *, is_cached: bool) -> float | None:
         """The commonest size, by bytes."""
@@ -403,4 +400,4 @@ class _Direction:
         if self.direction != "write" or not lower.size or behind <= _BEHIND_MIN * lower.size:
             return []
         speed, mean_ms = behind / 1e6, lower.us / lower.ops / 1e3
-        return [f"{_WRITTEN_BACK}{three_digits(speed)} MB/s, {three_digits(mean_ms)} ms each"]
+        return [f"written back: {three_digits(speed)} MB/s, {three_digits(mean_ms)} ms each"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 
 from ioh.bench.price import TURNS, WATCHES, Price, Watch, measured, spec_for_price
 from ioh.bench.results import TestSpec
+from ioh.commands.bench import add_arguments
 
 READS = TestSpec("r", "randread", "randread", 8192, users=16, run_s=40)
 STREAM = TestSpec("s", "seqread", "read", 1 << 20, run_s=40)
@@ -90,3 +92,11 @@ def test_the_price_is_measured_by_the_most_operations_of_a_long_plan(
     specs: tuple[TestSpec, ...], chosen: TestSpec | None
 ) -> None:
     assert spec_for_price(specs) is chosen
+
+
+@pytest.mark.parametrize("watch", WATCHES)
+def test_each_watch_can_be_chosen(watch: Watch) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert parser.parse_args(["--watch", watch.name]).watch == watch.name
+    assert parser.parse_args([]).watch == ""

@@ -132,7 +132,7 @@ def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: 
         way="write",
         notes=("written back: 96.3 MB/s, 14.2 ms each",),
     )
-    path = replace(path, ops_per_s=1130.0, size_bytes=131072.0)
+    path = replace(path, ops_per_s=1130.0, size_bytes=131072.0, is_written_back=True)
     idle = dict.fromkeys(("write_direct", "write_sync"), made_op(0, 0, 0))
     app = layer_of(LAST, "syscall")
     buffered = with_layer(LAST, "syscall", ops={**app.ops, **idle})
@@ -141,7 +141,8 @@ def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: 
     assert head.endswith(f" {words} ──")
     folded = folded_group(view_of(buffered), "write", path, width).lines[0].text
     assert folded == head, "this tells that the page cache has all of it"
-    only = folded_group(view_of(buffered), "write", replace(path, notes=()), width).lines[0].text
+    untold = replace(path, notes=(), is_written_back=False)
+    only = folded_group(view_of(buffered), "write", untold, width).lines[0].text
     assert "◂ page cache 100%" in only
 
 

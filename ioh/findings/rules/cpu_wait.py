@@ -57,7 +57,8 @@ def cpu_wait(recent: RecentIntervals, limits: Limits) -> Verdicts:
 
 def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterator[Verdict]:
     """Report this kind of call if most of its intervals agree."""
-    each_path = [(each.interval_s, paths(each).get(direction)) for each in recent]
+    both = zip(recent, recent.each(paths), strict=True)
+    each_path = [(each.interval_s, by_kind.get(direction)) for each, by_kind in both]
     calls = [(seconds, path) for seconds, path in each_path if path and path.top == "syscall"]
     longest = [path for _, path in calls if path.slowest.name == "cpu_wait"]
     if not longest or len(longest) < limits["longest_min"] * len(recent):
