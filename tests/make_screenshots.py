@@ -142,7 +142,6 @@ def main() -> int:
             ("overview", (), WIDE),
             ("overview-80x24", (), SMALL),
             ("block", ("5", "r"), WIDE),
-            ("app-writes", ("1", "w", "l"), WIDE),
         ):
             asyncio.run(shoot(session, keys, size, name))
         bench(Path(folder))
