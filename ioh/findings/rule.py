@@ -10,7 +10,7 @@ from functools import cache
 
 from ioh.findings.window import Recall, RecentIntervals
 from ioh.model.finding import Confidence, Evidence, Severity
-from ioh.model.path import KINDS
+from ioh.model.io_path import KINDS
 
 _WAYS = {
     **{way: (way,) for way in KINDS},

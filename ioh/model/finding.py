@@ -39,7 +39,7 @@ class Finding:
         command or ``""``.  ``false_alarm``: what else can look like it.  ``wrong_if``: what would
         disprove it.  ``check``: the command that shows that.  ``subject``: its device, mount,
         connection …, ``""`` for the machine; rule and subject identify the finding over time.
-        ``ways``: the kinds of calls (path.KINDS) that it is about, ``()`` for all.
+        ``ways``: the kinds of calls (io_path.KINDS) that it is about, ``()`` for all.
         ``host``: the user's name for the host, if there are several.
 
     Units:

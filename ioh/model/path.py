@@ -8,10 +8,10 @@ subtracted from the layer above, never more than it has.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ioh.model.digits import three_digits
-from ioh.model.file_systems import SERVED_ELSEWHERE
+from ioh.model.io_path import COPY, DIRECTIONS, IN_OTHERS, META, TITLES, Cached, IoPath, Segment
 from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
 from ioh.model.path_flow import Flow, Steps, known_us, left_of, scaled_steps, sum_steps
@@ -20,102 +20,17 @@ from ioh.model.sample import Value
 from ioh.model.sizes import commonest_bytes
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 
-DIRECTIONS = ("read", "write", "sync")
-COPY = "copy"  # calls that read and write, and have one step: whose requests these are is not known
-KINDS = (*DIRECTIONS, COPY)
-IN_OTHERS = "in other steps"  # of a step's time that is not known
-TITLES = {
-    "syscall": "system call",  # "app" would be read as the program's own code
-    "cpu_wait": "waiting for a CPU",
-    **{name: name for name in SERVED_ELSEWHERE},
-    "nfs_queue": "nfs queue",
-    "network": "network",
-    "network_server": "network + nfs server",
-    "nfs_server": "nfs server",
-    "block_queue": "block queue",
-    "disk_network": "network to disk",
-    "device": "device",
-}
 _ONE_STEP = "not divided"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One step of the path.
-
-    Shape:
-        ``is_cache``: the calls' own time, if most of it is the page cache's.
-
-    Units:
-        ``us``: the step's part of the mean operation, in µs; None if it is not separable:
-        then the step next to it includes its time.
-    """
-
-    name: str
-    us: float | None
-    is_cache: bool = False
-
-    @property
-    def title(self) -> str:
-        """The title on the screen."""
-        return "page cache" if self.is_cache else TITLES[self.name]
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """Calls that reached no lower layer: reads from memory, buffered writes.
-
-    Units:
-        ``mean_us``: from start to end.
-    """
-
-    ops_per_s: float
-    mean_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class IoPath:
-    """The mean operation of one of KINDS, over one interval.
-
-    Shape:
-        ``top``: the layer that counts the operations: ``syscall``, or the highest one that knows
-        their time.  Of calls, those that reached a lower layer; the others are in ``cached``, None
-        if there are none or if the path is theirs.  ``segments``: from top to bottom; the known
-        ones add up to ``mean_us``.  ``notes``: what the bar cannot show.  ``is_written_back``: a
-        note tells what these calls left to write-back.
-
-    Units:
-        ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.  ``size_bytes``: of
-        those that move most of the bytes, None if not known.
-    """
-
-    direction: str
-    top: str
-    ops_per_s: float
-    mean_us: float
-    segments: tuple[Segment, ...]
-    notes: tuple[str, ...] = ()
-    cached: Cached | None = None
-    size_bytes: float | None = None
-    is_written_back: bool = False
-
-    @property
-    def slowest(self) -> Segment:
-        """The slowest step."""
-        return max(self.segments, key=lambda segment: segment.us or 0.0)
-
-    def share_pct(self, segment: Segment) -> float | None:
-        """A step's share of the whole, 0 to 100."""
-        if segment.us is None or not self.mean_us:
-            return None
-        return 100 * segment.us / self.mean_us
-
-
 def paths(snapshot: Snapshot) -> dict[str, IoPath]:
     """Paths by kind (KINDS), for those with operations whose time is known."""
-    by_kind = {direction: _Direction(snapshot, direction).path() for direction in DIRECTIONS}
+    by_kind = {
+        direction: (_Meta if direction == META else _Direction)(snapshot, direction).path()
+        for direction in DIRECTIONS
+    }
     by_kind[COPY] = _copies(snapshot.measured.get("syscall"))
     return {kind: path for kind, path in by_kind.items() if path is not None}
 
@@ -144,10 +59,12 @@ def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float |
 class _Direction:
     """One direction through the layers of one snapshot."""
 
+    cache = "page cache"
+
     def __init__(self, snapshot: Snapshot, direction: str) -> None:
         self.layers = snapshot.measured
         self.direction = direction
-        self.verb = "read" if direction == "read" else "write"
+        self.verb = "write" if direction == "sync" else direction
         self._nfs_ops = ("write", "commit") if direction == "sync" else (self.verb,)
         self._pairs = [pair for pair in snapshot.pairs if pair.client == snapshot.name]
         self._interval_s = snapshot.interval_s
@@ -156,7 +73,9 @@ class _Direction:
         self.served = self._of("nfs_server")
         self.block = self._of("block")
         self.wire = nfs_wire(snapshot)
-        way_us = network_us_per_s(snapshot, "flush" if direction == "sync" else self.verb)
+        way_us = network_us_per_s(
+            snapshot, {"sync": "flush", META: "read"}.get(direction, self.verb)
+        )
         self._far_share = way_us / (self.block.us - (self.block.queue_us or 0.0)) if way_us else 0.0
 
     def _of(self, name: str) -> Flow:
@@ -193,7 +112,7 @@ class _Direction:
         if top in TITLES and top not in steps:
             steps[top] = left_of(flow.us, known_us(steps))
         segments = tuple(
-            Segment(name, None if us is None else us / flow.ops, self._is_cache(name, flow, us))
+            Segment(name, None if us is None else us / flow.ops, self._cache(name, flow, us))
             for name in TITLES
             if name in steps
             for us in (steps[name],)
@@ -207,7 +126,7 @@ class _Direction:
 
     def _size_bytes(self, top: str, *, is_cached: bool) -> float | None:
         """The commonest size, by bytes."""
-        if self.direction == "sync":
+        if self.direction in {"sync", META}:
             return None
         kinds = CACHED_OPS[self.direction] if is_cached else WAITED_OPS[self.direction]
         ops = self.layers[top].ops
@@ -217,12 +136,13 @@ class _Direction:
                 return commonest_bytes(max(candidates, key=lambda stats: stats.bytes or 0))
         return None
 
-    def _is_cache(self, step: str, flow: Flow, us: float | None) -> bool:
-        """Whether most of a step is page cache: cached reads, buffered writes."""
+    def _cache(self, step: str, flow: Flow, us: float | None) -> str:
+        """The cache that has most of a step: of cached reads, buffered writes; or ""."""
         if step != "syscall" or not self.calls.is_mixed:
-            return flow is self.calls.cached
+            return self.cache if flow is self.calls.cached else ""
         is_most = us is not None and us >= flow.us / 2
-        return is_most and (self._metric("syscall", "cached_pct") or 0.0) >= _CACHED_MOST_PCT
+        is_cache = is_most and (self._metric("syscall", "cached_pct") or 0.0) >= _CACHED_MOST_PCT
+        return self.cache if is_cache else ""
 
     def _below_app(self) -> dict[str, float | None]:
         """The parts of NFS, other file systems and the disk in the calls' time."""
@@ -248,6 +168,8 @@ class _Direction:
     def _own_requests(self, nfs: Flow) -> Flow:
         """Disk requests that the calls submitted themselves, by bytes; ``nfs``: those on NFS."""
         size, waited = self._submitted_here(), self.calls.waited
+        if self.direction == META:
+            return self.block.carrying(size)
         if self.direction == "write":
             size = min(size, waited.size - nfs.size)
         if self.direction != "sync":
@@ -401,3 +323,57 @@ class _Direction:
             return []
         speed, mean_ms = behind / 1e6, lower.us / lower.ops / 1e3
         return [f"written back: {three_digits(speed)} MB/s, {three_digits(mean_ms)} ms each"]
+
+
+class _Meta(_Direction):
+    """Calls about files, without their data: their requests are RPCs, and reads of directories."""
+
+    cache = "name cache"
+
+    def _of(self, name: str) -> Flow:
+        return Flow.of(self.layers.get(name), "read" if name == "block" else META)
+
+    def path(self) -> IoPath | None:
+        """As of reads; but the disk's reads alone are not calls."""
+        path = super().path()
+        return None if path is not None and path.top == "block" else path
+
+    def _is_followed(self) -> bool:
+        return not self.calls.is_mixed
+
+    def _below_app(self) -> dict[str, float | None]:
+        if self.calls.nfs is not None:
+            self._place(self.calls.nfs, self.calls.anywhere)
+        return super()._below_app()
+
+    def _place(self, nfs: Flow, anywhere: Flow) -> None:
+        """Calls on an unknown file system are on NFS as far as its client was busy with more.
+
+        A close that flushes waits for its WRITEs and COMMITs.
+        """
+        close = Flow.of(self.layers.get("syscall"), "close")
+        flush = Flow.of(self.layers.get("nfs_client"), "write", "commit").within(close.us)
+        self.client = self.client.and_(flush)
+        nfs = nfs.and_(anywhere.within(max(0.0, self.client.us - nfs.us)))
+        self.calls = replace(self.calls, nfs=nfs)
+
+    def _submitted_here(self) -> float:
+        return self._metric("syscall", "meta_lower_bytes_per_s") or 0.0
+
+    def below_server(self, served: Flow) -> dict[str, float | None]:
+        """The disk's part: reads that are neither of programs nor of the clients' READs."""
+        reads = self._metric("syscall", "read_lower_bytes_per_s") or 0.0
+        asked = Flow.of(self.layers.get("nfs_server"), "read").size
+        rest = self.block.size - reads - self._submitted_here() - asked
+        disk = self.block.carrying(max(0.0, rest)).within(served.us)
+        return self._split_block(disk) if disk.us else {}
+
+    def _of_calls(self) -> Iterator[str]:
+        """The kind of call that takes most of the time, those that memory served included."""
+        app = self.layers["syscall"]
+        kinds = {op: Flow.of(app, op).us for op in app.spec.groups.get(META, ())}
+        most = max(kinds, key=kinds.__getitem__, default="")
+        if most and kinds[most]:
+            yield f"mostly {most}: {100 * kinds[most] / sum(kinds.values()):.0f}% of the time"
+        if self.calls.waited.us and not self.client.us:
+            yield f"{TITLES['syscall']} includes journal writes"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ioh.model.file_systems import NFS, SERVED_ELSEWHERE, served_elsewhere
-from ioh.model.path_flow import Flow
+from ioh.model.io_path import META
+from ioh.model.path_flow import Flow, sum_flows
 from ioh.model.snapshot import LayerSnapshot, TableRow
 
 OWN_NAME = "ioh"  # of this program's processes
@@ -15,11 +16,13 @@ WAITED_OPS = {
     "read": ("read_missed", "read_direct"),
     "write": ("write_direct", "write_sync"),
     "sync": ("fsync",),
+    META: ("meta_waited",),
 }
 CACHED_OPS: dict[str, tuple[str, ...]] = {
     "read": ("read_cached",),
     "write": ("write_buffered",),
     "sync": (),
+    META: ("meta_cached",),  # only of one process, file or mount
 }
 # A buffered write that takes longer was not only copied: 20 us, and 1 us per KB.
 _COPY_US, _COPY_US_PER_BYTE = 20.0, 1e-3
@@ -33,7 +36,8 @@ class PathCalls:
     Shape:
         ``waited``: those that reached a lower layer; in a recording that does not tell them apart,
         all (``is_mixed``).  ``cached``: the others.  ``nfs``: the part of ``waited`` on NFS files,
-        None if unknown.  ``elsewhere``: the part by name in SERVED_ELSEWHERE.
+        None if unknown.  ``elsewhere``: the part by name in SERVED_ELSEWHERE.  ``anywhere``: the
+        part whose file system is not known: metadata calls that name a file by its whole path.
 
     Units:
         ``cpu_wait_us``: µs per second in which the threads of ``waited`` waited for a CPU; None if
@@ -44,6 +48,7 @@ class PathCalls:
     cached: Flow = field(default_factory=Flow)
     nfs: Flow | None = field(default_factory=Flow)
     elsewhere: Mapping[str, Flow] = field(default_factory=dict)
+    anywhere: Flow = field(default_factory=Flow)
     cpu_wait_us: float | None = None
     is_mixed: bool = False
 
@@ -93,15 +98,10 @@ class _Files:
 
 
 def calls_of(app: LayerSnapshot | None, direction: str) -> PathCalls:
-    """The calls of one direction (path.DIRECTIONS)."""
+    """The calls of one direction (io_path.DIRECTIONS)."""
     if app is None:
         return PathCalls()
-    waited_ops, cached_ops = WAITED_OPS[direction], CACHED_OPS[direction]
-    if waited_ops[0] not in app.ops:  # of one process, only their sum is known
-        waited_ops = (f"{direction}_waited",)
-    is_mixed = waited_ops[0] not in app.ops
-    waited = Flow.of(app, *((direction,) if is_mixed else waited_ops))
-    cached = Flow() if is_mixed else Flow.of(app, *cached_ops)
+    waited, cached, is_mixed = _waited_and_cached(app, direction)
     for row in app.rows("process"):
         if row.key[-1] == OWN_NAME:
             own = _Files.of(row, direction, is_mixed=is_mixed)
@@ -124,9 +124,28 @@ def calls_of(app: LayerSnapshot | None, direction: str) -> PathCalls:
             slow = files[name].slow_copies(part).within(cached.us)
             waited, cached = waited.and_(slow), cached.without(slow)
             elsewhere[name] = part.and_(slow)
-    return PathCalls(
-        waited, cached, on.get("nfs", Flow()), elsewhere, _cpu_wait_us(app, direction), is_mixed
-    )
+    anywhere = Flow()
+    if direction == META:
+        placed = sum_flows(flow for flow in on.values() if flow is not None)
+        anywhere = waited.without(placed)
+    cpu_wait_us = _cpu_wait_us(app, direction)
+    nfs = on.get("nfs", Flow())
+    return PathCalls(waited, cached, nfs, elsewhere, anywhere, cpu_wait_us, is_mixed)
+
+
+def _waited_and_cached(app: LayerSnapshot, direction: str) -> tuple[Flow, Flow, bool]:
+    """All calls of one direction, and whether the first are of both kinds."""
+    waited_ops = WAITED_OPS[direction]
+    if waited_ops[0] not in app.ops:  # of one process, only their sum is known
+        waited_ops = (f"{direction}_waited",)
+    if waited_ops[0] in app.ops:
+        return Flow.of(app, *waited_ops), Flow.of(app, *CACHED_OPS[direction]), False
+    ops, ns = (app.metrics.get(f"{direction}_waited_{name}per_s") for name in ("", "ns_"))
+    every = Flow.of(app, direction)
+    if ops is None or ns is None:
+        return every, Flow(), True
+    waited = Flow(ops, us=ns / 1e3)
+    return waited, every.without(waited), False
 
 
 def _flow(row: TableRow, counts: str, name: str) -> Flow:

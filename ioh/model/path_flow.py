@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from ioh.model.snapshot import LayerSnapshot
 
@@ -66,6 +67,11 @@ class Flow:
     def within(self, most_us: float) -> Flow:
         """Limit its time to that of the waiting calls: requests overlap."""
         return self.part(most_us / self.us) if self.us > most_us else self
+
+
+def sum_flows(flows: Iterable[Flow]) -> Flow:
+    """Add all of them."""
+    return reduce(Flow.and_, flows, Flow())
 
 
 def left_of(whole: float, below: float) -> float | None:

@@ -18,7 +18,8 @@ from ioh.model.hist import (
     SizeLatencyHist,
 )
 from ioh.model.in_progress import oldest_us
-from ioh.model.path import IoPath, paths
+from ioh.model.io_path import IoPath
+from ioh.model.path import paths
 from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot, TableRow

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.model.path import IoPath, Segment, paths
+from ioh.model.io_path import IoPath, Segment
+from ioh.model.path import paths
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import (
@@ -17,8 +18,8 @@ from ioh.sinks.cells import (
 )
 from ioh.sinks.rows import format_beside, is_flow, main_stats
 
-_LETTERS = {"read": "R", "write": "W", "sync": "S", "copy": "C"}
-_CACHED = {"read": "cached", "write": "buffered"}
+_LETTERS = {"read": "R", "write": "W", "sync": "S", "meta": "M", "copy": "C"}
+_CACHED = {"read": "cached", "write": "buffered", "meta": "cached"}
 
 
 def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ioh.model.failures import Failure, failures, summed
+from ioh.model.io_path import META
 from ioh.model.rates import scaled
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -278,7 +279,8 @@ def _render_rows(rows: list[OpRow]) -> Iterator[str]:
             yield "-"
         for row in block:
             cells = _CELLS % _numbers(row.stats)
-            yield f"{row.direction or ' '} |{pad_left(row.label, label_width)}:{cells}"
+            letter = "M" if row.op == META else row.direction or " "
+            yield f"{letter} |{pad_left(row.label, label_width)}:{cells}"
 
 
 def _latencies(rows: list[OpRow], style: HistStyle) -> list[str]:

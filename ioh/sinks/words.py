@@ -5,6 +5,7 @@ from __future__ import annotations
 STEPS = {
     "system call": "file system, page cache, locks: above the layers below, not the program's code",
     "page cache": "the same, where most of it is copying from or to memory",
+    "name cache": "metadata calls that memory served: the kernel's dentries and inodes",
     "waiting for a CPU": "the call could go on, but no CPU was free",
     "nfs queue": "until the NFS client has sent the request: slots, connections",
     "network": "way there and back, with RPC at both ends",

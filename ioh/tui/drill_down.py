@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ioh.model.in_progress import IN_PROGRESS
+from ioh.model.io_path import META
 from ioh.model.rates import quotient
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
@@ -17,8 +18,11 @@ _PART_TABLES = {"file system": "export"}
 # The rest of the key differs between layers: a mount's type here, its server there.
 _BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
 # The ops of calls that did not wait.
-_BESIDE = {"read": "cached", "write": "buffered"}
+_BESIDE = {"read": "cached", "write": "buffered", META: "cached"}
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
+
+
+_OF_META = ("metas_per_s", "meta_bytes_per_s", "meta_latency_us")
 
 
 def narrowed(snapshot: Snapshot, to: Narrow) -> Snapshot:
@@ -50,6 +54,11 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
     ops: dict[str, OpStats] = {}
     for op, _ in main_stats(layer.spec, layer.ops):
         ops |= _kinds(rows[0], op) if rows else {op: idle}
+    if rows and rows[0].values.get("metas_per_s") is not None:
+        ops |= {
+            META: _stats(*map(rows[0].values.get, _OF_META)),
+            **_kinds(rows[0], f"{META}_waited"),
+        }
     if rows and rows[0].values.get("copies_per_s") is not None:
         ops["copy"] = _copies(rows[0].values)
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.path import Cached, IoPath, paths
+from ioh.model.io_path import Cached, IoPath
+from ioh.model.path import paths
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
-from ioh.model.path import Cached, paths
+from ioh.model.io_path import Cached
+from ioh.model.path import paths
 from ioh.model.sample import OTHERS
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of

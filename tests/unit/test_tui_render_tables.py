@@ -10,8 +10,8 @@ import pytest
 from ioh.layers import all_layers
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.finding import Finding
+from ioh.model.io_path import TITLES
 from ioh.model.metric import LayerSpec, tables
-from ioh.model.path import TITLES
 from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS

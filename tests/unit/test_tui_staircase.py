@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.path import IoPath, Segment
+from ioh.model.io_path import IoPath, Segment
 from ioh.model.sample import ATTACHING, SOON, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.terminal.line import ScreenFrame
@@ -128,7 +128,7 @@ def test_a_finding_about_reads_marks_no_writes(ways: tuple[str, ...], marked: se
 )  # fmt: skip
 def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: str) -> None:
     path = path_of(
-        Segment("syscall", 8790.0, is_cache=True),
+        Segment("syscall", 8790.0, cache="page cache"),
         way="write",
         notes=("written back: 96.3 MB/s, 14.2 ms each",),
     )
@@ -268,7 +268,7 @@ def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
     at = next(at for at, line in enumerate(lines) if line.startswith("R MB/s W MB/s copy MB/s "))
     assert lines[at].split()[5:-2] == ["MB/s", "r/s", "r", "ms", "w/s", "w", "ms"]
     assert lines[at + 1].split()[:-2] == [".", "0.038", "1.97", ".", "-", "38.0", "0.026"]
-    memory = path_of(Segment("syscall", 5.0, is_cache=True))
+    memory = path_of(Segment("syscall", 5.0, cache="page cache"))
     assert "◂ page cache 100%" in folded_group(view_of(), "read", memory, 80).text()
     without = {name: stats for name, stats in ops.items() if name != "copy"}
     idle = layer_made("syscall", without, tables={"process": []})

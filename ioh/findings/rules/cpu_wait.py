@@ -10,9 +10,11 @@ from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import cpu_pct, increase
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
-from ioh.model.path import DIRECTIONS, IoPath, paths
+from ioh.model.io_path import DIRECTIONS, META, IoPath
+from ioh.model.path import paths
 
 _ABOVE = ("syscall", "cpu_wait")  # the steps that are above the storage
+_WORDS = {META: "metadata call"}
 _BUSY = (
     "Find what uses the CPUs: give it less (nice, a limit of its control group), or this work more "
     "of them. Faster storage would not shorten this wait."
@@ -28,8 +30,8 @@ _THROTTLED = "grep -rs --include=cpu.stat 'nr_throttled [^0]' /sys/fs/cgroup"
 @Rule(
     title="Waiting for a CPU",
     layer="syscall",
-    watches="The steps of the mean read, write and sync (`ioh text -d path`): whether waiting for "
-    "a CPU is the longest one.",
+    watches="The steps of the mean read, write, sync and metadata call (`ioh text -d path`): "
+    "whether waiting for a CPU is the longest one.",
     sources="The kernel's run_delay of the calls' threads, and the probes of the layers below, "
     "over 5 s.",
     blind="io_uring and libaio, whose calls wait without a thread. What uses the CPUs.",
@@ -79,8 +81,9 @@ def _longest(recent: RecentIntervals, limits: Limits, direction: str) -> Iterato
         ways=(direction,),
         severity="warning" if wait_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
-        cause=f"A {direction} waits {duration(wait_us)} of its {duration(mean_us)} "
-        f"({percent(wait_us / mean_us)}) for a CPU; the storage takes {duration(below_us)}.",
+        cause=f"A {_WORDS.get(direction, direction)} waits {duration(wait_us)} of its "
+        f"{duration(mean_us)} ({percent(wait_us / mean_us)}) for a CPU; the storage takes "
+        f"{duration(below_us)}.",
         evidence=(
             Evidence(threads, "", waiting, limits["waiting_min"], "run_delay of the threads"),
             *_use(busy_pct),

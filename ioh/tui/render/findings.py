@@ -20,7 +20,7 @@ _DAY_S = 43_200
 def reasons(findings: Iterable[Finding], layer: str, way: str = "") -> list[Span]:
     """`` ! Slow disk ``: a layer's findings, the worst first.
 
-    ``way`` of path.KINDS leaves out those that are about others only.
+    ``way`` of io_path.KINDS leaves out those that are about others only.
     """
     spans = [
         (f" {SIGNS[each.severity].strip()} {finding_title(each)} ", SEVERITY_STYLES[each.severity])

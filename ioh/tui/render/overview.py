@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ioh.model.io_path import COPY, IoPath
 from ioh.model.metric import LayerSpec
-from ioh.model.path import COPY, IoPath, paths
+from ioh.model.path import paths
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import display_width, safe_name

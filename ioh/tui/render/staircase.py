@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.hist import LATENCY_BUCKETS
-from ioh.model.path import COPY, IN_OTHERS, KINDS, IoPath, Segment
+from ioh.model.io_path import COPY, IN_OTHERS, KINDS, META, IoPath, Segment
 from ioh.model.path_calls import WAITED_OPS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
@@ -28,7 +28,7 @@ from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line, ScreenFrame, Span, frame_of
 from ioh.tui.history import Measure, series
 from ioh.tui.render.box_ops import is_losing
-from ioh.tui.render.fan_out import becomes
+from ioh.tui.render.fan_out import becomes, rpcs_per_call
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.histogram import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
@@ -36,8 +36,8 @@ from ioh.tui.render.trends import STYLES, TREND_STYLES, render_braille
 from ioh.tui.render.zoom import LayersView, busy_ops, op_style
 from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
 
-_LETTERS = {"read": "R", "write": "W", "sync": "", "copy": ""}
-_CALLS = {"read": "read", "write": "write", "sync": "fsync", "copy": "copy"}
+_LETTERS = {"read": "R", "write": "W", "sync": "", META: "", COPY: ""}
+_CALLS = {"read": "read", "write": "write", "sync": "fsync", META: META, COPY: COPY}
 _SYNCS = ("fsync", "commit", "flush")
 # Of reads that the page cache did not have, and of synchronous writes.
 _KINDS = {"missed": "buffered", "sync": "O_SYNC"}
@@ -115,8 +115,11 @@ def _op_of(layer: LayerSnapshot, way: str) -> str:
         return COPY if COPY in layer.ops else ""
     if way == "sync":
         return next((op for op in _SYNCS if op in layer.ops), "")
+    if way == META and META in layer.ops:
+        return META
+    letter = "R" if way == META else _LETTERS[way]  # below, directories are read
     main = (op for op, _ in main_stats(layer.spec, layer.ops))
-    return next((op for op in main if direction(op) == _LETTERS[way]), "")
+    return next((op for op in main if direction(op) == letter), "")
 
 
 class _Columns(NamedTuple):
@@ -225,6 +228,8 @@ def _ruled(line: Line, note: str, width: int) -> Line:
 def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     """The commonest size and kind of the calls, what each becomes below, and their throughput."""
     layer = snapshot.layer(path.top)
+    if path.direction == META:
+        return [(text, "") for text in [rpcs_per_call(snapshot, path)] if text]
     if layer is None or path.direction == "sync":
         return []
     op = _op_of(layer, path.direction)
