@@ -205,6 +205,14 @@ def test_it_uses_sudo_only_to_measure_this_machine(
     assert machine.calls[-1].endswith(" ".join(["-m ioh", *arguments]))
 
 
+@pytest.mark.parametrize(("uid", "compiles"), [("0", True), ("1000", False)])
+def test_set_up_as_root_compiles_the_probes(machine: Machine, uid: str, *, compiles: bool) -> None:
+    machine.run("--setup", UID=uid)
+    assert ("python -I -m ioh.commands.prepare" in machine.calls) == compiles
+    machine.run("--version", UID=uid)
+    assert "python -I -m ioh.commands.prepare" not in machine.calls
+
+
 def test_fio_is_installed_at_the_first_bench_and_only_then(machine: Machine) -> None:
     machine.hide_the_rest()
     machine.run("--setup")
