@@ -6,6 +6,10 @@
 #define STABLE_HOWS 3
 
 BPF_TABLE("percpu_hash", struct proc_key, struct procedure, procedures, 512);
+/* The op of each metadata procedure: ioh fills it (ioh/layers/nfs_procedures.py). */
+BPF_HASH(metadata_ops, struct proc_key, u32, 512);
+/* Flows of all metadata have this op, and no file. */
+#define OP_METADATA OP_GETATTR
 
 static inline void add_procedure(struct proc_key *key, const struct procedure *one)
 {

@@ -1,11 +1,12 @@
 /*
- * NFS client: the cost of each READ, WRITE and COMMIT, by mount, file and process, and
- * the parts of every remote procedure call.
+ * NFS client: the cost of each READ, WRITE and COMMIT, by mount, file and process, of each
+ * metadata call by mount and process, and the parts of every remote procedure call.
  *
  * Timed   nfs_initiate_* (the client decides to send it) -> nfs_*_done (its last answer
  *         was processed); this includes the RPC's queue, its round trip and, after a
  *         delay or a lost session, its retries.  rpc_stats_latency has queue, round trip
- *         and execution of every attempt, as /proc/self/mountstats adds them.
+ *         and execution of every attempt, as /proc/self/mountstats adds them; it is all
+ *         that times a metadata call.
  * Exact   counts and bytes as mountstats: the key is the request's own address
  *         (struct nfs_pgio_header, nfs_commit_data).  (device, file, offset) is not a
  *         key: with four readers of one offset half were mixed up, and COMMIT has
@@ -15,7 +16,8 @@
  *         the page cache serves.
  * Not     pNFS block and LOCALIO, which bypass READ and WRITE; COPY, CLONE and
  *         ALLOCATE, counted only as procedures.  Kernel threads submit COMMIT and
- *         write-back: the writer of the data is then unknown.
+ *         write-back: the writer of the data is then unknown.  The file of a metadata
+ *         call; how many of them are in flight.
  */
 /* Callers may be preempted; kernels of 2026 no longer rule it out. */
 #define IOH_ATOMIC
@@ -25,10 +27,15 @@
 #include "nfs.h"
 #include "nfs_calls.h"
 
+#define ENOENT 2
+
 /* Requests in flight. */
 BPF_HASH(pendings, u64, struct pending, 65536);
 BPF_PERCPU_ARRAY(answers, struct answers, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
+
+/* By RPC client: the device of its superblock. */
+BPF_TABLE("lru_hash", u64, u32, devices, 1024);
 
 static inline struct answers *answers_here(void)
 {
@@ -286,6 +293,95 @@ int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* The device of the superblock whose inode holds this file handle, if its calls use clnt; else 0. */
+static inline u32 device_by_handle(const char *handle, const char *clnt)
+{
+	const char *inode = handle - OFF_nfs_inode_fh + OFF_nfs_inode_vfs_inode;
+	const char *sb = NULL, *server = NULL, *client = NULL;
+
+	READ(sb, FIELD(inode, inode_i_sb));
+	READ(server, FIELD(sb, super_block_s_fs_info));
+	READ(client, FIELD(server, nfs_server_client));
+	return client == clnt ? device_of(inode) : 0;
+}
+
+/*
+ * The device of a call's mount.  A superblock has an RPC client of its own, but that does not lead
+ * back to it.  The arguments of most procedures begin with a file handle, which is inside an
+ * inode; those of v4, and of some of v3, have the session's arguments before it.
+ */
+static inline u32 device_of_call(const char *task, const char *clnt, u32 version)
+{
+	const char *arguments = NULL, *handle = NULL;
+	u64 key = (u64)clnt;
+	u32 dev = 0, *known = devices.lookup(&key);
+
+	READ(arguments, FIELD(task, rpc_task_tk_msg_rpc_argp));
+	if (version < 4) {
+		READ(handle, arguments);
+		dev = device_by_handle(handle, clnt);
+		if (!dev)
+			dev = device_by_handle(arguments, clnt); /* GETATTR */
+	}
+	if (!dev) {
+		READ(handle, FIELD(arguments, nfs_pgio_args_fh));
+		dev = device_by_handle(handle, clnt);
+	}
+	if (!dev)
+		return known ? *known : OTHER_PARTS;
+	if (!known)
+		devices.update(&key, &dev);
+	else if (*known != dev)
+		*known = dev; /* another mount's client at the same address */
+	return dev;
+}
+
+/* The process that made the call: tasks often end in a kernel thread. */
+static inline void note_caller(const char *task, u64 ns)
+{
+	struct flow_key key = {.op = OP_METADATA};
+	struct answers *sum = answers_here();
+	struct flow *f, fresh = {.count = 1, .ns = ns};
+	int is_here;
+
+	READ(key.tgid, FIELD(task, rpc_task_tk_owner));
+	is_here = bpf_get_current_pid_tgid() >> 32 == key.tgid;
+	f = flows.lookup(&key);
+	if (f) {
+		ADD(f->count, 1);
+		ADD(f->ns, ns);
+		if (is_here && !f->comm[0])
+			bpf_get_current_comm(&f->comm, sizeof(f->comm));
+		return;
+	}
+	if (is_here)
+		bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
+	if (flows.update(&key, &fresh) && sum)
+		ADD(sum->unlisted, 1);
+}
+
+static inline void add_metadata(const char *task, u32 dev, u32 op, const struct procedure *one,
+				int status)
+{
+	struct op_totals *t = totals_of(dev, op);
+	u64 bytes = 0;
+
+	if (!t)
+		return;
+	ADD(t->started, 1);
+	/* That there is no such file is an answer. */
+	if (status < 0 && status != -ENOENT) {
+		ADD(t->errors, 1);
+		ADD(t->failed_ns, one->execute_ns);
+		return;
+	}
+	asm volatile("" : "+r"(bytes)); /* as in finish() */
+	add_finished(t, one->execute_ns, bytes);
+	ADD(t->queue_ns, one->queue_ns);
+	ADD(t->queued, 1);
+	note_caller(task, one->execute_ns);
+}
+
 /* rpc_stats_latency(task, ktime_t backlog, ktime_t rtt, ktime_t execute): an attempt has ended */
 int on_rpc(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -293,7 +389,7 @@ int on_rpc(struct bpf_raw_tracepoint_args *ctx)
 	const char *name = NULL;
 	struct procedure one = {.calls = 1};
 	struct proc_key key = {};
-	u32 program = 0, sends = 0;
+	u32 program = 0, sends = 0, *op;
 	u16 timeouts = 0;
 	int status = 0;
 
@@ -319,5 +415,8 @@ int on_rpc(struct bpf_raw_tracepoint_args *ctx)
 	one.retransmits = sends > 1 ? sends - 1 : 0;
 	one.timeouts = timeouts;
 	add_procedure(&key, &one);
+	op = metadata_ops.lookup(&key);
+	if (op)
+		add_metadata(task, device_of_call(task, clnt, key.version), *op, &one, status);
 	return 0;
 }

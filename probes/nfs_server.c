@@ -1,10 +1,11 @@
 /*
  * NFS server: the cost of each READ, WRITE and COMMIT, by exported file system, file and
- * client.
+ * client, and of metadata by client.
  *
  * Timed   nfsd_read_start, nfsd_write_start -> …_done, and COMMIT from the end of the
  *         previous operation in its compound (NFSv3: from svc_process) to its own end.
  *         One nfsd thread serves a call from start to end, so its id is the key.
+ *         Metadata as COMMIT, from v4 each operation of a compound by itself.
  * Cached  a READ during which its thread submitted nothing to a block device.
  * Exact   bytes as the io line of /proc/net/rpc/nfsd, counts as the clients' mountstats;
  *         a call that a client sent twice is served, and counted, twice.
@@ -14,7 +15,8 @@
  * Cost    four programs per call, one per operation of a compound; one look-up per bio
  *         of the machine.
  * Not     files read by the server's own programs; pNFS layouts; a READ looks cached if
- *         an earlier one's read-ahead had already begun to fetch it.
+ *         an earlier one's read-ahead had already begun to fetch it.  The file system of
+ *         metadata in v3: the handle is already released.
  */
 #define IOH_ATOMIC
 #define KNOWS_HANDLES
@@ -146,6 +148,31 @@ static inline void finish(struct serving *s, const char *inode, u32 op, u64 star
 	s->served = op;
 	note_client(s);
 	note_flow(&s->call, inode, dev, op, bytes, ns);
+}
+
+static inline void finish_metadata(struct serving *s, const char *inode, const struct proc_key *key,
+				   u32 status, u64 ns)
+{
+	u32 *op = metadata_ops.lookup(key);
+	struct op_totals *t;
+	u64 bytes = 0;
+
+	if (!op)
+		return;
+	t = totals_of(inode ? device_of(inode) : OTHER_PARTS, *op);
+	if (!t)
+		return;
+	ADD(t->started, 1);
+	/* That there is no such file is an answer. */
+	if (status && status != NFSERR_NOENT) {
+		ADD(t->errors, 1);
+		ADD(t->failed_ns, ns);
+		return;
+	}
+	asm volatile("" : "+r"(bytes)); /* as in finish() */
+	add_finished(t, ns, bytes);
+	note_client(s);
+	note_metadata(&s->call, ns);
 }
 
 /* An operation without an end has failed. */
@@ -301,7 +328,7 @@ int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
 	struct procedure one = {.calls = 1};
 	struct serving *s = serving_here();
 	struct proc_key key = {.version = 4};
-	const char *results = NULL;
+	const char *results = NULL, *inode;
 	u64 now;
 
 	if (!s || !take_turn(AT_COMPOUND, s->done == (u32)ctx->args[1]))
@@ -312,11 +339,11 @@ int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
 	one.errors = (u32)ctx->args[2] != 0;
 	one.execute_ns = now - s->step_ns;
 	add_procedure(&key, &one);
-	if (!one.errors && is_commit(&key)) {
-		READ(results, FIELD((const char *)s->request, svc_rqst_rq_resp));
-		finish(s, FIELD(results, nfsd4_compoundres_cstate_current_fh), OP_COMMIT,
-		       s->step_ns, 0);
-	}
+	READ(results, FIELD((const char *)s->request, svc_rqst_rq_resp));
+	inode = inode_of(FIELD(results, nfsd4_compoundres_cstate_current_fh));
+	if (!one.errors && is_commit(&key))
+		finish(s, inode, OP_COMMIT, s->step_ns, 0);
+	finish_metadata(s, inode, &key, (u32)ctx->args[2], one.execute_ns);
 	s->step_ns = now;
 	return 0;
 }
@@ -324,9 +351,9 @@ int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
 /* svc_stats_latency(const struct svc_rqst *rqst): the reply is about to be sent */
 int on_reply(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *rqst = (const char *)ctx->args[0], *proc = NULL, *name = NULL;
+	const char *rqst = (const char *)ctx->args[0], *proc = NULL, *name = NULL, *results = NULL;
 	struct procedure one = {.calls = 1};
-	u32 tid = bpf_get_current_pid_tgid(), number = 0;
+	u32 tid = bpf_get_current_pid_tgid(), number = 0, status = 0;
 	struct serving *s = serving_here();
 	struct proc_key key = {};
 
@@ -344,6 +371,9 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 		/* The handle is already released. */
 		if (key.version == 3 && number == V3_COMMIT)
 			finish(s, (const char *)s->inode, OP_COMMIT, s->call.came_ns, 0);
+		READ(results, FIELD(rqst, svc_rqst_rq_resp));
+		READ(status, results); /* the first member of each result */
+		finish_metadata(s, NULL, &key, status, one.execute_ns);
 	}
 #ifdef SAMPLED_CALLS
 	if (s->served != NOTHING)

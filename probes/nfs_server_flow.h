@@ -32,3 +32,23 @@ static inline void note_flow(const struct nfsd_call *call, const char *inode, u3
 	if (dentry)
 		keep_path(key.ino, dev, key.name, dentry);
 }
+
+/* Which client made so many metadata calls. */
+static inline void note_metadata(const struct nfsd_call *call, u64 ns)
+{
+	struct flow_key key = {.op = OP_METADATA, .family = call->family, .port = call->port};
+	struct flow *f, fresh = {.count = 1, .ns = ns};
+	u32 zero = 0;
+	u64 *full;
+
+	__builtin_memcpy(key.address, call->address, sizeof(key.address));
+	f = flows.lookup(&key);
+	if (f) {
+		ADD(f->count, 1);
+		ADD(f->ns, ns);
+	} else if (flows.update(&key, &fresh)) {
+		full = unlisted.lookup(&zero);
+		if (full)
+			ADD(*full, 1);
+	}
+}

@@ -77,7 +77,7 @@ def _defines(host: HostFacts, _: Filters) -> Mapping[str, int] | Unavailable:
     if host.btf.offset(*_COOKIE) is None:
         return Unavailable(f"this kernel's struct {_COOKIE[0]} has no {_COOKIE[1]}", _TOO_OLD)
     return {
-        **part_defines(host),
+        **part_defines(host, len(SPEC.ops)),
         **offsets,
         "SITES": SITES,
         "SESSION_OPS": len(SESSION_OPS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from heapq import nlargest, nsmallest
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ioh.model.rows import Key, Rows
 from ioh.model.sample import Table
@@ -12,7 +12,22 @@ from ioh.model.sample import Table
 # Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10,
 # once more those that waited: reads 11-13, writes 14-16; copies between files 17-19.
 READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED, COPY = 0, 3, 6, 8, 11, 14, 17
-COLUMNS, ALL_COLUMNS = 8, 20
+# Rows of NFS have metadata in the place of faults: count and time, 8-9.
+METADATA = 8
+
+
+class Columns(NamedTuple):
+    """A row's columns: their number, those of a count and a time, and where bytes and times are."""
+
+    width: int
+    timed: tuple[int, ...]
+    bytes_at: tuple[int, ...]
+    ns_at: tuple[int, ...]
+
+
+IO = Columns(8, (SYNC,), (1, 4), (2, 5, 7))
+RPCS = Columns(10, (SYNC, METADATA), (1, 4), (2, 5, 7, 9))
+CALLS = Columns(20, (SYNC,), (1, 4, 9, 18), (2, 5, 7, 10, 19))
 
 # A new row costs a name: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
@@ -34,21 +49,21 @@ class FlowRows(Generic[Id]):
         rows: Rows,
         name: Callable[[Id], Key],
         newcomers: int = MAX_NEWCOMERS,
-        columns: int = COLUMNS,
+        columns: Columns = IO,
     ) -> None:
-        self._columns = columns
+        self._columns, self._timed = columns, columns.timed
         self._rows, self._name, self._newcomers = rows, name, newcomers
         self._pending: dict[Id, list[int]] = {}
         self._names: dict[Id, Key] = {}
 
     def add(self, what: Id, column: int, sums: tuple[int, int, int]) -> None:
-        """Add a flow's count, bytes and time at one of the above; SYNC has no bytes."""
+        """Add a flow's count, bytes and time at one of the above, without bytes if it has none."""
         row = self._pending.get(what)
         if row is None:
-            row = self._pending[what] = [0] * self._columns
+            row = self._pending[what] = [0] * self._columns.width
         count, size, ns = sums
         row[column] += count
-        if column == SYNC:
+        if column in self._timed:
             row[column + 1] += ns
         else:
             row[column + 1] += size
@@ -57,8 +72,8 @@ class FlowRows(Generic[Id]):
     def add_to_others(self, column: int, sums: tuple[int, int, int]) -> None:
         """Like add(), for items that the probe does not tell apart."""
         count, _, ns = sums
-        numbers = (count, ns) if column == SYNC else sums
-        row = [0] * self._columns
+        numbers = (count, ns) if column in self._timed else sums
+        row = [0] * self._columns.width
         row[column : column + len(numbers)] = numbers
         self._rows.add_to_others(row)
 
@@ -105,27 +120,23 @@ class FlowRows(Generic[Id]):
         items: Sequence[Id] = list(pending)
         if len(fresh) > self._newcomers:
             old = [what for what in pending if what in names]
-            items = old + _busiest(fresh, pending, self._newcomers)
-        return items if len(items) <= self._rows.most else _busiest(items, pending, self._rows.most)
+            items = old + self._busiest(fresh, pending, self._newcomers)
+        most = self._rows.most
+        return items if len(items) <= most else self._busiest(items, pending, most)
 
+    def _busiest(self, among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:
+        """Choose three quarters by bytes, the rest by time: an fsync has no bytes."""
 
-def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:
-    """Choose three quarters by bytes, the rest by time: an fsync has no bytes."""
+        def sum_at(columns: tuple[int, ...]) -> Callable[[Id], int]:
+            return lambda what: sum(map(pending[what].__getitem__, columns))
 
-    def size(what: Id) -> int:
-        row = pending[what]
-        return row[1] + row[4] + sum(row[9:10]) + sum(row[18:19])
-
-    def time(what: Id) -> int:
-        row = pending[what]
-        return row[2] + row[5] + row[7] + sum(row[10:11]) + sum(row[19:20])
-
-    items = dict.fromkeys(nlargest(count - count // 4, among, key=size))
-    for what in nlargest(count, among, key=time):
-        if len(items) == count:
-            break
-        items[what] = None
-    return list(items)
+        by_bytes, by_time = sum_at(self._columns.bytes_at), sum_at(self._columns.ns_at)
+        items = dict.fromkeys(nlargest(count - count // 4, among, key=by_bytes))
+        for what in nlargest(count, among, key=by_time):
+            if len(items) == count:
+                break
+            items[what] = None
+        return list(items)
 
 
 class RoundRobin(Generic[Id]):

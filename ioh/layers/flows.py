@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.layout import Layout
 from ioh.layers.flow_rows import (
-    ALL_COLUMNS,
-    COLUMNS,
+    CALLS,
     COPY,
     FAULT,
+    IO,
     READ,
     READ_WAITED,
+    RPCS,
     SYNC,
     WRITE,
     WRITE_WAITED,
@@ -110,8 +111,8 @@ class FlowTables:
         self._asked_for: list[FileId] = []
         self._in_use: set[FileId] = set()  # by calls that have not ended
         self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
-        columns = ALL_COLUMNS if FAULT in column_of_op else COLUMNS
-        self._processes = FlowRows(Rows(2), self._name_process, columns=columns)
+        columns, of_process = (CALLS, CALLS) if FAULT in column_of_op else (IO, RPCS)
+        self._processes = FlowRows(Rows(2), self._name_process, columns=of_process)
         self._by_file = FlowRows(Rows(1), self._name_file, columns=columns)
         self._by_mount = FlowRows[tuple[str, str]](Rows(2), lambda mount: mount, columns=columns)
 
@@ -182,9 +183,7 @@ class FlowTables:
         """Add a flow's increments to all its rows; return its file."""
         ino, _, tgid, op, _ = FLOW_KEY.unpack(key)
         file = file_of(key)
-        self._flow_of[tgid] = key
-        if key not in self._last:
-            self._newly_at_work.add(tgid)
+        self._note_process(tgid, key)
         for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
             if column == _NO_COLUMN:
                 continue
@@ -195,6 +194,11 @@ class FlowTables:
                 self._by_file.add(file, column, sums)
             self._by_mount.add(self._mount_of(file), column, sums)
         return file
+
+    def _note_process(self, tgid: int, key: bytes) -> None:
+        self._flow_of[tgid] = key
+        if key not in self._last:
+            self._newly_at_work.add(tgid)
 
     def _add(self, key: bytes, sums: tuple[int, int, int], last: _Last | None) -> FileId:
         """Add a flow's increments since it was last seen; return its file."""

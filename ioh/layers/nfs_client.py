@@ -11,12 +11,14 @@ from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
+from ioh.layers.flow_rows import METADATA as META_COLUMN
 from ioh.layers.flow_rows import READ, SYNC, WRITE
-from ioh.layers.flows import FLOW_KEY, FlowTables
+from ioh.layers.flows import FLOW_KEY, FileId, FlowTables, file_of
 from ioh.layers.mount_roots import FILE_PATH_ON_NFS, mount_root_defines
 from ioh.layers.nfs_maps import (
     BY_BYTES,
     FLOW_COLUMNS,
+    META_COLUMNS,
     NFS_STRUCTS,
     SampledCalls,
     nfs_defines,
@@ -24,6 +26,12 @@ from ioh.layers.nfs_maps import (
 )
 from ioh.layers.nfs_mounts import MountCounters, ProcTotals, is_any_mounted
 from ioh.layers.nfs_pending import PENDING, PENDING_CALLS, PendingCalls
+from ioh.layers.nfs_procedures import (
+    METADATA,
+    METADATA_NAMES,
+    tell_ops,
+    without_starts,
+)
 from ioh.layers.part_totals import PartNames, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.in_progress import IN_PROGRESS
@@ -67,7 +75,7 @@ ANSWERS = numbers(
 )
 
 # Columns of mounts and of servers.
-_COUNTERS = """
+_COUNTERS = f"""
 reads_total       | r/s       | READs, counting each attempt.
 read_bytes_total  | rB/s      | Bytes transferred by READs.
 read_ns_total     |           | Time of all READs.
@@ -77,6 +85,7 @@ write_bytes_total | wB/s      | Bytes transferred by WRITEs.
 write_ns_total    |           | Time of all WRITEs.
 write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
 commits_total     | c/s       | COMMITs.
+{META_COLUMNS}
 retransmits_total | retrans/s | Requests sent again.
 timeouts_total    | timeo/s   | RPC timeouts.
 """
@@ -85,8 +94,14 @@ SPEC = LayerSpec(
     name="nfs_client",
     title="nfs client",
     rank=20,
-    ops=("read", "write_unstable", "write_data_sync", "write_file_sync", "commit", "read_cached"),
-    groups={"write": ("write_unstable", "write_data_sync", "write_file_sync")},
+    ops=(
+        *("read", "write_unstable", "write_data_sync", "write_file_sync", "commit", "read_cached"),
+        *METADATA,
+    ),
+    groups={
+        "write": ("write_unstable", "write_data_sync", "write_file_sync"),
+        "meta": METADATA,
+    },
     part="mount",
     metrics=(
         *numbers(
@@ -98,6 +113,7 @@ SPEC = LayerSpec(
             {_rpc_metrics("read")}
             {_rpc_metrics("write")}
             {_rpc_metrics("commit")}
+            {_rpc_metrics("meta")}
             rpc_retransmits_total       | rpc retrans/s  | Requests sent again, all procedures.
             rpc_timeouts_total          | rpc timeouts/s | RPC timeouts, all procedures.
             """
@@ -121,6 +137,7 @@ SPEC = LayerSpec(
             port              |           | The server's port, unless it is 2049.
         process | processes | pid, comm | {BY_BYTES}
             {FLOW_COLUMNS}
+            {META_COLUMNS}
         file | files | path | {BY_BYTES}
             {FLOW_COLUMNS}
         procedure | procedures | version, procedure | calls_per_s
@@ -144,12 +161,16 @@ _MEMBERS = (
     "nfs_pgio_header inode args.count args.stable res.count res.eof res.verf",
     "nfs_writeverf committed",
     "nfs_commit_data inode",
-    "rpc_task tk_start tk_action tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
+    "rpc_task tk_start tk_action tk_status tk_rqstp tk_client tk_timeouts tk_owner",
+    "rpc_task tk_msg.rpc_proc tk_msg.rpc_argp",
     "rpc_rqst rq_xtime rq_ntrans",
     "rpc_clnt cl_prog cl_vers",
     "rpc_procinfo p_name",
     "inode i_ino i_sb i_dentry.first",
-    "super_block s_dev",
+    "super_block s_dev s_fs_info",
+    "nfs_server client",
+    "nfs_inode fh vfs_inode",
+    "nfs_pgio_args fh",
     "dentry d_parent d_name.name d_name.hash",
     "task_struct flags",
 )
@@ -164,10 +185,28 @@ _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in the structs of the NFS client and sunrpc."""
-    shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
+    shared = nfs_defines(host, filters, len(SPEC.ops), _MEMBERS, _CALL_MEMBERS)
     if isinstance(shared, Unavailable):
         return shared
     return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
+
+
+_METADATA_OP = SPEC.ops.index("getattr")  # of the flows of all metadata
+
+
+class _Flows(FlowTables):
+    """Metadata calls are known by process only: their file is not."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, (READ, WRITE, WRITE, WRITE, SYNC))
+
+    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
+        _, _, tgid, op, _ = FLOW_KEY.unpack(key)
+        if op != _METADATA_OP:
+            return super()._add_rows(key, sums)
+        self._note_process(tgid, key)
+        self._processes.add(tgid, META_COLUMN, sums)
+        return file_of(key)
 
 
 class NfsClient(Layer):
@@ -199,26 +238,30 @@ class NfsClient(Layer):
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
+        self._flows = _Flows(root)
         self._totals = PartTotals(SPEC.ops, queue=True, accrues=True)
         self._pending = PendingCalls(self._flows, SPEC.ops)
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
         self._parts = PartNames(self._find_name)
+        self._has_told_ops = False
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each mount's totals, and the kernel's own counters from mountstats."""
+        if not self._has_told_ops:
+            tell_ops(maps["metadata_ops"], SPEC.ops)
+            self._has_told_ops = True
         mounts = read_mountstats(self.root)  # before the tick ends: it takes milliseconds
         ended = advance_epoch(maps["epoch"])
         totals = self._totals.read(maps["totals"], ended)
         self._pending.look(maps["pendings"], time.monotonic_ns())
-        parts = self._pending.book(totals)
+        parts = {dev: without_starts(ops) for dev, ops in self._pending.book(totals).items()}
         procedures = read_procedures(maps["procedures"])
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
         flows = self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots"))
-        ops = sum_parts(parts, SPEC.ops[:-1])
+        ops = without_starts(sum_parts(parts, SPEC.ops))
         return LayerSample(
             source="bpf",
             ops={**ops, "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes)},
@@ -277,8 +320,8 @@ class NfsClient(Layer):
 def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:
     """The layer's RPC metrics: the procedures' counters, summed over versions."""
     values: dict[str, Value] = {}
-    for op in ("read", "write", "commit"):
-        names = SAME_AS.get(op.upper(), (op.upper(),))
+    for op in ("read", "write", "commit", "meta"):
+        names = METADATA_NAMES if op == "meta" else SAME_AS.get(op.upper(), (op.upper(),))
         rows = [row for (_, name), row in procedures.items() if name in names]
         calls, _, queue, rtt, execute = ([row[at] for row in rows] for at in range(5))
         values[f"rpc_{op}s_total"] = sum(calls)

@@ -13,6 +13,7 @@ from ioh.bpf.defines import PLEASE_REPORT, dentry_alias, known_offsets, offset_d
 from ioh.bpf.layout import Layout
 from ioh.layers.flows import FILE_KEY, FLOW
 from ioh.layers.mount_roots import PATH_DEFINES
+from ioh.layers.nfs_procedures import METADATA, PROCEDURE_KEY
 from ioh.layers.part_totals import PART_OP, part_defines
 from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
 from ioh.model.printable import printable
@@ -39,9 +40,13 @@ commit_ns_total   |      | Time of all COMMITs.
 commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
     Mean time of a COMMIT.
 """
+META_COLUMNS = """
+metas_total       | meta/s | Metadata calls: all but READ, WRITE and COMMIT.
+meta_ns_total     |      | Time of all metadata calls.
+meta_latency_us = 1e-3 * meta_ns_total / metas_total | meta µs | Mean time of a metadata call.
+"""
 
 # Counters of one RPC procedure (NFSv4: one operation of a compound).
-PROCEDURE_KEY = Layout("proc_key", "u32 version; char name[28];")
 PROCEDURE = Layout(
     "procedure", "u64 calls, errors, queue_ns, rtt_ns, execute_ns, retransmits, timeouts;"
 )
@@ -58,10 +63,14 @@ _FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
 def nfs_defines(
     host: HostFacts,
     filters: Filters,
+    ops: int,
     structs: tuple[str, ...],
     of_call: tuple[str, ...],
 ) -> dict[str, int] | Unavailable:
-    """Constants of both NFS probes; no call is sampled unless the kernel has all of ``of_call``."""
+    """Constants of both NFS probes, with so many ``ops``.
+
+    No call is sampled unless the kernel has all of ``of_call``.
+    """
     offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets
@@ -70,7 +79,7 @@ def nfs_defines(
     if alias is None:
         return Unavailable("this kernel's struct dentry has no d_alias", PLEASE_REPORT)
     return {
-        **part_defines(host),
+        **part_defines(host, ops),
         **PATH_DEFINES,
         **offsets,
         "OFF_dentry_alias": alias,
@@ -111,7 +120,7 @@ class SampledCalls:
         """The newest calls of ``ops``, and earlier ones; () if calls are not sampled."""
         if "sampled" not in maps:
             return ()
-        count = sum(op.count_total or 0 for op in ops.values())
+        count = sum(op.count_total or 0 for name, op in ops.items() if name not in METADATA)
         level, self._count = ((count - self._count) // _ENOUGH).bit_length(), count
         maps["sample_level"].update(_FIRST, _LEVEL.pack(min(_LAST_LEVEL, level)))
         calls = []

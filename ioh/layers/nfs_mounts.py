@@ -7,6 +7,7 @@ from collections.abc import Callable
 from operator import add
 from pathlib import Path
 
+from ioh.layers.nfs_procedures import METADATA_NAMES, PROCEDURES
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
 from ioh.layers.per_owner_totals import add_each
 from ioh.model.printable import printable
@@ -43,6 +44,7 @@ def is_any_mounted(root: Path) -> bool:
 def _counters(mount: NfsMount) -> tuple[int, ...]:
     read, write, commit = (mount.stats_of(name) for name in ("READ", "WRITE", "COMMIT"))
     every = mount.procedures.values()
+    metadata = mount.sum_of(METADATA_NAMES)
     return (
         read.calls,
         mount.server_read_bytes,
@@ -51,6 +53,8 @@ def _counters(mount: NfsMount) -> tuple[int, ...]:
         mount.server_write_bytes,
         write.execute_ms * _MS,
         commit.calls,
+        metadata.calls,
+        metadata.execute_ms * _MS,
         sum(stats.transmissions - stats.calls for stats in every),
         sum(stats.timeouts for stats in every),
     )
@@ -230,9 +234,10 @@ class ProcTotals:
 
 
 def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT from mountstats, which does not tell kinds of WRITE apart.
+    """READ, WRITE, COMMIT and metadata from mountstats, which does not tell kinds of WRITE apart.
 
-    Times include those of failed calls, which count only as errors.
+    Times include those of failed calls, which count only as errors.  Most metadata calls that fail
+    are answers (ENOENT of a LOOKUP), and mountstats does not tell which: they count like others.
     """
     sizes = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
     ops: dict[str, OpTotals] = {}
@@ -242,6 +247,15 @@ def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
             count_total=stats.calls - stats.errors,
             bytes_total=size,
             errors_total=stats.errors,
+            latency_ns_total=stats.execute_ms * _MS,
+            queue_ns_total=stats.queue_ms * _MS,
+            queued_total=stats.calls,
+        )
+    for op, names in PROCEDURES.items():
+        stats = mount.sum_of(names)
+        ops[op] = OpTotals(
+            count_total=stats.calls,
+            bytes_total=0,
             latency_ns_total=stats.execute_ms * _MS,
             queue_ns_total=stats.queue_ms * _MS,
             queued_total=stats.calls,

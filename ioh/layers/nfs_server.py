@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,17 +18,20 @@ from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer
-from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
+from ioh.layers.flow_rows import METADATA as META_COLUMN
+from ioh.layers.flow_rows import READ, RPCS, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables, file_of
 from ioh.layers.mount_roots import FILE_PATH
 from ioh.layers.nfs_maps import (
     BY_BYTES,
     FLOW_COLUMNS,
+    META_COLUMNS,
     NFS_STRUCTS,
     SampledCalls,
     nfs_defines,
     read_procedures,
 )
+from ioh.layers.nfs_procedures import METADATA, PROCEDURES, tell_ops, without_starts
 from ioh.layers.part_totals import PartNames, PartTotals, sum_parts
 from ioh.layers.per_owner_totals import Ops
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -42,6 +46,7 @@ from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.printable import printable
 from ioh.model.rows import Rows
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
+from ioh.procfs.mountstats import SAME_AS
 from ioh.procfs.nfsd import NfsdStats, read_max_block_bytes, read_nfsd, read_pool_stats
 from ioh.procfs.processes import are_pids_the_kernels, thread_state
 from ioh.procfs.sock_diag import format_endpoint
@@ -62,10 +67,12 @@ SPEC = LayerSpec(
         "write_data_sync",
         "write_file_sync",
         "commit",
+        *METADATA,
     ),
     groups={
         "read": ("read_disk", "read_cached"),
         "write": ("write_unstable", "write_data_sync", "write_file_sync"),
+        "meta": METADATA,
     },
     part="file system",
     metrics=numbers(
@@ -87,6 +94,7 @@ SPEC = LayerSpec(
             {FLOW_COLUMNS}
         client | clients | client | {BY_BYTES}
             {FLOW_COLUMNS}
+            {META_COLUMNS}
         export | file systems | mount, fstype | {BY_BYTES}
             {FLOW_COLUMNS}
         {in_progress_table("thread, client, op", age="Time since the oldest of them came.")}
@@ -114,6 +122,7 @@ _MEMBERS = (
 _CALL_MEMBERS = ("svc_rqst rq_xid",)
 _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _CALL = Layout("nfsd_call", "u64 came_ns, start_ns; u32 op; u16 family, port; u8 address[16];")
+_METADATA_OP = SPEC.ops.index("getattr")  # of the flows of all metadata
 _BUSY = ("R", "D")  # states of a thread
 _OTHER = "other"  # a COMMIT, or any other procedure: which is not known before it ends
 _FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, op; u16 family, port; u32 name; u8 address[16];")
@@ -127,7 +136,9 @@ class ClientTables(FlowTables):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, (READ, READ, WRITE, WRITE, WRITE, SYNC))
-        self._by_client = FlowRows[Client](Rows(1), lambda client: (name_client(*client),))
+        self._by_client = FlowRows[Client](
+            Rows(1), lambda client: (name_client(*client),), columns=RPCS
+        )
         self._by_both = FlowRows(Rows(2), self._name_both)
 
     def _tables(self) -> dict[str, Table]:
@@ -146,7 +157,11 @@ class ClientTables(FlowTables):
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         _, _, op, family, port, _, address = _FLOW_KEY.unpack(key)
-        file, client, column = file_of(key), (family, port, address), self._column_of_op[op]
+        file, client = file_of(key), (family, port, address)
+        if op == _METADATA_OP:
+            self._by_client.add(client, META_COLUMN, sums)
+            return file
+        column = self._column_of_op[op]
         self._by_both.add((file, client), column, sums)
         self._by_client.add(client, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)
@@ -194,7 +209,7 @@ def _with_inflight(
 
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in the structs of nfsd and of sunrpc's server."""
-    shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS)
+    shared = nfs_defines(host, filters, len(SPEC.ops), _MEMBERS, _CALL_MEMBERS)
     if isinstance(shared, Unavailable):
         return shared
     stable = offset_defines(host.btf, *_STABLE)
@@ -202,6 +217,7 @@ def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailab
         return stable
     return {
         **shared,
+        "NFSERR_NOENT": int.from_bytes((2).to_bytes(4, "big"), sys.byteorder),
         "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
         "OFF_write_stable_how": sum(stable.values()),
         "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),
@@ -244,20 +260,24 @@ class NfsServer(Layer):
         self._totals = PartTotals(SPEC.ops, queue=False)
         self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
         self._parts = PartNames(self._find_name)
+        self._has_told_ops = False
         self._sees_threads = are_pids_the_kernels(root)
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each exported file system's totals, and the tables."""
+        if not self._has_told_ops:
+            tell_ops(maps["metadata_ops"], SPEC.ops, v4_prefix="OP_")
+            self._has_told_ops = True
         ended = advance_epoch(maps["epoch"])
         read = self._totals.read(maps["totals"], ended)
-        parts = {dev: _without_inflight(ops) for dev, ops in read.items()}
+        parts = {dev: _without_inflight(without_starts(ops)) for dev, ops in read.items()}
         now_ns = time.monotonic_ns()
         serving = self._serving(maps["servings"], now_ns)
         stats = read_nfsd(self.root)
         unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
         flows = self._flows.read(maps["flows"], maps["paths"])
-        ops = sum_parts(parts, SPEC.ops)
+        ops = without_starts(sum_parts(parts, SPEC.ops))
         return LayerSample(
             source="bpf",
             ops=_with_inflight(ops, serving),
@@ -298,9 +318,12 @@ class NfsServer(Layer):
         return LayerSample(
             source="proc",
             ops={
-                "read": OpTotals(count_total=stats.calls("READ"), bytes_total=stats.read_bytes),
+                "read": OpTotals(
+                    count_total=stats.calls(*SAME_AS["READ"]), bytes_total=stats.read_bytes
+                ),
                 "write": OpTotals(count_total=stats.calls("WRITE"), bytes_total=stats.write_bytes),
                 "commit": OpTotals(count_total=stats.calls("COMMIT"), bytes_total=0),
+                **{op: OpTotals(stats.calls(*names), 0) for op, names in PROCEDURES.items()},
             },
             metrics=self._proc_metrics(stats),
             notes=notes_of_unfiltered(self.filters, "all clients and files"),

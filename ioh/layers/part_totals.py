@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
 PART_OP = Layout("part_op", "u32 part, op;")
-_MOST_BYTES = 32 << 20  # of kernel memory for the totals of all parts and CPUs
+_MOST_BYTES = 64 << 20  # of kernel memory for the totals of all parts and CPUs
 # All parts that find the table full: no device has major number 4095, no process this pid.
 OTHER_PARTS = 0xFFFFFFFF
 NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def part_defines(host: HostFacts) -> dict[str, int]:
-    """The constants of probes/part_totals.h."""
-    room = max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
+def part_defines(host: HostFacts, ops: int) -> dict[str, int]:
+    """The constants of probes/part_totals.h, for a layer with so many ops."""
+    room = max(2 * ops, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
     return {"MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}
 
 

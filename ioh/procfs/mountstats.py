@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import add, sub
@@ -95,9 +95,14 @@ class NfsMount:
 
     def stats_of(self, name: str) -> ProcedureStats:
         """READ, WRITE or COMMIT, summed over all procedures that do it."""
+        return self.sum_of(SAME_AS.get(name, (name,)))
+
+    def sum_of(self, names: Iterable[str]) -> ProcedureStats:
+        """The sum of these procedures."""
         total = NO_CALLS
-        for same in SAME_AS.get(name, (name,)):
-            total = _combined(add, total, self.procedures.get(same, NO_CALLS))
+        for name in names:
+            if name in self.procedures:
+                total = _combined(add, total, self.procedures[name])
         return total
 
     def option_number(self, name: str) -> int | None:

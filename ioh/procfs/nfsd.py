@@ -7,9 +7,22 @@ from typing import NamedTuple
 
 from ioh.procfs.files import ROOT, path_under, read_int, read_text
 
-# Procedure numbers of RFC 1813, operation numbers of RFC 7530 and (READ_PLUS, 68) RFC 7862.
-_V3 = {"READ": (6,), "WRITE": (7,), "COMMIT": (21,)}
-_V4 = {"COMMIT": (5,), "READ": (25, 68), "WRITE": (38,)}
+# By number: RFC 1813; RFC 7530, 5661, 7862 and 8276.
+V3 = """
+NULL GETATTR SETATTR LOOKUP ACCESS READLINK READ WRITE CREATE MKDIR SYMLINK MKNOD REMOVE RMDIR
+RENAME LINK READDIR READDIRPLUS FSSTAT FSINFO PATHCONF COMMIT
+"""
+V4 = """
+- - - ACCESS CLOSE COMMIT CREATE DELEGPURGE DELEGRETURN GETATTR GETFH LINK LOCK LOCKT LOCKU
+LOOKUP LOOKUPP NVERIFY OPEN OPENATTR OPEN_CONFIRM OPEN_DOWNGRADE PUTFH PUTPUBFH PUTROOTFH READ
+READDIR READLINK REMOVE RENAME RENEW RESTOREFH SAVEFH SECINFO SETATTR SETCLIENTID
+SETCLIENTID_CONFIRM VERIFY WRITE RELEASE_LOCKOWNER BACKCHANNEL_CTL BIND_CONN_TO_SESSION
+EXCHANGE_ID CREATE_SESSION DESTROY_SESSION FREE_STATEID GET_DIR_DELEGATION GETDEVICEINFO
+GETDEVICELIST LAYOUTCOMMIT LAYOUTGET LAYOUTRETURN SECINFO_NO_NAME SEQUENCE SET_SSV TEST_STATEID
+WANT_DELEGATION DESTROY_CLIENTID RECLAIM_COMPLETE ALLOCATE COPY COPY_NOTIFY DEALLOCATE IO_ADVISE
+LAYOUTERROR LAYOUTSTATS OFFLOAD_CANCEL OFFLOAD_STATUS READ_PLUS SEEK WRITE_SAME CLONE GETXATTR
+SETXATTR LISTXATTRS REMOVEXATTR
+"""
 
 
 class NfsdStats(NamedTuple):
@@ -26,13 +39,13 @@ class NfsdStats(NamedTuple):
     v3: tuple[int, ...]
     v4: tuple[int, ...]
 
-    def calls(self, name: str) -> int | None:
-        """Calls of READ, WRITE or COMMIT, all versions; None if no line has them."""
+    def calls(self, *names: str) -> int | None:
+        """Calls of these procedures, v3 and v4; None if no line has one of them."""
         found = [
-            counts[number + 1]
-            for counts, numbers in ((self.v3, _V3[name]), (self.v4, _V4[name]))
-            for number in numbers
-            if len(counts) > number + 1
+            count
+            for known, counts in ((V3.split(), self.v3), (V4.split(), self.v4))
+            for name, count in zip(known, counts[1:], strict=False)
+            if name in names
         ]
         return sum(found) if found else None
 

@@ -97,8 +97,8 @@ class ProbeText:
         for macro, inside in re.findall(r"(?m)^(BPF_[A-Z_]+)\((.*)\);$", self.code):
             args = [arg.strip() for arg in inside.split(",")]
             if macro == "BPF_TABLE":
-                assert args[0] == '"percpu_hash"'
-                kind, key, value, name = 5, args[1], args[2], args[3]
+                kind = {'"percpu_hash"': 5, '"lru_hash"': 9}[args[0]]
+                key, value, name = args[1:4]
             elif macro == "BPF_HASH":
                 kind, name, key, value = 1, args[0], args[1], args[2]
             else:

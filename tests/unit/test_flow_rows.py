@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
 from ioh.layers.flow_rows import (
-    ALL_COLUMNS,
+    CALLS,
     COPY,
     FAULT,
     READ,
@@ -39,7 +39,7 @@ class Named:
 
     def __init__(self, most: int, newcomers: int, idle_ticks: int = FOREVER) -> None:
         self.asked: Counter[int] = Counter()
-        self.rows = FlowRows(Rows(1, most, idle_ticks), self._name, newcomers, ALL_COLUMNS)
+        self.rows = FlowRows(Rows(1, most, idle_ticks), self._name, newcomers, CALLS)
 
     def _name(self, what: int) -> tuple[str]:
         self.asked[what] += 1
