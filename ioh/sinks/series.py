@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from ioh.model.derive_op import add_ops
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.printable import printable
@@ -56,7 +57,8 @@ class Detail:
     """How detailed the series are.
 
     ``edges_us``: edges of histograms, a subset of LATENCY_EDGES_US.  ``lean_parts``: devices and
-    mounts only with operations, bytes and time, if they were active, and errors, if there were any.
+    mounts only with operations, bytes and time, if they were active, and errors, if there were any;
+    all metadata as one op.
     """
 
     edges_us: tuple[int, ...] = LATENCY_EDGES_US
@@ -97,10 +99,11 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
         if not isinstance(layer, LayerSample):
             continue
         prefix = f"ioh_{metric_name(name)}"
-        for op, totals in layer.ops.items():
+        metadata = sample.specs[name].groups.get("meta", ()) if detail.lean_parts else ()
+        for op, totals in _as_one(layer.ops, metadata):
             yield from _of_op(prefix, (host, ("op", label_text(op))), totals, detail)
         for part, ops in layer.parts.items():
-            for op, totals in ops.items():
+            for op, totals in _as_one(ops, metadata):
                 labels = (host, ("op", label_text(op)), ("part", label_text(part)))
                 if not detail.lean_parts:
                     yield from _of_op(prefix, labels, totals, detail)
@@ -112,6 +115,15 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
         lost = Family(f"{prefix}_lost_events", "counter", "", "Events lost.")
         for reason, count in layer.lost.items():
             yield Series(lost, "_total", (host, ("reason", label_text(reason))), count)
+
+
+def _as_one(
+    ops: Mapping[str, OpTotals], members: tuple[str, ...]
+) -> Iterator[tuple[str, OpTotals]]:
+    """The ops, those of the group ``meta`` as one, without bytes: it moves none."""
+    yield from (each for each in ops.items() if each[0] not in members)
+    if known := [ops[op] for op in members if op in ops]:
+        yield "meta", replace(add_ops(known), bytes_total=None)
 
 
 def table_series(sample: Sample, top: int | None) -> Iterator[Series]:

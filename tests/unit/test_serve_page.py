@@ -45,13 +45,16 @@ def values(found: Iterable[Point], name: str, **labels: str) -> list[float]:
     return [p.value for p in found if p.name == name and wanted <= p.labels.items()]
 
 
-def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
+def test_twenty_disks_and_ten_mounts_are_at_most_eleven_hundred_series() -> None:
     page = Page(0, dict.fromkeys(map(str, range(40)), "block"))
     sample = large_host()
     page.publish(sample)
     page.judge(derive(sample, sample_after(sample)))
     found = points(page)
-    assert 900 < len(found) <= 1000
+    assert 1000 < len(found) <= 1100
+    metadata = [p for p in found if p.labels.get("op") == "meta"]
+    assert len([p for p in metadata if "part" in p.labels]) == 2 * 10
+    assert not [p for p in found if p.labels.get("op") == "getattr"]
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 

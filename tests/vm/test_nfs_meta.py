@@ -1,0 +1,189 @@
+"""Metadata calls over NFS: by group exactly as mountstats and nfsd count them, and by process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ioh.layers.nfs_procedures import METADATA, METADATA_NAMES, PROCEDURES
+from ioh.procfs.mountstats import ProcedureStats
+from ioh.procfs.nfsd import read_nfsd
+from tests.kernel.part import Part, part_of
+from tests.kernel.rig import Ioh, recording
+from tests.vm.nfs import EXPORT, Server, minus, mount_of, mounted
+
+# argv: folder, times.  Each step is one system call; by NFSv3 the server answers each of them.
+PROGRAM = """
+import fcntl, os, sys
+folder, times, locks = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+os.mkdir(folder)
+for n in range(times):
+    at = f"{folder}/{n}"
+    os.mkdir(at)
+    os.close(os.open(f"{at}/a", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.symlink("a", f"{at}/s")
+    os.link(f"{at}/a", f"{at}/h")
+    os.chmod(f"{at}/a", 0o600)
+    os.rename(f"{at}/a", f"{at}/b")
+    for _ in range(3):
+        os.stat(f"{at}/b")
+    os.access(f"{at}/b", os.R_OK)
+    try:
+        os.stat(f"{at}/none")
+    except FileNotFoundError:
+        pass
+    fd = os.open(f"{at}/b", os.O_RDWR)
+    if locks:
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+    os.close(fd)
+    for entry in os.scandir(at):
+        entry.stat()
+    for name in "bhs":
+        os.unlink(f"{at}/{name}")
+    os.rmdir(at)
+"""
+# What the program must cause at least, each time: it is sure of these, whatever the cache knows.
+V3_SURE = {"create": 3, "rename": 2, "remove": 4, "setattr": 1}
+V4_SURE = {"create": 2, "rename": 2, "remove": 4, "setattr": 1, "open": 2, "close": 2, "lock": 2}
+
+
+def start(place: Path, name: str, times: int, version: str) -> subprocess.Popen[bytes]:
+    words = [str(place / name), str(times), "0" if version == "3" else "1"]
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *words])
+
+
+def by_group(counts: Mapping[str, int]) -> Counter[str]:
+    groups = {name: op for op, names in PROCEDURES.items() for name in names}
+    found: Counter[str] = Counter()
+    for name, count in counts.items():
+        if name in groups and count:
+            found[groups[name]] += count
+    return found
+
+
+def told_by_client(place: Path, older: Mapping[str, ProcedureStats]) -> dict[str, ProcedureStats]:
+    now = mount_of(place).procedures
+    return {name: minus(stats, older[name]) for name, stats in now.items()}
+
+
+def served() -> Counter[str]:
+    """Calls of each op that nfsd served so far, by its own numbers in /proc."""
+    stats = read_nfsd()
+    assert stats is not None
+    return Counter({op: stats.calls(*names) or 0 for op, names in PROCEDURES.items()})
+
+
+def ended(part: Part, layer: str) -> Counter[str]:
+    """Metadata calls of each op, also those that failed."""
+    return +Counter({op: part.total(layer, op) + part.errors(layer, op) for op in METADATA})
+
+
+@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
+def test_each_group_equals_the_kernels_counts(both_ends: Ioh, server: Server, version: str) -> None:
+    """Two programs at a time with known numbers of calls, each on a mount of its own."""
+    with (
+        mounted(version, "noac") as one,
+        mounted(version, "noac", client=3) as two,
+        part_of(both_ends) as part,
+    ):
+        before, served_before = {at: mount_of(at).procedures for at in (one, two)}, served()
+        programs = {
+            at: start(at, f"{at.name}-{version}", n, version) for at, n in ((one, 7), (two, 13))
+        }
+        assert [program.wait() for program in programs.values()] == [0, 0]
+        told = {at: told_by_client(at, before[at]) for at in (one, two)}
+        served_now = +(served() - served_before)
+        mounts = {f"{mount_of(at).export} on {at}": at for at in (one, two)}
+    calls = {at: by_group({name: s.calls for name, s in told[at].items()}) for at in told}
+    every = calls[one] + calls[two]
+    print(version, dict(every), dict(served_now), part.errors("nfs_client", "meta"))
+    for op, least in (V3_SURE if version == "3" else V4_SURE).items():
+        assert every[op] >= 20 * least, op
+    assert ended(part, "nfs_client") == every
+    assert ended(part, "nfs_server") == served_now
+    assert part.metric("nfs_client", "rpc_metas") == every.total()
+    assert part.lost("nfs_client") == part.lost("nfs_server") == {}
+    check_times(part, list(told.values()))
+    # A call that NFSv4 repeats after a delay is an error, and counts for its mount in /proc only.
+    assert part.errors("nfs_client", "meta") == 0
+    totals = {at: calls[at].total() for at in told}
+    assert mounts_of(part) == {name: totals[at] for name, at in mounts.items()}
+    rows = part.table("nfs_client", "mount", "mount")
+    assert {at: rows[str(at),]["metas"] for at in told} == totals
+    processes = part.table("nfs_client", "process", "pid", "comm")
+    by_process = {key: row["metas"] for key, row in processes.items() if row["metas"]}
+    comm = Path(sys.executable).resolve().name
+    assert by_process == {(str(programs[at].pid), comm): totals[at] for at in told}
+    clients = part.table("nfs_server", "client", "client")
+    by_client = {at.rpartition(":")[0]: row["metas"] for (at,), row in clients.items()}
+    assert sum(by_client.values()) == part.total("nfs_server", "meta")
+    assert by_client["10.99.3.2"] > by_client["10.99.1.2"] > 0
+
+
+def check_times(part: Part, told: Sequence[Mapping[str, ProcedureStats]]) -> None:
+    """The time of all calls within 1 % of mountstats, which has whole milliseconds."""
+    for op in ("meta", *METADATA):
+        names = METADATA_NAMES if op == "meta" else PROCEDURES[op]
+        stats = [each[name] for each in told for name in names if name in each]
+        count = part.total("nfs_client", op)
+        if count and not part.errors("nfs_client", op):
+            time_ms = part.latency_us("nfs_client", op) * count / 1e3
+            wanted_ms = sum(s.execute_ms for s in stats)
+            assert time_ms == pytest.approx(wanted_ms, rel=0.01, abs=2 * len(stats)), op
+    execute_ms = part.metric("nfs_client", "rpc_meta_execute_ns") / 1e6
+    count = part.total("nfs_client", "meta")
+    assert execute_ms == pytest.approx(
+        part.latency_us("nfs_client", "meta") * count / 1e3, rel=1e-3
+    )
+    queue_us = [n["queue_us"] for n in part.ops("nfs_client", "meta") if n["count"]]
+    assert all(each is not None for each in queue_us)
+    assert part.sizes("nfs_client", "meta") == {512: count}
+
+
+def mounts_of(part: Part) -> dict[str, int]:
+    """Metadata calls of each mount, from the parts of the probe's totals."""
+    sums: Counter[str] = Counter()
+    for interval in part.intervals_of("nfs_client"):
+        for name, ops in interval["layers"]["nfs_client"]["parts"]["mount"].items():
+            sums[name] += ops.get("meta", {}).get("count") or 0
+    return dict(+sums)
+
+
+def test_the_file_system_of_a_commit_is_known(both_ends: Ioh, server: Server, version: str) -> None:
+    with (
+        mounted(version) as place,
+        part_of(both_ends) as part,
+        (place / "committed").open("wb") as stream,
+    ):
+        stream.write(os.urandom(1 << 20))
+        stream.flush()
+        os.fsync(stream.fileno())
+    assert part.total("nfs_server", "commit")
+    rows = part.table("nfs_server", "file", "path")
+    assert {path for (path,), row in rows.items() if row["commits"]} == {str(EXPORT / "committed")}
+
+
+def test_proc_has_the_same_counts(server: Server, version: str) -> None:
+    with (
+        mounted(version, "noac") as place,
+        recording("--proc", "--layers", "nfs_client,nfs_server", cycle_s=0.5) as ioh,
+    ):
+        ioh.settle()
+        before, served_before = mount_of(place).procedures, served()
+        assert start(place, f"proc-{version}", 5, version).wait() == 0
+        told, served_now = told_by_client(place, before), served() - served_before
+        ioh.settle()
+    calls = by_group({name: stats.calls for name, stats in told.items()})
+    for layer, counts in (("nfs_client", calls), ("nfs_server", +served_now)):
+        assert +Counter({op: ioh.total(layer, op) for op in METADATA}) == counts
+    execute_ms = sum(told[name].execute_ms for name in METADATA_NAMES if name in told)
+    time_ms = ioh.latency_us("nfs_client", "meta") * calls.total() / 1e3
+    assert time_ms == pytest.approx(execute_ms, rel=0.01)
+    assert {n["p99_us"] for n in ioh.ops("nfs_client", "meta")} == {None}
