@@ -83,6 +83,7 @@ static inline int is_compat(const char *task)
 
 #include "syscall_fault.h"
 #include "syscall_packed.h"
+#include "syscall_meta.h"
 
 /* Batches of libaio continue in separate programs, a few requests at a time. */
 BPF_PROG_ARRAY(submit_step, 1);
@@ -168,6 +169,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	case SYS_io_destroy:
 		op = CALL_REAP;
 		break;
+	META_CALLS:
+		meta_step.call(ctx, 0);
+		return 0;
 	default:
 		return 0;
 	}
@@ -280,6 +284,10 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (!c)
 		return 0;
 	op = c->target.op;
+	if (is_meta(op)) {
+		meta_end_step.call(ctx, 0);
+		return 0;
+	}
 	if (op == CALL_REAP) {
 		if (result > 0)
 			reap_step.call(ctx, 0);

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ioh.bpf.layout import Layout
+from ioh.layers.flows import ABSOLUTE_PATH
 from ioh.model.printable import printable
 from ioh.model.rows import Rows
 from ioh.model.sample import Table
@@ -37,6 +38,8 @@ class FailureTable:
     def _row_key(self, key: bytes, comm: bytes, mounts: MountTable) -> tuple[str, ...]:
         tgid, op, dev, code = FAILURE.unpack(key)
         mount = mounts.of_dev(dev)
-        where = dev_text(dev) if mount is None else printable(mount.mount_point)
+        where = dev_text(dev) if dev else ABSOLUTE_PATH
+        if mount is not None:
+            where = printable(mount.mount_point)
         error = errno.errorcode.get(code, str(code))
         return str(tgid), printable(comm.split(b"\0")[0]), self._ops[op], error, where

@@ -10,8 +10,10 @@ from ioh.model.rows import Key, Rows
 from ioh.model.sample import Table
 
 # Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10,
-# once more those that waited: reads 11-13, writes 14-16; copies between files 17-19.
+# once more those that waited: reads 11-13, writes 14-16; copies between files 17-19; calls on names
+# and attributes 20-21, again those that waited 22-23, locks 24-25.
 READ, WRITE, SYNC, FAULT, READ_WAITED, WRITE_WAITED, COPY = 0, 3, 6, 8, 11, 14, 17
+META, META_WAITED, LOCK = 20, 22, 24
 # Rows of NFS have metadata in the place of faults: count and time, 8-9.
 METADATA = 8
 
@@ -27,7 +29,8 @@ class Columns(NamedTuple):
 
 IO = Columns(8, (SYNC,), (1, 4), (2, 5, 7))
 RPCS = Columns(10, (SYNC, METADATA), (1, 4), (2, 5, 7, 9))
-CALLS = Columns(20, (SYNC,), (1, 4, 9, 18), (2, 5, 7, 10, 19))
+CALLS_OF_FILE = Columns(20, (SYNC,), (1, 4, 9, 18), (2, 5, 7, 10, 19))
+CALLS = Columns(26, (SYNC, META, META_WAITED, LOCK), (1, 4, 9, 18), (2, 5, 7, 10, 19, 21, 25))
 
 # A new row costs a name: to find, to make printable, to record.
 MAX_NEWCOMERS = 64

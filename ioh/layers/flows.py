@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 from ioh.bpf.layout import Layout
 from ioh.layers.flow_rows import (
     CALLS,
+    CALLS_OF_FILE,
     COPY,
     FAULT,
     IO,
+    LOCK,
+    META,
+    META_WAITED,
     READ,
     READ_WAITED,
     RPCS,
@@ -59,9 +63,16 @@ _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
 # With inode 0, by the key's name: msync has no file, swap SWAP_NAME, sync ALL_FILES_NAME.
 _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""), ("(all files)", ""))
+_META_NAME = 3  # a call on names or attributes: only its file system is known, if at all
+ABSOLUTE_PATH = "(absolute path)"  # its mount is not known
 
 _NO_COLUMN = -1  # the start of write-back
-_COLUMN_OF_OP = (READ, READ, READ, WRITE, WRITE, WRITE, SYNC, COPY, FAULT, _NO_COLUMN)
+_COLUMN_OF_OP = (
+    *(READ, READ, READ, WRITE, WRITE, WRITE, SYNC, COPY, FAULT, _NO_COLUMN),
+    *((META,) * 7),  # open to setattr
+    *(LOCK, META),  # META is close
+)
+_WAITED = 1 << 8  # in a flow's op: META_WAITED of probes/syscall_meta.h
 # A read that missed or was direct, a write that was direct or synchronous.
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
@@ -111,10 +122,12 @@ class FlowTables:
         self._asked_for: list[FileId] = []
         self._in_use: set[FileId] = set()  # by calls that have not ended
         self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
-        columns, of_process = (CALLS, CALLS) if FAULT in column_of_op else (IO, RPCS)
+        of_process, of_file, of_mount = RPCS, IO, IO
+        if META in column_of_op:
+            of_process, of_file, of_mount = CALLS, CALLS_OF_FILE, CALLS
         self._processes = FlowRows(Rows(2), self._name_process, columns=of_process)
-        self._by_file = FlowRows(Rows(1), self._name_file, columns=columns)
-        self._by_mount = FlowRows[tuple[str, str]](Rows(2), lambda mount: mount, columns=columns)
+        self._by_file = FlowRows(Rows(1), self._name_file, columns=of_file)
+        self._by_mount = FlowRows[tuple[str, str]](Rows(2), lambda mount: mount, columns=of_mount)
 
     @property
     def at_work(self) -> Collection[int]:
@@ -181,9 +194,12 @@ class FlowTables:
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to all its rows; return its file."""
-        ino, _, tgid, op, _ = FLOW_KEY.unpack(key)
+        ino, dev, tgid, op, _ = FLOW_KEY.unpack(key)
         file = file_of(key)
         self._note_process(tgid, key)
+        if op & _WAITED or self._column_of_op[op] >= META:
+            self._add_meta(dev, tgid, op, sums)
+            return file
         for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
             if column == _NO_COLUMN:
                 continue
@@ -199,6 +215,20 @@ class FlowTables:
         self._flow_of[tgid] = key
         if key not in self._last:
             self._newly_at_work.add(tgid)
+
+    def _add_meta(self, dev: int, tgid: int, op: int, sums: tuple[int, int, int]) -> None:
+        """Add calls on names and attributes: of a file system, not of a file."""
+        mount, column = self.mount_by(dev), self._column_of_op[op & ~_WAITED]
+        for each in (column, META_WAITED) if op & _WAITED and column == META else (column,):
+            self._processes.add(tgid, each, sums)
+            self._by_mount.add(mount, each, sums)
+
+    def mount_by(self, dev: int) -> tuple[str, str]:
+        """Mount point and type to name a file system by; 0 is an unknown one."""
+        mount = self.mounts.of_dev(dev)
+        if mount is not None:
+            return printable(mount.mount_point), printable(mount.fstype)
+        return f"device {dev_text(dev)}" if dev else ABSOLUTE_PATH, ""
 
     def _add(self, key: bytes, sums: tuple[int, int, int], last: _Last | None) -> FileId:
         """Add a flow's increments since it was last seen; return its file."""
@@ -295,7 +325,8 @@ class FlowTables:
         """Where the user finds a file: a path below its mount, or the best name available."""
         ino, dev, name = FILE_KEY.unpack(file)
         if ino == 0:
-            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name])
+            where, fstype = self.mount_by(dev) if name == _META_NAME else _IN_NO_FILE[name]
+            return Location(where, where, fstype)
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
         for mount in self.mounts.of_file_system(dev) if dentries else ():

@@ -75,7 +75,20 @@ copy_ns_total     |         | Time in calls that copy.
 copy_latency_us = 1e-3 * copy_ns_total / copies_total | copy µs |
     Mean time of a copy.
 """
+_META = """
+metas_total       | meta/s | Calls on names and attributes: open to setattr, and close.
+meta_ns_total     |        | Time in these calls.
+meta_latency_us = 1e-3 * meta_ns_total / metas_total | meta µs |
+    Mean time of such a call.
+metas_waited_total | | Of these calls, those that slept or used a lower layer.
+meta_waited_ns_total | | Time of those calls.
+locks_total       | lock/s | Lock calls that waited.
+lock_ns_total     |        | Time in those calls.
+lock_latency_us = 1e-3 * lock_ns_total / locks_total | lock µs |
+    Mean time of such a lock call.
+"""
 _BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s, copy_bytes_per_s"
+_BY_BYTES_AND_CALLS = f"{_BY_BYTES}, metas_per_s"  # which some processes only have
 
 COUNTED = numbers(
     """
@@ -116,6 +129,13 @@ COUNTED = numbers(
         file system did no direct I/O for the file.
     read_direct_hole_bytes_total | | Bytes that direct reads got neither from a device nor from the
         page cache: holes and blocks never written.
+    meta_waited_total | | Calls of group meta that slept or used a lower layer. Without io_uring.
+    meta_waited_ns_total | | Time of those calls.
+    meta_lower_ops_total | | Bios that calls of group meta submitted themselves, to read or to
+        write, also those calls that failed.
+    meta_lower_bytes_total | | Bytes of those bios.
+    meta_waited_cpu_wait_ns_total | | Time that threads in those that waited could have run, but
+        had no CPU.
     """
 )
 _COMPUTED = numbers(
@@ -130,6 +150,7 @@ _COMPUTED = numbers(
     write_cpu_wait_ns_total | | The same, in write calls and copies.
     write_waited_cpu_wait_ns_total | | Of this, in write_direct and write_sync.
     sync_cpu_wait_ns_total | | The same, in fsync-family calls.
+    meta_cpu_wait_ns_total | | The same, in calls of group meta.
     """
 )
 
@@ -148,6 +169,15 @@ SPEC = LayerSpec(
         "copy",
         "fault_read",
         "writeback",
+        "open",
+        "create",
+        "stat",
+        "readdir",
+        "unlink",
+        "rename",
+        "setattr",
+        "lock",
+        "close",
     ),
     groups={
         "read_buffered": ("read_cached", "read_missed"),
@@ -155,16 +185,17 @@ SPEC = LayerSpec(
         "read_waited": ("read_missed", "read_direct"),
         "write": ("write_buffered", "write_direct", "write_sync"),
         "write_waited": ("write_direct", "write_sync"),
+        "meta": ("open", "create", "stat", "readdir", "unlink", "rename", "setattr", "close"),
     },
     metrics=(*COUNTED, *_COMPUTED),
     tables=tables(
         f"""
-        process | processes | pid, comm | {_BY_BYTES}
-            {_FLOW}
+        process | processes | pid, comm | {_BY_BYTES_AND_CALLS}
+            {_FLOW} {_META}
         file | files | path | {_BY_BYTES}
             {_FLOW}
-        mount | mounts | mount, fstype | {_BY_BYTES}
-            {_FLOW}
+        mount | mounts | mount, fstype | {_BY_BYTES_AND_CALLS}
+            {_FLOW} {_META}
         error | failed calls | pid, comm, op, error, mount | errors_per_s
             errors_total | err/s | Calls that failed with this errno.
         {OPEN_CALLS}
@@ -185,6 +216,7 @@ _CPU_WAITS = {
     "write": (*SPEC.groups["write"], "copy"),
     "write_waited": SPEC.groups["write_waited"],
     "sync": ("fsync",),
+    "meta": SPEC.groups["meta"],
 }
 
 
@@ -231,6 +263,8 @@ class Syscall(Layer):
             Step("submit_step", "sys_enter", "on_submit_step"),
             Step("revise_step", "sys_exit", "on_revise_step"),
             Step("reap_step", "sys_exit", "on_reap_step"),
+            Step("meta_step", "sys_enter", "on_meta_step"),
+            Step("meta_end_step", "sys_exit", "on_meta_end_step"),
         ),
         on_demand=OnDemand(
             (
@@ -257,7 +291,7 @@ class Syscall(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, has_others=True)
-        kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED)
+        kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED) | {"create": "open"}
         self._begun_as = tuple(kinds.get(op, op) for op in SPEC.ops)  # by the probe's numbers
         self._failures = FailureTable(self._begun_as)
         self._rising = RisingTotals()
@@ -346,11 +380,11 @@ class Syscall(Layer):
 
     def _cpu_waits(self, by_op: Sequence[int]) -> dict[str, int | None]:
         """Sum up the waits for a CPU; None if the kernel does not measure them."""
+        if not self._are_cpu_waits_timed:
+            return {f"{name}_cpu_wait_ns_total": None for name in (*_CPU_WAITS, "meta_waited")}
         waits = dict(zip(SPEC.ops, by_op, strict=False))
         return {
             f"{name}_cpu_wait_ns_total": sum(waits[op] for op in ops)
-            if self._are_cpu_waits_timed
-            else None
             for name, ops in _CPU_WAITS.items()
         }
 

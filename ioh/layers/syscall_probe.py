@@ -30,13 +30,14 @@ _FIRST_COMERS = 128  # per tick; user space names half as many, the busiest
 DEVICES = 16  # known with --device: volumes, arrays, btrfs, partitions on the disk
 
 _MEMBERS = (
-    "task_struct pid tgid files group_leader comm nvcsw",
+    "task_struct pid tgid files fs group_leader comm nvcsw",
     "files_struct fdt",
     "fdtable max_fds fd",
-    "file f_inode f_flags f_path.dentry f_pos",
+    "fs_struct pwd.dentry",
+    "file f_inode f_flags f_mode f_path.dentry f_pos",
     "inode i_mode i_flags i_sb i_ino i_size i_rdev",
     "super_block s_dev s_flags s_magic",
-    "dentry d_inode d_parent d_name.name d_name.hash",
+    "dentry d_inode d_parent d_sb d_name.name d_name.hash",
     "bio bi_opf bi_iter.bi_size bi_private",
 )
 # Members that the probe reads with one helper call.

@@ -144,7 +144,7 @@ def _waited_and_cached(app: LayerSnapshot, direction: str) -> tuple[Flow, Flow, 
     every = Flow.of(app, direction)
     if ops is None or ns is None:
         return every, Flow(), True
-    waited = Flow(ops, us=ns / 1e3)
+    waited = Flow(ops, us=ns / 1e3) if ops else Flow()  # a count and its time can be read apart
     return waited, every.without(waited), False
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from ioh.layers.syscall import SPEC as SYSCALL
 from tests.kernel.talker import TIMEOUT_S, Running
 from tests.kernel.witness import DiskStats, Witness, diskstats
 
@@ -58,6 +59,9 @@ def ioh_command(*arguments: str) -> list[str]:
 
 def ioh_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+METADATA = {"meta", *SYSCALL.groups["meta"], "lock"}
 
 
 class Ioh(Running):
@@ -105,16 +109,24 @@ class Ioh(Running):
         return sum(numbers[field] or 0 for numbers in self.ops(layer, op))
 
     def counts(self, layer: str) -> dict[str, int]:
-        """Each op's count that is not 0, without the sums read and write, and kinds of buffered."""
+        """Each op's count that is not 0, without the sums read and write, and kinds of buffered.
+
+        Of layer syscall without calls on names and attributes, which each test makes by the way.
+        """
         sums: dict[str, int] = defaultdict(int)
         for interval in self.intervals:
             for op, numbers in interval["layers"].get(layer, {}).get("ops", {}).items():
                 sums[op] += numbers["count"] or 0
         kinds = ("", "_waited", "_cached", "_missed")
         others = {f"{op}{kind}" for op in ("read", "write") for kind in kinds if layer == "syscall"}
-        for op in others:
+        for op in others | (METADATA if layer == "syscall" else set()):
             sums.pop(op, None)
         return {op: count for op, count in sums.items() if count}
+
+    def metadata(self) -> dict[str, int]:
+        """The counts of all calls on names and attributes, and of locks, that are not 0."""
+        counts = {op: self.total("syscall", op) for op in METADATA - {"meta"}}
+        return {op: count for op, count in counts.items() if count}
 
     def errors(self, layer: str, op: str) -> int:
         return self._integral(

@@ -31,7 +31,8 @@ _MEMBERS = {
     "block_device": "bd_disk",
     "dentry": "d_inode d_parent d_name.name d_name.hash d_sb d_u.d_alias",
     "fdtable": "max_fds fd",
-    "file": "f_inode f_flags f_path.dentry f_pos",
+    "file": "f_inode f_flags f_mode f_path.dentry f_pos",
+    "fs_struct": "pwd.dentry",
     "files_struct": "fdt",
     "gendisk": "major first_minor disk_name",
     "inet_sock": "inet_sport",
@@ -75,7 +76,7 @@ _MEMBERS = {
     "svc_procedure": "pc_name",
     "rpc_xprt": "addr",
     "svc_rqst": "rq_addr rq_xid rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
-    "task_struct": "pid tgid files thread_info flags group_leader comm cgroups nvcsw bio_list"
+    "task_struct": "pid tgid files fs thread_info flags group_leader comm cgroups nvcsw bio_list"
     " tgid real_parent se.prev_sum_exec_runtime se.sum_exec_runtime sched_info.last_arrival"
     " sched_info.run_delay",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"

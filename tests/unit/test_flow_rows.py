@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,9 @@ from ioh.layers.flow_rows import (
     CALLS,
     COPY,
     FAULT,
+    LOCK,
+    META,
+    META_WAITED,
     READ,
     READ_WAITED,
     SYNC,
@@ -31,7 +35,8 @@ from ioh.model.snapshot import TableRow
 from tests.support.held import count_held
 from tests.unit.fake_kernel import CPUS, install
 
-FILE = next(table for table in SPEC.tables if table.name == "file")
+PROCESS = next(table for table in SPEC.tables if table.name == "process")
+BY_NUMBER = replace(PROCESS, keys=("pid",))
 
 
 class Named:
@@ -53,7 +58,7 @@ class Named:
 
 
 def interval(older: Table, newer: Table) -> tuple[TableRow, ...]:
-    return derive_table(FILE, older, newer, 1.0)
+    return derive_table(BY_NUMBER, older, newer, 1.0)
 
 
 def shown(older: Table, newer: Table) -> dict[str, object]:
@@ -133,9 +138,15 @@ def test_what_is_not_told_apart_is_in_the_row_of_others() -> None:
     named.rows.add_to_others(FAULT, (6, 24, 31))
     named.rows.add_to_others(READ_WAITED, (1, 60, 8))
     named.rows.add_to_others(COPY, (4, 90, 12))
+    named.rows.add_to_others(META, (7, 0, 70))
+    named.rows.add_to_others(META_WAITED, (2, 0, 55))
+    named.rows.add_to_others(LOCK, (1, 0, 99))
     table = named.read((1, 10))
-    others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0, 4, 90, 12)
-    assert table == {("/1",): (1, 10, 100, *[0] * 17), (OTHERS,): others}
+    others = (
+        *(3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31, 1, 60, 8, 0, 0, 0, 4, 90, 12),
+        *(7, 70, 2, 55, 1, 99),
+    )
+    assert table == {("/1",): (1, 10, 100, *[0] * 23), (OTHERS,): others}
     assert shown(table, named.read((1, 10))) == {"/1": 1.0}
 
 

@@ -226,7 +226,7 @@ def test_who_mostly_copies_has_that_number_at_80_columns(
     spec = all_layers()["syscall"].spec.tables[0]
     rows = [TableRow(("7", "cp"), {**row})]
     assert [column_title(c) for c in shown_columns(spec, 80, rows)][:3] == titles
-    assert [column_title(c) for c in shown_columns(spec, 200)][-3:] == [
+    assert [column_title(c) for c in shown_columns(spec, 200)][-6:-3] == [
         "copy/s", "copy MB/s", "copy ms",
     ]  # fmt: skip
 
