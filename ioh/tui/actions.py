@@ -76,9 +76,22 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
     if action not in _ACTIONS:
         return state
     changed = _ACTIONS[action](state, context, argument)
+    if changed.layer and (changed.layer != state.layer or action in {"reads", "writes"}):
+        changed = replace(changed, chosen=_at_work(context.panel.snapshot, changed.chosen))
     if changed.chosen != state.chosen or changed.layer != state.layer:
         changed = replace(changed, has_chosen=True)
     return changed
+
+
+def _at_work(snapshot: Snapshot, chosen: tuple[str, str]) -> tuple[str, str]:
+    """The (layer, op) to zoom into: of the same direction one with operations, if there is one.
+
+    With buffered writes only, those that waited for a lower layer would have nothing to show.
+    """
+    way = direction(chosen[1])
+    rows = [row for row in layer_rows(snapshot, only=chosen[0]) if way and row.direction == way]
+    busy = [row.key for row in rows if row.stats.count]
+    return chosen if chosen in busy or not busy else busy[0]
 
 
 def refusal(action: str, argument: Argument, context: Context) -> str:

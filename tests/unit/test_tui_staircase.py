@@ -65,19 +65,19 @@ def test_the_shortest_step_is_visible_and_none_is_past_the_end(width: int) -> No
 def test_an_unknown_step_says_where_its_time_is_and_a_small_one_is_not_none() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
     notes = ("nfs server in other steps", "block not separable")
-    frame = group(path_of(*steps, notes=notes), 120)
+    frame = group(path_of(*steps, notes=notes), 150)
     head, network, server, _ = (line.text for line in frame.lines)
     assert head.startswith("── READ 100 µs × 5.00/s ")
-    assert head.endswith(" block not separable ──")
+    assert " block not separable ──" in head
     assert "other steps" not in head
     assert network.split()[:2] == ["3", "network"]
     assert " 0.090   90% " in network
-    columns = columns_for(120)
+    columns = columns_for(150)
     assert server[columns.label :][: columns.bar].strip() == "in other steps"
     assert server[columns.label + columns.bar :].split()[:2] == ["-", "-"]
-    small = group(path_of(Segment("syscall", 0.3), Segment("device", 99.7)), 120).lines[1].text
+    small = group(path_of(Segment("syscall", 0.3), Segment("device", 99.7)), 150).lines[1].text
     assert small[columns.label + columns.bar :].split()[:2] == ["<.001", "<1%"]
-    none = group(path_of(Segment("syscall", 0.0), Segment("device", 99.7)), 120).lines[1].text
+    none = group(path_of(Segment("syscall", 0.0), Segment("device", 99.7)), 150).lines[1].text
     assert none[columns.label :].split()[:2] == [".", "0%"]
 
 
@@ -124,7 +124,7 @@ def test_a_finding_about_reads_marks_no_writes(ways: tuple[str, ...], marked: se
 @pytest.mark.parametrize(
     ("width", "words"),
     [(120, "written back: 96.3 MB/s, 14.2 ms each"), (80, "written back: 96.3 MB/s"),
-     (70, "written back")],
+     (58, "written back")],
 )  # fmt: skip
 def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: str) -> None:
     path = path_of(
@@ -132,12 +132,13 @@ def test_what_is_written_back_is_told_in_as_few_words_as_fit(width: int, words: 
         way="write",
         notes=("written back: 96.3 MB/s, 14.2 ms each",),
     )
+    product = " = 9.93 s/s" * (width >= 100)
     path = replace(path, ops_per_s=1130.0, size_bytes=131072.0, is_written_back=True)
     idle = dict.fromkeys(("write_direct", "write_sync"), made_op(0, 0, 0))
     app = layer_of(LAST, "syscall")
     buffered = with_layer(LAST, "syscall", ops={**app.ops, **idle})
     head = group(path, width, buffered).lines[0].text
-    assert head.startswith("── WRITE 8.79 ms × 1.13k/s = 9.93 s/s  mostly 128K")
+    assert head.startswith(f"── WRITE 8.79 ms × 1.13k/s{product}  mostly 128K")
     assert head.endswith(f" {words} ──")
     folded = folded_group(view_of(buffered), "write", path, width).lines[0].text
     assert folded == head, "this tells that the page cache has all of it"
@@ -194,9 +195,8 @@ def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) 
     many_reads = replace(path_of(Segment("syscall", 20.0), Segment("device", 30.0)), ops_per_s=1e3)
     monkeypatch.setattr(overview, "paths", lambda _: {"read": many_reads, "write": long_write})
     text = [line.text for line in drawn(LAST, (80, 24)).lines]
-    assert any(
-        line.startswith("── WRITE ") and "◂ device 60%" in line and " s/s " in line for line in text
-    )
+    write = next(line for line in text if line.startswith("── WRITE 100 µs × 5.00/s, "))
+    assert "% of time  ◂ device 60%" in write
     assert any(line.startswith("── READ ") and "◂" not in line for line in text)
 
 
@@ -222,8 +222,8 @@ def test_a_layer_in_no_group_has_lines_and_all_lines_can_be_chosen() -> None:
 def test_a_layer_whose_probe_is_compiled_is_starting_and_has_no_path_yet(hint: str) -> None:
     late = {**LAST.layers, "syscall": Unavailable("its probe is being attached", hint)}
     lines = [line.text for line in drawn(replace(LAST, layers=late), (80, 24)).lines]
-    assert any(line.startswith(" starting") and "app" in line for line in lines)
-    assert not any(line.startswith(("── READ", " inactive")) for line in lines)
+    assert any(" starting app" in line for line in lines)
+    assert not any(line.startswith("── READ") for line in lines)
 
 
 def test_a_layers_name_never_runs_into_a_long_word() -> None:
@@ -238,15 +238,15 @@ def test_each_busy_layer_has_a_box(size: tuple[int, int]) -> None:
     for number, title in enumerate(("app", "nfs client", "tcp", "nfs server", "block"), 1):
         assert sum(line.count(f"╭ {number} {title} ") for line in lines) == 1
     assert {len(line) for line in lines} == {size[0]}
-    assert not any("LAST" in line for line in lines)
+    assert not any("TREND" in line for line in lines)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 23)])
 def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) -> None:
     lines = [line.text for line in drawn(LAST, size).lines]
     assert not any("╭" in line for line in lines)
-    assert sum("── LAST 60s ──" in line for line in lines) == 1
-    assert any(line.startswith(" READ ms ") and " peak " in line for line in lines)
+    assert sum(line.startswith("── TREND ") and " 60s ago " in line for line in lines) == 1
+    assert any(line.startswith(" READ ms ") for line in lines)
 
 
 def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
@@ -261,10 +261,10 @@ def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
     app = layer_made("syscall", ops, tables={"process": [(("7", "cp"), {**row})]})
     lines = [line.text for line in drawn(ticks(1, {"syscall": app})[0], (80, 24)).lines]
     at = next(at for at, line in enumerate(lines) if line.startswith("── COPY "))
-    assert lines[at].startswith("── COPY 1.78 ms × 335/s = 0.596 s/s  mostly 5.74K  1.97 MB/s ─")
+    assert lines[at].startswith("── COPY 1.78 ms × 335/s, 100% of time  mostly 5.74K  1.97 MB/s ─")
     assert lines[at].endswith(" not divided ──")
     assert not any("system call" in line for line in lines)
-    assert any(line.startswith("── WRITE 26 µs × 38/s = 0.001 s/s ") for line in lines)
+    assert any(line.startswith("── WRITE 26 µs × 38/s, <1% of time ") for line in lines)
     at = next(at for at, line in enumerate(lines) if line.startswith("R MB/s W MB/s copy MB/s "))
     assert lines[at].split()[5:-2] == ["MB/s", "r/s", "r", "ms", "w/s", "w", "ms"]
     assert lines[at + 1].split()[:-2] == [".", "0.038", "1.97", ".", "-", "38.0", "0.026"]

@@ -18,7 +18,7 @@ _LATE_S = 30.0
 
 
 @Rule(
-    title="Consolidation",
+    title="Small calls merged",
     layer="syscall",
     watches="How many calls become one request or RPC, if the bytes above and below agree.",
     sources="Reads: the probe counts the requests of each call. Writes and NFS: rates of both "

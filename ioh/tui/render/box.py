@@ -14,14 +14,22 @@ from ioh.tui.history import Measure, series
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.histogram import SIZE_COLUMNS, Axis, axis_for
-from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, Values, render_braille
+from ioh.tui.render.trends import (
+    TREND_INTERVALS,
+    TREND_STYLES,
+    Values,
+    ago_text,
+    first_known,
+    render_braille,
+)
 from ioh.tui.render.zoom import LayersView, op_style
 from ioh.tui.rows import layer_number, megabytes
 
 SIDES = 4  # columns of a box's sides, each with a space
 SIZES = 3 + SIZE_COLUMNS  # columns of an op's letter, a size and a space
-_LABEL, _NOW, _PEAK = 9, 6, 6  # columns of a trend's name and numbers
+_LABEL, _THEN, _NOW, _PEAK = 7, 6, 6, 8  # columns of a trend's name and numbers
 _MIN_MIDDLE = 3  # lines
+_MIN_PEAK = 50  # columns
 
 
 class Trend(NamedTuple):
@@ -62,11 +70,11 @@ def boxed(  # noqa: PLR0913, PLR0917
 ) -> ScreenFrame:
     """A layer's box with trends_of() it."""
     style, inner = border_of(view, layer.spec.name), width - SIDES
-    count = min(len(trends), max(1, height - 2 - _MIN_MIDDLE))
+    count = min(len(trends) + 1, max(1, height - 2 - _MIN_MIDDLE))
     axis = axis_for(max(4, inner - SIZES))
     lines = box.middle(view, layer, axis, inner, height - 2 - count)[: height - 2 - count]
     spare = max(0, height - 2 - len(lines))
-    lines += render_trend_lines(trends, view, inner, spare)
+    lines += render_trend_lines(trends, view, inner, spare, has_head=spare > len(trends))
     lines += [Line() for _ in range(height - 2 - len(lines))]
     frame = ScreenFrame([_title(box, view, layer, width)])
     for line in lines:
@@ -103,22 +111,36 @@ def _lower_border(view: LayersView, layer: LayerSnapshot, width: int) -> Line:
 
 
 def render_trend_lines(
-    trends: Sequence[Trend], view: LayersView, width: int, height: int
+    trends: Sequence[Trend],
+    view: LayersView,
+    width: int,
+    height: int,
+    *,
+    has_head: bool = False,
 ) -> list[Line]:
-    """A line each for the trends that fit: a minute in braille, the value now, the peak."""
-    kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height)]
-    numbers = _NOW + (_PEAK + 5 if width >= 50 else 0)
+    """A line each for the trends that fit; with ``has_head`` above them what the columns are.
+
+    The value when the trend begins, a minute in braille, the value now, the peak.
+    """
+    kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height - has_head)]
+    kept = [each for each in trends if each in kept]
+    has_peak = width >= _MIN_PEAK
     label = max([_LABEL, *(len(each.label) + 1 for each in kept)])
-    columns = max(1, min(TREND_INTERVALS // 2, width - label - numbers))
-    lines = []
-    for trend in (each for each in trends if each in kept):
-        line = Line().left(trend.label, label, "dim")
+    columns = max(1, min(TREND_INTERVALS // 2, width - label - _THEN - _NOW - _PEAK * has_peak))
+    begin, lines = first_known(view.points), list[Line]()
+    if has_head:
+        head = Line().right(ago_text(view.points), label + _THEN - 1, "head")
+        head.to(label + _THEN + columns).right("now", _NOW, "head")
+        lines.append(head.right("peak", _PEAK, "head") if has_peak else head)
+    for trend in kept:
+        values = trend.values[-TREND_INTERVALS:]
+        then = trend.text(values[begin]) if -len(values) <= begin < -1 else ""
+        line = Line().left(trend.label, label, "dim").right(then, _THEN - 1, "dim").add(" ")
         line.add(render_braille(trend.values, columns, view.tick), trend.style)
-        now = trend.values[-1] if trend.values else None
-        line.right(trend.text(now), _NOW, "strong")
-        if numbers > _NOW:
-            known = (v for v in trend.values[-TREND_INTERVALS:] if v is not None)
-            line.add(" peak", "dim").right(trend.text(max(known, default=None)), _PEAK, "dim")
+        line.right(trend.text(values[-1] if values else None), _NOW, "strong")
+        if has_peak:
+            highest = max((value for value in values if value is not None), default=None)
+            line.right(trend.text(highest), _PEAK, "dim")
         lines.append(line)
     return lines
 

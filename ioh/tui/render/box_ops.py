@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioh.model.hist import SizeLatencyHist
+from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO, format_duration, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import all_op, direction, is_of_all, main_stats
@@ -168,9 +169,14 @@ def _flow_trends(view: LayersView, layer: LayerSnapshot) -> list[Trend]:
             trend_of(view, (name, op), "bytes_per_s", f"{op} MB/s", rank=direction(op) == "W")
             for op in ops
         ),
-        Trend("retr %", style, again, format_scaled, 1),
+        Trend("retr %", style, again, _share, 1),
         Trend("rtt ms", "trend_o", rtt, format_ms, 2),
     ]
+
+
+def _share(value: Value) -> str:
+    """A share in percent; ``.`` would look like a point of the trend."""
+    return "0" if value == 0 else format_scaled(value)
 
 
 def _connections(

@@ -2,67 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ioh.model.io_path import COPY, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.path import paths
-from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow, is_of_all
 from ioh.sinks.waits import waiting_text
-from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped, heading
+from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped
 from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
 from ioh.tui.render.staircase import (
+    NO_BYTES,
     columns_for,
     folded_group,
     groups_of,
     heading_line,
+    idle_groups,
     op_of,
     render_group,
     render_rows,
     steps_of,
 )
-from ioh.tui.render.trends import length_text
+from ioh.tui.render.status import render_status, starting_layers
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
 from ioh.tui.rows import LayerRow, first_op, layer_rows
 
 _OWN_BOXES = {"db": DB, "pg": PG}
-_INACTIVE = 11  # columns of the word
 _MIN_BOX = 38  # columns
 _MIN_BOX_LINES, _MIN_WHO = 7, 6
 _MIN_HEAT, _MOST_HEAT = 7, 16  # lines of the latencies over time
 _MIN_BOXES = 116  # columns of the screen
 _TWO_GROUPS = 160  # columns for groups side by side
 _TRENDS = 4
+_PER_STATUS = 10  # lines of the screen for one of the status
 _ROOMY = 20  # lines of a box
 _CHOSEN = {"sel", "sel2"}  # styles
 
 
 def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
     """Exactly ``height`` lines: the path, then boxes or trends, then a breakdown."""
-    every = _paths(view.snapshot)
+    every, whole = _paths(view.snapshot), view
     view = folded(view)
-    inactive = _inactive(view, width)
-    room = height - len(inactive)
+    status = render_status(whole, view, every, width, height // _PER_STATUS)
+    room = height - len(status)
     boxes = _box_rows(view, width)
     with_boxes = room - _MIN_WHO - _MIN_BOX_LINES * len(boxes)
     # What is in no group has a box, and a line only if it waits or fails.
-    frame = _path(view, every, _rest(view, every, in_boxes=bool(boxes)), width, with_boxes)
-    if len(frame.lines) > with_boxes:
-        boxes, frame = [], _path(view, every, _rest(view, every), width, room - _MIN_WHO)
-    rest = room - len(frame.lines)
+    rest, spare = _rest(view, every, in_boxes=bool(boxes)), 0 if boxes else _TRENDS
+    frame = _path(view, every, rest, width, with_boxes, spare=spare)
+    if boxes and len(frame.lines) > with_boxes:
+        most = room - _MIN_WHO
+        boxes, frame = [], _path(view, every, _rest(view, every), width, most, spare=_TRENDS)
+    left = room - len(frame.lines) - _MIN_WHO
     if boxes:
-        frame.below(_grid(view, boxes, width, rest - _MIN_WHO))
+        frame.below(_grid(view, boxes, width, left))
     elif every:
-        frame.below(_trends(view, every, width, rest - _MIN_WHO))
+        frame.below(_trends(view, every, width, left + 1))
     frame.below(_who(view, width, room - len(frame.lines)))
     frame = clipped(frame, room)
-    frame.lines += inactive
+    frame.lines += status
     return clipped(frame, height)
 
 
@@ -77,30 +80,49 @@ def choices(view: LayersView) -> list[tuple[str, str]]:
 
 def _paths(snapshot: Snapshot) -> dict[str, IoPath]:
     """The paths, once the calls are measured: without them, the device has all of the time."""
-    return {} if "syscall" in _starting(snapshot) else paths(snapshot)
+    return {} if "syscall" in starting_layers(snapshot) else paths(snapshot)
 
 
-def _path(
-    view: LayersView, every: dict[str, IoPath], rest: Sequence[LayerRow], width: int, height: int
+def _path(  # noqa: PLR0913 (one argument per thing that differs)
+    view: LayersView,
+    every: dict[str, IoPath],
+    rest: Sequence[LayerRow],
+    width: int,
+    height: int,
+    *,
+    spare: int = 0,
 ) -> ScreenFrame:
-    """All groups, and ``rest``; those with least time fold if not all lines fit."""
+    """All groups, and ``rest``; those with least time fold if not all lines fit.
+
+    All but the one with most also fold to spare some lines for trends.
+    """
     is_wide = width >= _TWO_GROUPS and len(every) > 1
     wide = (width - GAP) // 2 if is_wide else width
     layers = view.snapshot.measured.values()
     columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
-    names, rows = groups_of(view, every), render_rows(view, rest, columns, wide)
-    high = {name: 1 + len(every[name].segments) if name in every else 1 for name in names}
+    names, rows = (
+        groups_of(view, every),
+        render_rows(view, rest, columns, wide, has_title=not spare),
+    )
+    high = {name: 1 + len(path.segments) for name, path in every.items()}
     high |= {COPY: 1} if COPY in high else {}  # a single step: it adds nothing
-    by_time = _by_time(every)
-    while by_time and _height([*high.values(), len(rows.lines)], is_wide=is_wide) >= height:
+    by_time, shares = _by_time(every), _shares(every)
+    pausing = [name for name in names if name not in every and (not spare or name != COPY)]
+    idle = idle_groups(pausing, wide)
+
+    def is_over(most: int) -> bool:
+        return _height([*high.values(), len(idle.lines), len(rows.lines)], is_wide=is_wide) >= most
+
+    while by_time and is_over(height if len(by_time) == 1 else height - spare):
         high[by_time.pop(0)] = 1
     groups = [
-        folded_group(view, name, every[name], wide)
-        if high[name] == 1 and name in every
-        else render_group(view, name, every.get(name), columns, wide)
+        folded_group(view, name, every[name], wide, shares.get(name))
+        if high[name] == 1
+        else render_group(view, name, every[name], columns, wide, shares.get(name))
         for name in names
+        if name in every
     ]
-    frame = _arranged([*groups, rows], wide, is_wide=is_wide)
+    frame = _arranged([*groups, idle, rows], wide, is_wide=is_wide)
     if not frame.lines:
         return frame
     frame = _around_choice(frame, max(1, height - 1))
@@ -108,6 +130,13 @@ def _path(
     with_head = ScreenFrame([Line().extend(head).to(wide + GAP).extend(head) if is_wide else head])
     with_head.below(frame)
     return with_head
+
+
+def _shares(every: dict[str, IoPath]) -> dict[str, float]:
+    """Each group's share of the time of all of them, in percent; {} if there is only one."""
+    times = {name: path.ops_per_s * path.mean_us for name, path in every.items()}
+    total = sum(times.values())
+    return {name: 100 * us / total for name, us in times.items() if total and len(times) > 1}
 
 
 def _by_time(every: dict[str, IoPath]) -> list[str]:
@@ -197,7 +226,7 @@ def _grid(
         trends = [trends_of(box_of(layer.spec), view, layer) for layer in row]
         # Not more lines at times, not fewer: boxes do not move as sizes come and go.
         high = min(
-            2 + middle + max(map(len, trends)), (room - len(frame.lines)) // (len(rows) - at)
+            3 + middle + max(map(len, trends)), (room - len(frame.lines)) // (len(rows) - at)
         )
         made, begin = ScreenFrame(), 0
         for layer, own, end in zip(row, trends, ends, strict=True):
@@ -222,37 +251,14 @@ def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -
         layer, op = key = op_of(view.snapshot, every[name])
         word = "all " * is_of_all(view.snapshot.measured[layer], op) + name.upper()
         trends.append(trend_of(view, key, "latency_us", f"{word} ms", 2 * rank))
-        if name != "sync":
+        if name not in NO_BYTES:
             trends.append(trend_of(view, key, "bytes_per_s", f"{word} MB/s", 2 * rank + 1))
-    lines = render_trend_lines(trends, view, width - 2, min(room - 1, _TRENDS))
-    if not lines:
+    count = min(len(trends), room - 1, _TRENDS)
+    if count < 1:
         return ScreenFrame()
-    title = [(f"LAST {length_text(view.points, width)}", "title")]
-    return ScreenFrame([heading(title, width), *(Line(" ").extend(line) for line in lines)])
-
-
-def _inactive(view: LayersView, width: int) -> list[Line]:
-    """One line for all layers that are not shown, with the reasons if they fit."""
-    snapshot, line = view.snapshot, Line()
-    starting = _starting(snapshot)
-    if starting:
-        line.left(" starting", _INACTIVE, "accent")
-        titles = (safe_name(snapshot.title(name)) for name in starting)
-        line.add(", ".join(titles), "accent")
-    missing: dict[str, list[str]] = {}
-    for name, layer in snapshot.layers.items():
-        if isinstance(layer, Unavailable) and name not in starting:
-            title = safe_name(snapshot.title(name))
-            missing.setdefault(safe_name(layer.reason), []).append(title)
-    if missing:
-        text = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
-        if display_width(text) > width - line.width - _INACTIVE:
-            text = ", ".join(name for names in missing.values() for name in names)
-        line.left(" inactive", _INACTIVE, "dim").add(text, "dim")
-    return [line.fitted(width)] if line.width else []
-
-
-def _starting(snapshot: Snapshot) -> list[str]:
-    """Names of the layers that will have numbers soon: their probes are being attached."""
-    layers = snapshot.layers.items()
-    return [name for name, x in layers if isinstance(x, Unavailable) and x.is_starting]
+    head, *lines = render_trend_lines(trends, view, width - 2, count + 1, has_head=True)
+    line = Line("── ", "rule").add("TREND ", "title")
+    for found in re.finditer(r"\S+( \S+)*", head.text):
+        line.add("─" * (found.start() - line.width), "rule").add(f" {found[0]} ", "head")
+    line.add("─" * (width - line.width), "rule")
+    return ScreenFrame([line.fitted(width), *(Line(" ").extend(each) for each in lines)])

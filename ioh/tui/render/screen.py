@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
@@ -25,7 +26,7 @@ from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.verdict import render_verdict
 from ioh.tui.render.who import breakdown, visible_rows
-from ioh.tui.render.zoom import LayersView, panel, panel_kinds
+from ioh.tui.render.zoom import LastMark, LayersView, panel, panel_kinds
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines needed to always show the time line
@@ -190,13 +191,28 @@ def _main(
         own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
         top.below(render_path(own, width, height // 4))
     room = max(0, height - len(top.lines))
-    view = LayersView(state, snapshot, data.points, data.tick, data.rows)
+    mark = _last_mark(data, snapshot)
+    view = LayersView(state, snapshot, data.points, data.tick, data.rows, mark)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     if frame.lines and not frame.lines[-1].width and not has_legend:
         frame.lines[-1] = Line(_LEGEND, "dim")
     top.below(frame)
     return top
+
+
+def _last_mark(data: ScreenData, snapshot: Snapshot) -> LastMark | None:
+    """The newest mark up to the interval shown."""
+    at_unix_s, moments = snapshot.time_unix_s, data.timeline.moments if data.timeline else ()
+    marks = [x for x in moments if x.until_unix_s is None and x.time_unix_s <= at_unix_s]
+    mark = max(marks, key=attrgetter("time_unix_s"), default=None)
+    for count, point in enumerate(reversed(data.points), 1):
+        if mark is None or point is None:
+            break
+        at_unix_s -= point.interval_s
+        if at_unix_s < mark.time_unix_s:
+            return LastMark(mark.text, count)
+    return LastMark(mark.text) if mark is not None else None
 
 
 def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
@@ -222,6 +238,8 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
     """What the feed waits for, lost events, and layers measured without probes."""
     if data.status:
         yield data.status, "accent"
+    if snapshot.not_evaluated and not snapshot.findings:  # else no rule may have looked
+        yield f"no finding; {len(snapshot.not_evaluated)} rules lack data (f)", "dim"
     proc: list[str] = []
     why = "from /proc"
     for layer in snapshot.measured.values():

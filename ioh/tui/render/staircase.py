@@ -37,6 +37,7 @@ from ioh.tui.render.zoom import LayersView, busy_ops, op_style
 from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
 
 _LETTERS = {"read": "R", "write": "W", "sync": "", META: "", COPY: ""}
+NO_BYTES = {"sync", META}  # kinds of calls that move none
 _CALLS = {"read": "read", "write": "write", "sync": "fsync", META: META, COPY: COPY}
 _SYNCS = ("fsync", "commit", "flush")
 # Of reads that the page cache did not have, and of synchronous writes.
@@ -63,6 +64,7 @@ SHORT = {
 _LABEL = 16  # columns of a step's number and name
 _MEAN, _SHARE = 8, 6
 _MIN_BAR = 10
+_ROOMY = 96  # columns of a heading with all of its numbers
 COLUMNS = (
     Column("MB/s", 5, lambda s: megabytes(s.bytes_per_s), rank=1),
     Column("ops/s", 5, lambda s: format_scaled(s.ops_per_s), rank=3),
@@ -154,13 +156,19 @@ def heading_line(columns: _Columns, width: int) -> Line:
     return line.fitted(width)
 
 
-def render_group(
-    view: LayersView, name: str, path: IoPath | None, columns: _Columns, width: int
+def render_group(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
+    view: LayersView,
+    name: str,
+    path: IoPath,
+    columns: _Columns,
+    width: int,
+    share_pct: float | None = None,
 ) -> ScreenFrame:
-    """One of KINDS: its mean call in the heading, then its steps; a click zooms in."""
-    frame = ScreenFrame([_group_heading(view, name, path, width)])
-    if path is None:
-        return frame
+    """One of KINDS: its mean call in the heading, then its steps; a click zooms in.
+
+    ``share_pct``: its time, of that of all kinds; None for the only one.
+    """
+    frame = ScreenFrame([_group_heading(view, name, path, width, share_pct)])
     for step in steps_of(view.snapshot, path):
         line = _step_line(view, path, step, columns).fitted(width)
         hits = [(0, width, "zoom", "/".join(step.key))] if step.key[0] else []
@@ -168,29 +176,47 @@ def render_group(
     return frame
 
 
-def folded_group(view: LayersView, name: str, path: IoPath, width: int) -> ScreenFrame:
+def idle_groups(names: Sequence[str], width: int) -> ScreenFrame:
+    """The kinds that pause, in one line: ``── SYNC none  COPY none ──``."""
+    line = Line("── ", "rule")
+    for at, name in enumerate(names):
+        line.add("  " * bool(at)).add(name.upper(), STYLES[_LETTERS[name]] or "strong")
+        line.add(" none", "dim")
+    return ScreenFrame([_ruled(line, "", width)] if names else [])
+
+
+def folded_group(
+    view: LayersView, name: str, path: IoPath, width: int, share_pct: float | None = None
+) -> ScreenFrame:
     """A group in one line, with its longest step; a click zooms into that one's layer."""
-    line = _group_heading(view, name, path, width, is_folded=True)
+    line = _group_heading(view, name, path, width, share_pct, is_folded=True)
     slowest = max(steps_of(view.snapshot, path), key=lambda step: step.end - step.begin)
     hits = [(0, width, "zoom", "/".join(slowest.key))] if slowest.key[0] else []
     return frame_of(line, *hits)
 
 
-def _group_heading(
-    view: LayersView, name: str, path: IoPath | None, width: int, *, is_folded: bool = False
+def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
+    view: LayersView,
+    name: str,
+    path: IoPath,
+    width: int,
+    share_pct: float | None,
+    *,
+    is_folded: bool = False,
 ) -> Line:
-    """``── READ 4.10 ms × 150/s  1M direct  → 8 READs of 128K ── + 18/s cached, 3µs ──``."""
+    """``── READ 4.10 ms × 150/s = 0.615 s/s, 91% of all  1M direct  → 8 READs of 128K ──``."""
     style = STYLES[_LETTERS[name]] or "strong"
-    if is_folded and path and view.state.chosen in {x.key for x in steps_of(view.snapshot, path)}:
+    if is_folded and view.state.chosen in {x.key for x in steps_of(view.snapshot, path)}:
         style = op_style(view, view.state.chosen)
     line = Line("── ", "rule").add(name.upper(), style)
-    if path is None:
-        return _ruled(line.add(" none", "dim"), "", width)
     line.add(f" {format_duration(path.mean_us)}", "strong").add(
         f" × {format_scaled(path.ops_per_s)}/s"
     )
     # How many of these calls are in progress on average: comparable between groups.
-    line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
+    if width >= _ROOMY:
+        line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
+    if share_pct is not None:
+        line.add(f", {format_share(share_pct)} of time")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
     is_told = path.direction == COPY or (slowest.is_cache and path.is_written_back)
@@ -199,6 +225,7 @@ def _group_heading(
     # The size is a fact, and of a step without a known time its row says so.
     shown = (note for note in path_notes(path) if not note.startswith("mostly "))
     notes = [note for note in shown if not note.endswith(IN_OTHERS)]
+    notes = _with_cache(view.snapshot, path, notes)
     # The most important first; those that do not fit are left out.
     left, right = [*longest, size], list[str]()
     room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 4
@@ -217,6 +244,18 @@ def _group_heading(
     for text, style in filter(itemgetter(0), left):
         line.add("  ").add(text, style)
     return _ruled(line, "  ".join(right), width)
+
+
+def _with_cache(snapshot: Snapshot, path: IoPath, notes: list[str]) -> list[str]:
+    """Notes with the share of the bytes read that came from memory, if it is known, first."""
+    layer = snapshot.layer(path.top)
+    share_pct = layer.metrics.get("cached_pct") if layer and path.direction == "read" else None
+    if share_pct is None:
+        return notes
+    share = "nothing from cache" if share_pct == 0 else f"{format_share(share_pct)} from cache"
+    if path.cached is None:
+        return [share, *notes]
+    return [f"{share}, {notes[0].removeprefix('+ ').replace(' cached, ', ' of ')}", *notes[1:]]
 
 
 def _ruled(line: Line, note: str, width: int) -> Line:
@@ -342,11 +381,11 @@ def _add_flow(line: Line, layer: LayerSnapshot, op: str, columns: _Columns) -> L
 
 
 def render_rows(
-    view: LayersView, rows: Sequence[LayerRow], columns: _Columns, width: int
+    view: LayersView, rows: Sequence[LayerRow], columns: _Columns, width: int, *, has_title: bool
 ) -> ScreenFrame:
     """Lines for layers without a step: databases, servers of others, what waits or fails."""
     frame, before = ScreenFrame(), ""
-    if rows and len({row.layer for row in rows}) < len(view.snapshot.measured):
+    if has_title and rows and len({row.layer for row in rows}) < len(view.snapshot.measured):
         frame.add(_ruled(Line("── ", "rule").add("OTHER LAYERS", "dim"), "", width))
     for row in rows:
         layer = view.snapshot.layer(row.layer)

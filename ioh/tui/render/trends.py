@@ -80,6 +80,18 @@ def render_braille(values: Values, width: int, tick: int) -> str:
     return "".join([BRAILLE[left][right] for left, right in pairs])
 
 
+def first_known(points: Sequence[TrendPoint | None]) -> int:
+    """The place of the first known interval of the trends, from the end: -60 of a whole minute."""
+    shown = points[-TREND_INTERVALS:]
+    return next((at - len(shown) for at, x in enumerate(shown) if x is not None), -1)
+
+
+def ago_text(points: Sequence[TrendPoint | None]) -> str:
+    """How long ago the trends begin: ``60s ago``; "" if not known yet."""
+    begun = length_text(points[first_known(points) :], TREND_INTERVALS)
+    return begun and f"{begun} ago"
+
+
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
     """The length of the trends: ``60s``; "" if not known yet."""
     shown = points[-width * per_column(width) :]

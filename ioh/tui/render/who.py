@@ -8,15 +8,20 @@ from typing import NamedTuple
 
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
+from ioh.model.rates import sum_known
+from ioh.model.sample import OTHERS
 from ioh.model.snapshot import LayerSnapshot, TableRow
-from ioh.sinks.cells import cut_to, display_width, safe_name
-from ioh.terminal.line import Click, Line, ScreenFrame, heading
+from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
+from ioh.terminal.line import Click, Line, ScreenFrame, frame_of, heading
 from ioh.tui.history import has_rates, row_id
 from ioh.tui.render.breakdown import Trends, chosen_rows, render_top
 from ioh.tui.render.trends import length_text, render_braille
 from ioh.tui.render.zoom import LayersView, shown_layer
+from ioh.tui.rows import megabytes
 from ioh.tui.state import ViewState
 
+_NAMED = ("file", "device", "mount", "client")  # the breakdowns to name the first row of
+_MIN_LINES = 4  # of the breakdown, to also name what else is busiest
 _FILTER = 20  # columns of a filter's text in a heading
 _TREND_FROM, _WIDE_FROM = 120, 150  # columns needed for a trend in each row, and for a wide one
 
@@ -102,8 +107,39 @@ def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
     frame = ScreenFrame()
     frame.add(heading(line.spans, width), *hits)
     if at >= 0:
-        frame.below(_rows(view, tabs, at, width, height - 1))
+        if height >= _MIN_LINES and not view.state.layer and not view.state.pattern:
+            frame.below(_busiest(view, tabs[at], width))
+        frame.below(_rows(view, tabs, at, width, height - len(frame.lines)))
     return frame
+
+
+def _busiest(view: LayersView, shown: Tab, width: int) -> ScreenFrame:
+    """`` busiest  file /data/log 5.5 MB/s   device vda 7.2 MB/s``: what is only behind ``t``."""
+    line, hits = Line(" busiest", "dim"), list[Click]()
+    room = (width - line.width) // 2
+    for layer, spec in sorted(_first_tabs(view), key=lambda tab: _NAMED.index(tab.spec.name)):
+        row = next((row for row in layer.rows(spec.name) if row.key[0] != OTHERS), None)
+        rate = sum_known(row.values.get(name) for name in spec.sort_by) if row else None
+        if row is None or not rate or (layer, spec) == shown:
+            continue
+        number = f" {megabytes(rate)} MB/s"
+        name = cut_middle(safe_name(row.key[0]), room - len(spec.name) - len(number) - 4)
+        left = line.width + 2
+        if left + len(spec.name) + 1 + display_width(name + number) > width:
+            break
+        line.add(f"  {spec.name} ", "dim").add(name, "name").add(number)
+        hits.append((left, line.width, "table", Tab(layer, spec).name))
+    return frame_of(line.fitted(width), *hits) if hits else ScreenFrame()
+
+
+def _first_tabs(view: LayersView) -> Iterator[Tab]:
+    """The highest layer's breakdown of each name in _NAMED."""
+    found = dict[str, Tab]()
+    for layer in view.snapshot.measured.values():
+        for spec in layer.spec.tables:
+            if spec.name in _NAMED and layer.rows(spec.name):
+                found.setdefault(spec.name, Tab(layer, spec))
+    yield from found.values()
 
 
 def _beside(view: LayersView, tabs: Sequence[Tab], at: int) -> Iterator[Part]:

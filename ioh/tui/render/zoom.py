@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.printable import printable
@@ -30,7 +31,14 @@ _TITLES = {
     "heat": "latency over time",
     "graph": "throughput and rate over time",
 }
-_IDLE = Unavailable("idle", is_idle=True)
+IDLE = Unavailable("idle", is_idle=True)
+
+
+class LastMark(NamedTuple):
+    """The newest mark: its text, and the intervals since; 0 if the points begin later."""
+
+    text: str
+    intervals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,7 @@ class LayersView:
     points: Sequence[TrendPoint | None]
     tick: int = 0
     rows: Sequence[RowRates | None] = ()
+    mark: LastMark | None = None
 
 
 def shown_layer(view: LayersView) -> LayerSnapshot | None:
@@ -79,7 +88,7 @@ def folded(view: LayersView) -> LayersView:
         if name in kept or layer.rows(IN_PROGRESS):
             continue
         if any(stats.count == 0 for stats in layer.ops.values()):
-            layers[name] = _IDLE
+            layers[name] = IDLE
     return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
 
