@@ -28,6 +28,9 @@
 #include "nfs_calls.h"
 
 #define ENOENT 2
+#define EAGAIN 11
+#define EEXIST 17
+#define ENOTEMPTY 39
 
 /* Requests in flight. */
 BPF_HASH(pendings, u64, struct pending, 65536);
@@ -369,8 +372,9 @@ static inline void add_metadata(const char *task, u32 dev, u32 op, const struct 
 	if (!t)
 		return;
 	ADD(t->started, 1);
-	/* That there is no such file is an answer. */
-	if (status < 0 && status != -ENOENT) {
+	/* Usual answers, of LOCK too: another one has it. */
+	if (status < 0 && status != -ENOENT && status != -EEXIST && status != -ENOTEMPTY &&
+	    status != -EAGAIN) {
 		ADD(t->errors, 1);
 		ADD(t->failed_ns, one->execute_ns);
 		return;

@@ -163,8 +163,9 @@ static inline void finish_metadata(struct serving *s, const char *inode, const s
 	if (!t)
 		return;
 	ADD(t->started, 1);
-	/* That there is no such file is an answer. */
-	if (status && status != NFSERR_NOENT) {
+	/* Usual answers, as at the client. */
+	if (status && status != NFSERR_NOENT && status != NFSERR_EXIST &&
+	    status != NFSERR_NOTEMPTY && status != NFSERR_DENIED) {
 		ADD(t->errors, 1);
 		ADD(t->failed_ns, ns);
 		return;

@@ -237,7 +237,7 @@ def proc_ops(mount: NfsMount) -> dict[str, OpTotals]:
     """READ, WRITE, COMMIT and metadata from mountstats, which does not tell kinds of WRITE apart.
 
     Times include those of failed calls, which count only as errors.  Most metadata calls that fail
-    are answers (ENOENT of a LOOKUP), and mountstats does not tell which: they count like others.
+    are usual answers (ENOENT), and mountstats does not tell which: they count like others.
     """
     sizes = {"READ": mount.server_read_bytes, "WRITE": mount.server_write_bytes, "COMMIT": 0}
     ops: dict[str, OpTotals] = {}

@@ -124,6 +124,8 @@ _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _CALL = Layout("nfsd_call", "u64 came_ns, start_ns; u32 op; u16 family, port; u8 address[16];")
 _METADATA_OP = SPEC.ops.index("getattr")  # of the flows of all metadata
 _BUSY = ("R", "D")  # states of a thread
+# RFC 7530; the first three are in RFC 1813, too.
+_USUAL_ANSWERS = {"NOENT": 2, "EXIST": 17, "NOTEMPTY": 66, "DENIED": 10010}
 _OTHER = "other"  # a COMMIT, or any other procedure: which is not known before it ends
 _FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, op; u16 family, port; u32 name; u8 address[16];")
 
@@ -217,7 +219,10 @@ def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailab
         return stable
     return {
         **shared,
-        "NFSERR_NOENT": int.from_bytes((2).to_bytes(4, "big"), sys.byteorder),
+        **{
+            f"NFSERR_{name}": int.from_bytes(code.to_bytes(4, "big"), sys.byteorder)
+            for name, code in _USUAL_ANSWERS.items()
+        },
         "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
         "OFF_write_stable_how": sum(stable.values()),
         "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),
