@@ -44,7 +44,7 @@ for n in range(times):
         fcntl.lockf(fd, fcntl.LOCK_UN)
     os.close(fd)
     for entry in os.scandir(at):
-        entry.stat()
+        entry.stat(follow_symlinks=False)
     for name in "bhs":
         os.unlink(f"{at}/{name}")
     os.rmdir(at)
