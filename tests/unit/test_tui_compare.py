@@ -11,7 +11,7 @@ from ioh.model.player import IsWanted, Mean, Means, TimelineEvent
 from ioh.tui.render.compare import Compared, render_compare
 from ioh.tui.state import Narrow, ViewState
 from tests.support.screen_player import FakePlayer, Stage, on_screen, stage
-from tests.support.screens import minute, with_layer
+from tests.support.screens import layer_of, minute, with_layer
 
 READ = ("nfs_client", "read")
 
@@ -170,6 +170,27 @@ def test_a_change_within_the_spread_is_not_coloured(spread_us: float, style: str
     page = render_compare(ViewState(), Compared(mark, (mark,), means, 30), 80, utc=True)
     styles = {text.strip(): style for line in page.frame.lines for text, style in line.spans}
     assert styles["x2.00"] == style
+
+
+@pytest.mark.parametrize(("ops_per_s", "style"), [(1000.0, "warn"), (1.0, "dim")])
+def test_changes_of_few_operations_are_not_coloured(ops_per_s: float, style: str) -> None:
+    """1 READ a second of 2 ms beside others of 3 s in a second is a thousandth of the time."""
+    mark, means = TimelineEvent(minute()[29].time_unix_s, "fio run 3"), []
+    for latency_us in (2000.0, 1000.0):
+        mean = reads(latency_us, 0.0)
+        ops = layer_of(mean.snapshot, "nfs_client").ops
+        few = {**ops, "read": replace(ops["read"], ops_per_s=ops_per_s)}
+        means.append(replace(mean, snapshot=with_layer(mean.snapshot, "nfs_client", ops=few)))
+    compared = Compared(mark, (mark,), (means[0], means[1]), 30)
+    page = render_compare(ViewState(), compared, 80, utc=True)
+    styles = {text.strip(): style for line in page.frame.lines for text, style in line.spans}
+    assert styles["x2.00"] == style
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    cut = " p99 ms, queue ms: from 120 columns\n"
+    assert cut in drawn(reads(5400.0, 310.0), reads(940.0, 100.0), 80)
+    assert "columns" not in drawn(reads(5400.0, 310.0), reads(940.0, 100.0), 120)
 
 
 @pytest.mark.parametrize(

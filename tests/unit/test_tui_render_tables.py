@@ -11,7 +11,7 @@ from ioh.layers import all_layers
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.finding import Finding
 from ioh.model.io_path import TITLES
-from ioh.model.metric import LayerSpec, tables
+from ioh.model.metric import LayerSpec, MetricSpec, tables
 from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
@@ -256,3 +256,9 @@ def test_no_heading_is_cut_with_or_without_the_sort_mark(*, is_ascending: bool) 
                     plain = render_top(spec, (), TOP, width, 5).lines[0].text
                     assert column_title(column) + ("↑" if is_ascending else "↓") in head
                     assert head.replace("↑", " ").replace("↓", " ") == plain, "nothing moves"
+
+
+def test_a_table_of_an_old_recording_has_the_titles_of_today() -> None:
+    old = MetricSpec("syncs_total", "counter", "fsync-family calls.", "f/s")
+    assert column_title(old) == "sync/s"
+    assert column_title(replace(old, name="calls_total", title="calls/s")) == "calls/s"

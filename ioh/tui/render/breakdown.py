@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -38,6 +39,16 @@ _KEYS, _MIN_KEYS = 22, 14
 _MAX_KEY_PART = 24
 _FIRST_ROWS = 3
 _LETTERS = {"r": "R", "w": "W"}
+# Recordings of old versions have other titles for these.
+_TITLES = {
+    "syncs_per_s": "sync/s",
+    "sync_latency_us": "sync µs",
+    "faults_per_s": "map/s",
+    "fault_bytes_per_s": "mapB/s",
+    "fault_latency_us": "map µs",
+    "flushes_per_s": "flush/s",
+    "discards_per_s": "trim/s",
+}
 
 
 def chosen_rows(rows: Sequence[TableRow], table: TableState, pattern: str = "") -> list[TableRow]:
@@ -84,6 +95,7 @@ def _width(column: MetricSpec) -> int:
 
 def column_title(spec: MetricSpec) -> str:
     """A heading; an age has its unit in each cell, other times are in ms."""
+    spec = replace(spec, title=_TITLES.get(spec.derived_name, spec.title)) if spec.title else spec
     if spec.derived_name.endswith("_bytes_per_s"):
         before, _, after = spec.title.partition("B/s")
         return f"{_LETTERS.get(before, before.strip())} MB/s{after}".strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ioh.model.player import Mean, Means, TimelineEvent
 from ioh.model.rates import scaled
@@ -28,6 +29,7 @@ _LABEL, _NUMBER, _CHANGE = 20, 7, 6  # columns
 _CELL = 2 * _NUMBER + _CHANGE
 _MAX_MARKS = 100
 _NOTABLE = 0.2  # a change that is coloured, if it is also larger than the spreads
+_COUNTS_FROM = 0.01  # share of the longest time of an op; the changes of less are not coloured
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def render_compare(state: ViewState, compared: Compared, width: int, *, utc: boo
     """The table, then the marks to choose from; the rightmost columns are left out first."""
     page = Page(ScreenFrame(list(_heading(compared, width, utc=utc))))
     if compared.means is not None and compared.means[0] is not None:
-        page.frame.lines += [Line(), *_table(compared.means[::-1], state.narrow, width)]
+        page.frame.lines += [*_table(compared.means[::-1], state.narrow, width)]
     _add_marks(page, state, compared.marks, width, utc=utc)
     return page
 
@@ -82,9 +84,14 @@ def _length(mean: Mean) -> str:
 
 
 def _table(means: Sequence[Mean | None], narrow: Narrow | None, width: int) -> Iterator[Line]:
-    """Each layer's ops with operations on either side; those of a single row have no spread."""
+    """Columns that are left out, then each layer's ops with operations on either side.
+
+    Those of a single row have no spread.
+    """
     columns = _COLUMNS[: max(1, (width - _LABEL) // _CELL)]
     titles, sides = Line().to(_LABEL), Line().to(_LABEL)
+    cut = ", ".join(title for title, *_ in _COLUMNS[len(columns) :])
+    yield Line(f" {cut}: from {_LABEL + _CELL * len(_COLUMNS)} columns" if cut else "", "dim")
     for title, *_ in columns:
         titles.right(title, 2 * _NUMBER, "head").to(titles.width + _CHANGE)
         sides.right("before", _NUMBER, "dim").right("since", _NUMBER, "dim").right("", _CHANGE)
@@ -92,6 +99,8 @@ def _table(means: Sequence[Mean | None], narrow: Narrow | None, width: int) -> I
     seen = [
         mean and (narrowed(mean.snapshot, narrow) if narrow else mean.snapshot) for mean in means
     ]
+    ops = [layer.ops.values() for each in seen if each for layer in each.measured.values()]
+    least_us = _COUNTS_FROM * max(map(_us_per_s, chain.from_iterable(ops)), default=0.0)
     for name in dict.fromkeys(name for each in seen if each for name in each.measured):
         layers = [each.layer(name) if each else None for each in seen]
         rows = [row for x in layers if x for row in op_rows(x.spec, x.ops, "")]
@@ -103,7 +112,11 @@ def _table(means: Sequence[Mean | None], narrow: Narrow | None, width: int) -> I
             ]
             if any(each.count or each.bytes for each in stats):
                 yield from [Line(" ").add(title, "title")] * bool(title)
-                yield from _row(Line(" ").left(label, _LABEL - 1), stats, spread, columns)
+                line = Line(" ").left(label, _LABEL - 1)
+                counts = max(map(_us_per_s, stats)) >= least_us or not any(
+                    x.latency_us for x in stats
+                )
+                yield from _row(line, stats, spread, columns, counts=counts)
                 title = ""
 
 
@@ -112,8 +125,13 @@ def _row(
     stats: Sequence[OpStats],
     spread: Sequence[Mapping[str, float]],
     columns: Sequence[_Column],
+    *,
+    counts: bool,
 ) -> Iterator[Line]:
-    """An op's numbers before and since, each change, and below them their spread."""
+    """An op's numbers before and since, each change, and below them their spread.
+
+    A change is coloured only if it ``counts``.
+    """
     below = Line().to(line.width)
     for _, number, scale, is_worse in columns:
         then, now = (scaled(getattr(each, number), scale) for each in stats)
@@ -124,13 +142,19 @@ def _row(
             known = deviation and text != UNKNOWN
             below.right(f"±{format_scaled(deviation)}" if known else "", _NUMBER, "dim")
         style = "dim"
-        if then and now is not None and abs(now - then) > max(_NOTABLE * then, sum(ranges)):
+        least = max(_NOTABLE * (then or 0.0), sum(ranges))
+        if counts and then and now is not None and abs(now - then) > least:
             style = "warn" if (now > then) == is_worse else "good"
         line.right(_change(then, now), _CHANGE, style)
         below.right("", _CHANGE)
     yield line
     if any(spread):
         yield below
+
+
+def _us_per_s(stats: OpStats) -> float:
+    """The time of all operations; 0 if it is not known."""
+    return (stats.ops_per_s or 0.0) * (stats.latency_us or 0.0)
 
 
 def _change(then: float | None, now: float | None) -> str:

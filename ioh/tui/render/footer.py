@@ -63,7 +63,9 @@ def render_page_keys(first: int, room: int, total: int, width: int, screen: str)
     line, hits = _buttons(keys)
     line.add("  ")
     if count < total:
-        line.add(f"lines {first + 1}-{first + count} of {total}", "dim")
+        # What is cut must be seen, until its end is on the screen.
+        style = "dim" if first + count >= total else "accent"
+        line.add(f"lines {first + 1}-{first + count} of {total}", style)
     return frame_of(line.fitted(width), *(hit for hit in hits if hit[1] <= width))
 
 

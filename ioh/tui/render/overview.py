@@ -179,13 +179,15 @@ def _rest(view: LayersView, every: dict[str, IoPath], *, in_boxes: bool = False)
     has_writes = write is not None and write.is_written_back
     keys = {step.key for path in every.values() for step in steps_of(snapshot, path)}
     layers = {layer for layer, _ in keys}
-    rows: list[LayerRow] = []
-    for row in layer_rows(snapshot):
+    rows, every_row = list[LayerRow](), layer_rows(snapshot)
+    busy = {row.layer for row in every_row if row.stats.count}
+    for row in every_row:
         layer = snapshot.layer(row.layer)
         if layer is None or row.key in keys:
             continue
         is_told = waiting_text(layer, row.op) or row.stats.errors_per_s
-        is_first = row.layer not in {*layers, *(each.layer for each in rows)}
+        # Of an idle layer one row; of others those with operations.
+        is_first = row.layer not in {*layers, *busy, *(each.layer for each in rows)}
         is_busy = row.stats.count != 0
         if row.layer in layers:  # its other direction has a step: of this one nothing else tells
             is_busy = bool(row.stats.count) and not is_flow(layer.spec)
