@@ -5,6 +5,8 @@
 /* Further uses of a slot: calls with requests for several files. */
 enum { CALL_SUBMIT = 0x80, CALL_REAP };
 
+#define is_meta(op) ((op) >= OP_OPEN && (op) <= OP_CLOSE)
+
 #define ALL_FILES_NAME 2 /* a sync, with inode 0; see SWAP_NAME */
 
 /* sync_file_range that waits for the end is a sync; else it only starts write-back. */
@@ -252,7 +254,7 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const 
 	/* The caller also waits for the probe: look up first, then stop the clock. */
 	f = flows.lookup(&key);
 	ns = (end_ns ? *end_ns : bpf_ktime_get_ns()) - start_ns;
-	if (op == OP_FSYNC)
+	if (op == OP_FSYNC || is_meta(op))
 		result = 0;
 	add_finished(t, ns, result);
 	return note_flow(&key, f, result, ns);

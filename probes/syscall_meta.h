@@ -150,11 +150,6 @@ BPF_PROG_ARRAY(meta_end_step, 1);
 #define META_NAME 3 /* target.name, with inode 0; see SWAP_NAME */
 #define META_WAITED (1 << 8) /* in the op of a flow: it slept or used a lower layer */
 
-static inline int is_meta(u32 op)
-{
-	return op >= OP_OPEN && op <= OP_CLOSE;
-}
-
 /* Fill in the file system; 0 if it is none with files of programs. */
 static inline int aim_at_super(struct target *to, const char *sb)
 {

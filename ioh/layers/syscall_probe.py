@@ -69,6 +69,15 @@ _CGROUP_MEMBERS = (
     "kernfs_node id",
 )
 _URING_MEMBERS = "io_kiocb opcode file flags cqe.fd"
+_URING_PATHS = (
+    "io_open dfd filename file_slot",
+    "io_statx dfd filename",
+    "io_unlink dfd filename",
+    "io_rename old_dfd oldpath",
+    "io_mkdir dfd filename",
+    "io_link old_dfd oldpath new_dfd newpath",
+    "filename name",
+)
 # Optional members; each line is independent.
 _OPTIONAL = (
     ("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid"),
@@ -240,7 +249,7 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
     if own is None or flags is None or position is None or length is None:
         return {}
     return {
-        **_optional(btf, (("io_sync flags",), ("io_splice splice_fd_in flags",))),
+        **_optional(btf, (("io_sync flags",), ("io_splice splice_fd_in flags",), _URING_PATHS)),
         "OFF_io_kiocb_cmd": own,
         "OFF_io_rw_flags": flags,
         "OFF_io_rw_position": position,

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
+from tests.kernel.uring import Uring
 
 COMM = "metacalls"
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -232,7 +233,51 @@ def _lock(kind: bytes, fd: int, how: int) -> None:
     (fcntl.flock if kind == b"flock" else fcntl.lockf)(fd, how)
 
 
-WORKLOADS = {each.__name__: each for each in (opens, stats, changes, others, locks)}
+def requests(calls: Calls, folder: bytes) -> None:
+    """Requests of io_uring, one at a time."""
+    ring, at, fd = Uring(8), _open(calls, folder), _open(calls, b"f", os.O_RDWR)
+    keep = [ctypes.create_string_buffer(name) for name in (b"f", b"m", b"none", b"/proc/version")]
+    here, made, none, proc = map(ctypes.addressof, keep)
+    to = ctypes.addressof(_BUFFER)
+    # op, opcode, descriptor, address, length, offset, flags, errno
+    forms: tuple[tuple[str, int, int, int, int, int, int, int], ...] = (
+        ("open", 18, at, here, 0, 0, os.O_RDONLY, 0),
+        ("create", 18, at, made, 0o600, 0, _CREATE, 0),
+        ("unlink", 36, at, made, 0, 0, 0, 0),
+        ("stat", 21, at, here, 0x7FF, to, 0, 0),
+        ("stat", 21, at, none, 0x7FF, to, 0, errno.ENOENT),
+        ("open", 18, at, none, 0, 0, os.O_RDONLY, errno.ENOENT),
+        ("", 18, at, proc, 0, 0, os.O_RDONLY, 0),
+        ("rename", 37, at, made, 0o700, 0, 0, 0),
+        ("unlink", 36, at, made, 0, 0, _AT_REMOVEDIR, 0),
+        ("rename", 39, at, here, at, made, 0, 0),
+        ("unlink", 36, at, made, 0, 0, 0, 0),
+        ("rename", 38, at, here, 0, made, 0, 0),
+        ("unlink", 36, at, made, 0, 0, 0, 0),
+        ("rename", 35, at, here, at, made, 0, 0),
+        ("rename", 35, at, made, at, here, 0, 0),
+        ("setattr", 17, fd, 4096, 0, 0, 0, 0),
+    )
+    for _ in range(19):
+        for op, opcode, where, address, length, offset, flags, fails in forms:
+            ring.queue(opcode, where, length, offset, address=address, rw_flags=flags)
+            ring.submit(1)
+            (answer,) = ring.reap()
+            assert answer.result == -fails or (answer.result > 0 and not fails), (
+                op,
+                opcode,
+                answer,
+            )
+            if op:
+                (calls.failed if fails else calls.done)[op] += 1
+            if opcode == 18 and not fails:
+                os.close(answer.result)
+    for each in (at, fd):
+        os.close(each)
+    ring.close()
+
+
+WORKLOADS = {each.__name__: each for each in (opens, stats, changes, others, requests, locks)}
 
 
 def main() -> None:
