@@ -98,6 +98,7 @@ def test_each_group_equals_the_kernels_counts(both_ends: Ioh, server: Server, ve
             at: start(at, f"{at.name}-{version}", n, version) for at, n in ((one, 7), (two, 13))
         }
         assert [program.wait() for program in programs.values()] == [0, 0]
+        part.settle()  # the last CLOSE has no program that waits for it
         told = {at: told_by_client(at, before[at]) for at in (one, two)}
         served_now = +(served() - served_before)
         mounts = {f"{mount_of(at).export} on {at}": at for at in (one, two)}
@@ -119,7 +120,7 @@ def test_each_group_equals_the_kernels_counts(both_ends: Ioh, server: Server, ve
     assert {at: rows[str(at),]["metas"] for at in told} == totals
     processes = part.table("nfs_client", "process", "pid", "comm")
     by_process = {key: row["metas"] for key, row in processes.items() if row["metas"]}
-    comm = Path(sys.executable).resolve().name
+    comm = Path(sys.executable).name
     assert by_process == {(str(programs[at].pid), comm): totals[at] for at in told}
     clients = part.table("nfs_server", "client", "client")
     by_client = {at.rpartition(":")[0]: row["metas"] for (at,), row in clients.items()}
@@ -144,7 +145,7 @@ def check_times(part: Part, told: Sequence[Mapping[str, ProcedureStats]]) -> Non
     )
     queue_us = [n["queue_us"] for n in part.ops("nfs_client", "meta") if n["count"]]
     assert all(each is not None for each in queue_us)
-    assert part.sizes("nfs_client", "meta") == {512: count}
+    assert {size: n for size, n in part.sizes("nfs_client", "meta").items() if n} == {512: count}
 
 
 def mounts_of(part: Part) -> dict[str, int]:
@@ -178,6 +179,7 @@ def test_proc_has_the_same_counts(server: Server, version: str) -> None:
         ioh.settle()
         before, served_before = mount_of(place).procedures, served()
         assert start(place, f"proc-{version}", 5, version).wait() == 0
+        ioh.settle()
         told, served_now = told_by_client(place, before), served() - served_before
         ioh.settle()
     calls = by_group({name: stats.calls for name, stats in told.items()})
