@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from ioh.model.metric import TableSpec
+from ioh.model.path import paths
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.drill_down import narrowed
@@ -36,11 +37,19 @@ class OpPoint:
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One interval: its length, ops by (layer, op), and flows' numbers instead of latencies."""
+    """One interval: its length, ops by (layer, op), and flows' numbers instead of latencies.
+
+    Shape:
+        ``calls``: rate and mean time of the calls of each path.
+
+    Units:
+        ``calls``: per second, and µs.
+    """
 
     interval_s: float
     ops: dict[tuple[str, str], OpPoint]
     facts: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
+    calls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def point_of(snapshot: Snapshot) -> TrendPoint:
@@ -55,7 +64,8 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
             if is_flow(layer.spec):
                 facts[name, "srtt_us"] = layer.metrics.get("srtt_us")
                 facts[name, "retrans_pct"] = retrans_pct(layer)
-    return TrendPoint(snapshot.interval_s, found, facts)
+    calls = {kind: (path.ops_per_s, path.mean_us) for kind, path in paths(snapshot).items()}
+    return TrendPoint(snapshot.interval_s, found, facts, calls)
 
 
 def is_busy(stats: OpStats) -> bool:
@@ -172,6 +182,11 @@ def latencies(
         None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
         for point in points
     ]
+
+
+def call_series(points: Iterable[TrendPoint | None], kind: str) -> list[float | None]:
+    """The mean time of a path's calls over intervals; 0 if there were none, None if unknown."""
+    return [None if point is None else point.calls.get(kind, (0.0, 0.0))[1] for point in points]
 
 
 def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:

@@ -241,7 +241,7 @@ def test_each_busy_layer_has_a_box(size: tuple[int, int]) -> None:
     assert not any("TREND" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 23)])
+@pytest.mark.parametrize("size", [(80, 24), (115, 40), (120, 24)])
 def test_without_boxes_the_trends_of_the_calls_are_shown(size: tuple[int, int]) -> None:
     lines = [line.text for line in drawn(LAST, size).lines]
     assert not any("╭" in line for line in lines)

@@ -32,7 +32,7 @@ def point(snapshot: Snapshot, mean_us: float, bytes_per_s: float) -> TrendPoint:
     made, key = point_of(snapshot), ("syscall", "read_waited")
     key = key if key in made.ops else ("syscall", "read")
     reads = replace(made.ops[key], latency_us=mean_us, bytes_per_s=bytes_per_s, ops_per_s=10.0)
-    return replace(made, interval_s=1.0, ops={key: reads})
+    return replace(made, interval_s=1.0, ops={key: reads}, calls={"read": (10.0, mean_us)})
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ioh.model.io_path import COPY, IoPath
+from ioh.model.io_path import COPY, META, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.path import paths
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.rows import is_flow, is_of_all
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import format_ms
+from ioh.sinks.rows import direction, is_flow, is_of_all
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped
-from ioh.tui.render.box import Box, boxed, render_trend_lines, trend_of, trends_of
+from ioh.tui.history import call_series
+from ioh.tui.render.box import Box, Trend, boxed, render_trend_lines, trend_of, trends_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS
 from ioh.tui.render.staircase import (
@@ -28,6 +30,7 @@ from ioh.tui.render.staircase import (
     steps_of,
 )
 from ioh.tui.render.status import render_status, starting_layers
+from ioh.tui.render.trends import TREND_STYLES
 from ioh.tui.render.who import breakdown
 from ioh.tui.render.zoom import LayersView, folded, panel, shown_layer
 from ioh.tui.rows import LayerRow, first_op, layer_rows
@@ -39,7 +42,7 @@ _MIN_HEAT, _MOST_HEAT = 7, 16  # lines of the latencies over time
 _MIN_BOXES = 116  # columns of the screen
 _TWO_GROUPS = 160  # columns for groups side by side
 _TRENDS = 4
-_PER_STATUS = 10  # lines of the screen for one of the status
+_PER_STATUS = 9  # lines of the screen for one of the status
 _ROOMY = 20  # lines of a box
 _CHOSEN = {"sel", "sel2"}  # styles
 
@@ -99,7 +102,7 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
     is_wide = width >= _TWO_GROUPS and len(every) > 1
     wide = (width - GAP) // 2 if is_wide else width
     layers = view.snapshot.measured.values()
-    columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
+    columns = columns_for(wide, (stats for layer in layers for stats in _may_fail(layer)))
     names, rows = (
         groups_of(view, every),
         render_rows(view, rest, columns, wide, has_title=not spare),
@@ -137,6 +140,12 @@ def _shares(every: dict[str, IoPath]) -> dict[str, float]:
     times = {name: path.ops_per_s * path.mean_us for name, path in every.items()}
     total = sum(times.values())
     return {name: 100 * us / total for name, us in times.items() if total and len(times) > 1}
+
+
+def _may_fail(layer: LayerSnapshot) -> Iterator[OpStats]:
+    """The ops whose errors matter: a file that is not there is usual."""
+    usual = {META, *layer.spec.groups.get(META, ())}
+    yield from (stats for op, stats in layer.ops.items() if op not in usual)
 
 
 def _by_time(every: dict[str, IoPath]) -> list[str]:
@@ -252,7 +261,8 @@ def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -
     for rank, name in enumerate(reversed(_by_time(every))):
         layer, op = key = op_of(view.snapshot, every[name])
         word = "all " * is_of_all(view.snapshot.measured[layer], op) + name.upper()
-        trends.append(trend_of(view, key, "latency_us", f"{word} ms", 2 * rank))
+        style, values = TREND_STYLES[direction(op)], call_series(view.points, name)
+        trends.append(Trend(f"{name.upper()} ms", style, values, format_ms, 2 * rank))
         if name not in NO_BYTES:
             trends.append(trend_of(view, key, "bytes_per_s", f"{word} MB/s", 2 * rank + 1))
     count = min(len(trends), room - 1, _TRENDS)

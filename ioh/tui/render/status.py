@@ -122,7 +122,7 @@ def _since(view: LayersView, every: Mapping[str, IoPath], width: int) -> Line:
     gap = ": "
     for name in sorted(every, key=lambda name: -every[name].ops_per_s * every[name].mean_us):
         key = op_of(view.snapshot, every[name])
-        then, now = _mean_us(before, key), _mean_us(since, key)
+        then, now = _mean_us(before, name), _mean_us(since, name)
         piece = Line(f"{gap}{name.upper()} ")
         piece.add(f"{format_ms(then)} → {format_ms(now)}", "strong").add(" ms")
         if name not in NO_BYTES:
@@ -135,24 +135,16 @@ def _since(view: LayersView, every: Mapping[str, IoPath], width: int) -> Line:
     return line
 
 
-def _known(points: Points, key: tuple[str, str]) -> list[tuple[float, OpPoint]]:
-    """The length of each known interval, and the op in it."""
-    return [(p.interval_s, p.ops.get(key, _IDLE_OP)) for p in points if p is not None]
-
-
-def _mean_us(points: Points, key: tuple[str, str]) -> Value:
-    """The mean of all operations; 0 if there were none, None if that is not known."""
-    known = [
-        (seconds * op.ops_per_s, op.latency_us or 0.0)
-        for seconds, op in _known(points, key)
-        if op.ops_per_s is not None
-    ]
-    number = sum(count for count, _ in known)
-    return sum(count * us for count, us in known) / number if number else (0.0 if known else None)
+def _mean_us(points: Points, kind: str) -> Value:
+    """The mean of all calls; 0 if there were none, None if that is not known."""
+    known = [(p.interval_s, *p.calls.get(kind, (0.0, 0.0))) for p in points if p is not None]
+    number = sum(seconds * rate for seconds, rate, _ in known)
+    total_us = sum(seconds * rate * mean_us for seconds, rate, mean_us in known)
+    return total_us / number if number else (0.0 if known else None)
 
 
 def _rate(points: Points, key: tuple[str, str]) -> Value:
     """The mean throughput."""
-    known = [(seconds, op.bytes_per_s or 0.0) for seconds, op in _known(points, key)]
+    known = [(p.interval_s, p.ops.get(key, _IDLE_OP).bytes_per_s) for p in points if p is not None]
     length_s = sum(seconds for seconds, _ in known)
-    return sum(seconds * rate for seconds, rate in known) / length_s if length_s else None
+    return sum(seconds * (rate or 0.0) for seconds, rate in known) / length_s if length_s else None
