@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ioh.model.io_path import META
 from ioh.model.sample import OTHERS
 from ioh.model.snapshot import LayerSnapshot, OpStats
 
@@ -14,6 +15,11 @@ FAILED_CALLS = "error"  # a layer's table, by pid, comm, op, error, mount
 # Errnos of programs that poll, or that try out what a file system can do.
 _EXPECTED = re.compile(
     "EAGAIN|EINTR|ENOENT|EBADF|EFAULT|EPIPE|ECONNRESET|ENOSYS|EOPNOTSUPP|EXDEV|EISDIR|ESPIPE"
+)
+# Calls on names fail in many usual ways: a file is there or not, may not be changed, has no such
+# attribute.  These ways mean trouble.
+_TROUBLE = re.compile(
+    "EIO|ENOSPC|EDQUOT|ESTALE|EMFILE|ENFILE|ENOMEM|ENOLCK|ETIMEDOUT|EUCLEAN|EREMOTEIO"
 )
 _WORDS = {
     "write_zeroes": "write zeroes",
@@ -93,19 +99,26 @@ def _has_failures(layer: LayerSnapshot) -> bool:
 
 def _operations(layer: LayerSnapshot, ops: Mapping[str, OpStats], part: str) -> Iterator[Failure]:
     groups = layer.spec.groups
+    usual = {META, *groups.get(META, ())}  # without an errno, a file that is not there
     for op, stats in ops.items():
-        if stats.errors_per_s and not any(member in ops for member in groups.get(op, ())):
+        if (
+            stats.errors_per_s
+            and op not in usual
+            and not any(member in ops for member in groups.get(op, ()))
+        ):
             yield Failure(op, part, stats.errors_per_s * layer.interval_s)
 
 
 def _calls(layer: LayerSnapshot) -> Iterator[Failure]:
     """The rows of failed calls, and operations that have none, such as page faults."""
+    meta = layer.spec.groups.get(META, ())
     listed: set[str] = set()
     for row in layer.rows(FAILED_CALLS):
         pid, comm, op, error, mount = row.key
         listed |= {op, *layer.spec.groups.get(op, ())}
         number = (row.values.get("errors_per_s") or 0.0) * layer.interval_s
-        if not _EXPECTED.fullmatch(error) and number and pid != OTHERS:
+        is_bad = _TROUBLE.fullmatch(error) if op in meta else not _EXPECTED.fullmatch(error)
+        if is_bad and number and pid != OTHERS:
             yield Failure(op, mount, number, error, pid, comm)
     if FAILED_CALLS in layer.tables:
         rest = _operations(layer, layer.ops, "")
