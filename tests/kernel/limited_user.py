@@ -12,7 +12,8 @@ from tests.support.machine import ROOT
 
 NAME, UID = "tester", 12345
 
-# Stands in for a Python whose environments need no network, and run this checkout's ioh.
+# Stands in for a Python whose environments need no network, and run this checkout's ioh.  What the
+# set-up compiles in advance, at 20 s each time, is compiled when it is needed.
 _PYTHON = f"""#!/bin/sh
 case " $* " in
 *" -m venv "*)
@@ -22,7 +23,7 @@ case " $* " in
     : >"$new/pyvenv.cfg"
     ;;
 *" -m pip "*) [ ! -e FOLDER/slow ] || sleep 60 ;;
-*" -m ensurepip "* | *" -m compileall "*) ;;
+*" -m ensurepip "* | *" -m compileall "* | *" -m ioh.commands.prepare "*) ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
