@@ -364,6 +364,7 @@ static inline u32 settle_meta(const struct call *c, const char *task, s64 result
 	u64 wait_ns = CPU_WAIT_NS(task) - c->cpu_wait_ns;
 	struct charges *sum = charges.lookup(&zero);
 
+	asm volatile("" : "+r"(op)); /* as in withdraw() */
 	waited = both.bios || c->target.is_at_end != SLEEPS(task);
 	if (!sum || !(waited || wait_ns))
 		return waited;
