@@ -183,7 +183,7 @@ complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subco
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l span -x -d 'with --like'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l no-tui -d 'print text instead of the screen'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -l resume -r -F -d 'continue an earlier bench'
-complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s t -x -d 'only these tests, such as randread,write'
+complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s t -x -d 'only these tests, such as randread,write or metadata'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s s -x -d 'duration of each test'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s m -x -d 'size of the work file'
 complete -c ioh -n '__fish_seen_subcommand_from bench; and not __fish_seen_subcommand_from report compare card' -s u -x -d 'only this number of users'

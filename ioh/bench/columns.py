@@ -50,7 +50,8 @@ def _rows(test: Test, system: str) -> Iterator[list[str]]:
     spec = test.spec
     kind = _NAMES.get(spec.kind, spec.kind)
     for op, figures in test.run.fio.items():
-        name = kind if len(test.run.fio) == 1 else f"{kind}_{op}"
+        is_alone = len(test.run.fio) == 1 and spec.kind != "metadata"
+        name = kind if is_alone else f"{kind}_{op}"
         mb = None if figures.bytes_per_s is None else figures.bytes_per_s / (1 << 20)
         us = (figures.mean_us, figures.min_us, figures.max_us, figures.std_us)
         yield [

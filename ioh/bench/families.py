@@ -26,6 +26,12 @@ _TITLES = {
     "commit": "Commits",
     "seeks": "Seeks",
     "files": "Small files",
+    "create": "Files created",
+    "stat": "Files' attributes",
+    "open_read": "Files opened and read",
+    "rename": "Files renamed",
+    "unlink": "Files removed",
+    "mix": "Transactions of small files",
     "job": "fio job",
     "like": "As the recording",
 }
@@ -35,7 +41,7 @@ def page_data(results: Results, card: Card) -> dict[str, Any]:
     """The numbers drawn by report.html.
 
     ``edges_ms``: upper edges of the histograms' columns, except the last.  ``axis`` of a family:
-    users, block, test.
+    users, block, test.  ``rate``: see rate_unit().
     """
     return {
         "edges_ms": [edge / 1000 for edge in HIST_EDGES_US.values()][:-1],
@@ -66,7 +72,8 @@ def families(results: Results) -> list[tuple[str, str, list[Test]]]:
     """Group tests into charts: printable title, the parameter that differs, and the tests."""
     kinds: dict[tuple[str, str], list[Test]] = {}
     for test in results.tests:
-        kinds.setdefault((test.spec.kind, test.spec.sync), []).append(test)
+        kind = test.spec.rw if test.spec.kind == "metadata" else test.spec.kind
+        kinds.setdefault((kind, test.spec.sync), []).append(test)
     charts: list[tuple[str, str, list[Test]]] = []
     for (kind, sync), tests in kinds.items():
         title = printable(_TITLES.get(kind, kind))
@@ -108,7 +115,7 @@ def _point(test: Test, axis: str) -> dict[str, Any]:
         "p99_ms": _ms(figures.p99_us),
         "max_ms": _ms(figures.max_us),
         "hist": figures.hist,
-        "bytes_per_s": _bytes_per_s(test),
+        "rate": _rate(test),
     }
 
 
@@ -145,8 +152,17 @@ def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1000
 
 
-def _bytes_per_s(test: Test) -> float:
-    return sum(figures.bytes_per_s or 0.0 for figures in test.run.fio.values())
+def rate_unit(tests: Iterable[Test]) -> str:
+    """What the rate of these tests counts: ops/s of small files, else MB/s."""
+    return "ops/s" if any(test.spec.kind == "metadata" for test in tests) else "MB/s"
+
+
+def _rate(test: Test) -> float | None:
+    """The rate in that unit; None if fio reported none."""
+    if rate_unit([test]) == "ops/s":
+        return test.run.ops_per_s if test.run.fio else None
+    known = [f.bytes_per_s for f in test.run.fio.values() if f.bytes_per_s is not None]
+    return sum(known) / 1e6 if known else None
 
 
 def panels_text(results: Results) -> Iterator[str]:
@@ -156,25 +172,25 @@ def panels_text(results: Results) -> Iterator[str]:
             continue
         yield title
         yield (
-            f"  {axis:>9} {'MB/s':>9} {'':<{_BAR}} {'mean ms':>8} {'p95':>8} {'p99':>8} {'max':>8}"
-            f"  50 µs{'':<{len(HIST_COLUMNS) - 7}}5 s"
+            f"  {axis:>9} {rate_unit(tests):>9} {'':<{_BAR}} {'mean ms':>8} {'p95':>8} {'p99':>8} "
+            f"{'max':>8}  50 µs{'':<{len(HIST_COLUMNS) - 7}}5 s"
         )
-        rates = [_bytes_per_s(test) for test in tests]
+        rates = [_rate(test) for test in tests]
         for test, rate in zip(tests, rates, strict=True):
-            yield _row(test, axis, rate, max(rates))
+            yield _row(test, axis, rate, max(each or 0.0 for each in rates))
         yield ""
 
 
-def _row(test: Test, axis: str, bytes_per_s: float, top: float) -> str:
+def _row(test: Test, axis: str, rate: float | None, top: float) -> str:
     spec, figures = test.spec, main_figures(test)
     labels = {"users": str(spec.users), "block": f"{spec.block_bytes / 1024:g} KB"}
     us = (figures.mean_us, figures.p95_us, figures.p99_us, figures.max_us)
     cells = " ".join(f"{show_ms(each and each / 1000):>8}" for each in us)
-    bar = _bar(bytes_per_s / top if top else 0.0)
+    bar = _bar(rate / top if rate and top else 0.0)
     name = printable(labels.get(axis, spec.name))
-    rate = f"{bytes_per_s / 1e6:,.1f}"
+    shown = "-" if rate is None else f"{rate:,.1f}"
     refused = "" if test.verdict.ok else "  not the storage"
-    line = f"  {name:>9} {rate:>9} {bar:<{_BAR}} {cells}  {_histogram(figures.hist)}{refused}"
+    line = f"  {name:>9} {shown:>9} {bar:<{_BAR}} {cells}  {_histogram(figures.hist)}{refused}"
     return line.rstrip()
 
 

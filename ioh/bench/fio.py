@@ -8,20 +8,21 @@ import re
 import shutil
 import subprocess
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from ioh.bench.results import HIST_COLUMNS, HIST_EDGES_US, Figures
+from ioh.bench.results import HIST_COLUMNS, HIST_EDGES_US, METADATA, Figures
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.hist import has_percentile
 from ioh.model.printable import printable
 from ioh.rights.process import die_with
 from ioh.rights.user import give_root_up
 
+_N = TypeVar("_N", int, float)
 MAX_JSON_BYTES = 64 << 20
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _EDGES_NS = tuple(edge * 1000 for edge in HIST_EDGES_US.values())
@@ -61,15 +62,16 @@ def fio_version() -> str:
 class Fio(subprocess.Popen[bytes]):
     """One run of fio in a folder, with its job from stdin and its JSON to a file.
 
-    Raises OSError if it cannot be started, or the file cannot be created.
+    ``command`` runs another program with that stdin, which writes such JSON.  Raises OSError if it
+    cannot be started, or the file cannot be created.
     """
 
-    def __init__(self, job: str, folder: str, output: Path) -> None:
+    def __init__(self, job: str, folder: str, output: Path, command: Sequence[str] = ()) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(output, flags, 0o600)
         try:
             super().__init__(
-                [program("fio", "fio"), "--output-format=json+", "--eta=never", "-"],
+                command or [program("fio", "fio"), "--output-format=json+", "--eta=never", "-"],
                 stdin=subprocess.PIPE,
                 stdout=fd,
                 stderr=subprocess.PIPE,
@@ -120,8 +122,9 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
     """
     by_direction: dict[str, Figures] = {}
     try:
-        for direction in ("read", "write", "trim"):
-            results = [job[direction] for job in jobs if job[direction]["total_ios"]]
+        for direction in dict.fromkeys(name for job in jobs for name in _directions(job)):
+            of_it = [job[direction] for job in jobs if direction in _directions(job)]
+            results = [result for result in of_it if result["total_ios"]]
             if results:
                 by_direction[direction] = _direction(results)
         # Not its total_ios, which is 0 if jobs are reported as a group.
@@ -140,7 +143,13 @@ def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
 
 def run_s_of(job: Mapping[str, Any]) -> float:
     """The runtime of a group of jobs: that of its longest direction."""
-    return max(float(job[name]["runtime"]) for name in ("read", "write", "trim")) / 1000
+    return max(float(job[name]["runtime"]) for name in _directions(job)) / 1000
+
+
+def _directions(job: Mapping[str, Any]) -> Iterator[str]:
+    """Those of fio, or of small_files.py."""
+    own = [name for name in METADATA if name in job]
+    yield from own or ("read", "write", "trim")
 
 
 def _direction(raws: list[Mapping[str, Any]]) -> Figures:
@@ -149,10 +158,15 @@ def _direction(raws: list[Mapping[str, Any]]) -> Figures:
     return msgspec.structs.replace(
         _latency(latencies),
         ops=sum(int(raw["total_ios"]) for raw in raws),
-        bytes=sum(int(raw["io_bytes"]) for raw in raws),
-        bytes_per_s=sum(float(raw["bw_bytes"]) for raw in raws),
+        bytes=_sum(raws, "io_bytes", int),
+        bytes_per_s=_sum(raws, "bw_bytes", float),
         iops=sum(float(raw["iops"]) for raw in raws),
     )
+
+
+def _sum(raws: list[Mapping[str, Any]], name: str, kind: type[_N]) -> _N | None:
+    """The sum of a field; None if the calls move no bytes, so that none has it."""
+    return sum((kind(raw[name]) for raw in raws), kind()) if name in raws[0] else None
 
 
 def _latency(raws: list[Mapping[str, Any]]) -> Figures:

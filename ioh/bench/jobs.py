@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ioh.bench.results import TestSpec
 
 DATA = "ioh-bench.data"
@@ -31,7 +33,12 @@ _RIVALS = {
 
 
 def job_file(spec: TestSpec, targets: tuple[str, ...], run_s: float) -> str:
-    """Make the job file; ``targets`` are raw devices, without them it uses the work file."""
+    """Make the job file; ``targets`` are raw devices, without them it uses the work file.
+
+    Of metadata tests, the job of small_files.py.
+    """
+    if spec.kind == "metadata":
+        return small_files_job(spec, spec.rw, run_s)
     if spec.job:
         return f"{_GLOBAL}\n{spec.job}"
     lines = [_GLOBAL + _OURS, _time(spec, run_s)]
@@ -41,6 +48,20 @@ def job_file(spec: TestSpec, targets: tuple[str, ...], run_s: float) -> str:
         where = f"direct=1\nfilename={_names(targets)}\noffset={half}\nsize={half}\n"
         lines.append(f"[rival]\nnew_group=1\n{_RIVALS[spec.rival]}{where}")
     return "\n".join(lines)
+
+
+def small_files_job(spec: TestSpec, op: str, run_s: float = 0.0) -> str:
+    """Make a job for small_files.py."""
+    job = {
+        "op": op,
+        "users": spec.users,
+        "files": spec.files,
+        "most_bytes": spec.block_bytes,
+        "run_s": run_s,
+        "is_durable": bool(spec.sync),
+        "name": spec.name,
+    }
+    return msgspec.json.encode(job).decode()
 
 
 def _time(spec: TestSpec, run_s: float) -> str:

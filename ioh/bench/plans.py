@@ -12,24 +12,39 @@ from typing import Literal
 import msgspec
 
 from ioh.bench.files import read_file
-from ioh.bench.results import TestSpec
+from ioh.bench.results import METADATA, TestSpec
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 FOLDER = Path(__file__).parent / "plans"
 MAX_TESTS = 500
-BUILT_IN = ("database", "card", "commit", "seeks", "files", "steady", "neighbour", "ramp")
+BUILT_IN = (
+    "database",
+    "card",
+    "commit",
+    "seeks",
+    "files",
+    "metadata",
+    "steady",
+    "neighbour",
+    "ramp",
+)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _RW = {"seqread": "read", "commit": "write", "seeks": "randread"}
 # Copied from the plan to its tests.
 _SAME_OF_TESTS = (
-    "kind", "depth", "direct", "sync", "mix_read_pct", "compress_pct", "rival", "files",
+    "kind", "depth", "sync", "mix_read_pct", "compress_pct", "rival", "files",
 )  # fmt: skip
 _SAME_OF_PLAN = ("ramp_s", "agree_pct", "limit_s", "knee_pct")
-_WRITING = ("write", "randwrite", "randrw", "rw", "append")
+_CHANGING = ("create", "rename", "unlink", "mix")  # directories, in metadata tests
+_OF_METADATA = (*METADATA, "mix")
+_WRITING = ("write", "randwrite", "randrw", "rw", "append", *_CHANGING)
 
-Kind = Literal["randread", "seqread", "write", "randrw", "commit", "seeks", "files"]
-Rw = Literal["", "read", "write", "randread", "randwrite", "randrw", "rw", "append", "delete"]
+Kind = Literal["randread", "seqread", "write", "randrw", "commit", "seeks", "files", "metadata"]
+Rw = Literal[
+    "", "read", "write", "randread", "randwrite", "randrw", "rw", "append", "delete",
+    "create", "stat", "open_read", "rename", "unlink", "mix",
+]  # fmt: skip
 Sync = Literal["", "sync", "dsync", "fsync", "fdatasync"]
 
 
@@ -141,6 +156,14 @@ def _in_words(text: str) -> str:
     return f"{what[:1].lower()}{what[1:]} ({' of '.join(place) or 'top'})"
 
 
+def plan_with(kinds: tuple[str, ...]) -> str:
+    """The first built-in plan that has tests of all these kinds, else "database"."""
+    for name in BUILT_IN:
+        if {*kinds} <= {tests.kind for tests in read_plan(name)[0].test}:
+            return name
+    return BUILT_IN[0]
+
+
 def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
     """Expand a plan into its tests.
 
@@ -186,12 +209,14 @@ def _spec(
 ) -> TestSpec:
     words = [tests.kind, show_size(block_bytes), f"{users}u"]
     words += [f"d{tests.depth}"] * (tests.depth > 1)
-    words += [tests.label] * bool(tests.label)
+    is_metadata = tests.kind == "metadata"
+    words += [tests.rw.replace("_", "-")] * is_metadata + [tests.label] * bool(tests.label)
     size_bytes = size_of(plan.size) if changes.size_bytes is None else changes.size_bytes
     return TestSpec(
         "-".join(words),
         **{name: getattr(tests, name) for name in _SAME_OF_TESTS},
         **{name: getattr(plan, name) for name in _SAME_OF_PLAN},
+        direct=tests.direct and not is_metadata,
         rw=tests.rw or _RW.get(tests.kind, tests.kind),
         block_bytes=block_bytes,
         users=users,
@@ -200,7 +225,9 @@ def _spec(
         size_bytes=tests.files * block_bytes if tests.files else size_bytes,
         own_files=tests.own_files or changes.own_files,
         rate_iops=tests.rate_iops if changes.rate_iops is None else changes.rate_iops,
-        run_s=0.0 if tests.files else (plan.run_s if changes.run_s is None else changes.run_s),
+        run_s=0.0
+        if tests.files and not is_metadata
+        else (plan.run_s if changes.run_s is None else changes.run_s),
         runs=plan.runs if changes.runs is None else changes.runs,
     )
 
@@ -222,7 +249,18 @@ def _why_not(spec: TestSpec) -> str:
         (spec.rate_iops >= 0, "rate_iops must be 0 or more"),
         (0 < spec.run_s <= 604_800 or spec.files, "run_s must be above 0, and a week at most"),
         (0 <= spec.ramp_s <= 86_400, "ramp_s must be 0 to 86400"),
-        (bool(spec.files) == (spec.kind == "files"), "kind files needs files, other kinds do not"),
+        (
+            bool(spec.files) == (spec.kind in {"files", "metadata"}),
+            "kinds files and metadata need files, other kinds do not",
+        ),
+        (
+            (spec.kind == "metadata") == (spec.rw in _OF_METADATA and spec.rw != "append"),
+            "kind metadata needs rw = create, stat, open_read, rename, unlink or mix",
+        ),
+        (
+            spec.kind != "metadata" or _is_plain(spec),
+            "kind metadata takes only rw, block, users, files, label, and sync = fsync",
+        ),
         (0 <= spec.files <= 10_000_000, "files must be 1 to 10 million"),
         (not spec.agree_pct or spec.limit_s >= 2 * spec.run_s, "limit_s must be 2 × run_s or more"),
         (spec.rw not in {"append", "delete"} or spec.files, "append and delete are for files"),
@@ -232,6 +270,14 @@ def _why_not(spec: TestSpec) -> str:
         ),
     )
     return next((why for holds, why in rules if not holds), "")
+
+
+def _is_plain(spec: TestSpec) -> bool:
+    """Whether a test has nothing that only fio knows."""
+    settings = (spec.depth, spec.engine, spec.sync_every)
+    ramped = spec.ramp_s or spec.rate_iops or spec.mix_read_pct is not None
+    others = spec.own_files or spec.rival or spec.compress_pct
+    return settings == (1, "psync", bool(spec.sync)) and not (ramped or others)
 
 
 def is_writing(spec: TestSpec) -> bool:

@@ -38,6 +38,16 @@ HIST_EDGES_US = {
     "s5": float("inf"),
 }
 HIST_COLUMNS = tuple(HIST_EDGES_US)
+# The calls of metadata tests, each with the layers' operations that it needs, the journal's writes
+# among them.
+METADATA: dict[str, tuple[str, ...]] = {
+    "create": ("create", "open", "write", "close"),
+    "stat": ("stat", "getattr", "lookup", "access", "read"),
+    "open_read": ("open", "read", "close", "getattr", "lookup", "access"),
+    "append": ("open", "write", "close"),
+    "rename": ("rename", "write"),
+    "unlink": ("unlink", "remove", "write"),
+}
 
 
 # Checked when results.json is read.
@@ -135,9 +145,9 @@ class BenchVerdict(_Struct, frozen=True):
 class Run(_Struct, frozen=True):
     """One repetition of a test.
 
-    ``fio`` by direction: ``read``, ``write`` and, if the test syncs, ``sync``; ``rival`` is the
-    same for a neighbour.  The recording has the marks ``MARK begins`` and ``MARK ends``;
-    ``fio_file`` is fio's own JSON.
+    ``fio`` by direction: ``read``, ``write`` and, if the test syncs, ``sync``; METADATA's in such
+    tests, which ioh makes itself; ``rival`` is the same for a neighbour.  The recording has the
+    marks ``MARK begins`` and ``MARK ends``; ``fio_file`` is fio's own JSON, or in its form.
     """
 
     begin_unix_s: float

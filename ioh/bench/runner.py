@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +16,11 @@ from typing import Any
 
 import msgspec
 
+from ioh.bench import small_files
 from ioh.bench.conditions import DevicesBelow, frequency_khz, governors, own_limits
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.fio import Fio, figures_of, read_json, run_s_of
-from ioh.bench.jobs import fill_file, job_file
+from ioh.bench.jobs import FILES, fill_file, job_file, small_files_job
 from ioh.bench.price import TURN_S
 from ioh.bench.results import Figures, Results, Run, Test, TestSpec, save
 from ioh.bench.verdict import Case, judge, refused
@@ -38,6 +41,8 @@ from ioh.model.sample import OTHERS
 _POLL_S = 0.1
 # Not counted as others' I/O: the kernel's threads act for somebody, mostly for fio.
 _KERNELS = ("kworker", "jbd2", "xfsaild", "btrfs", "ksoftirqd", "kswapd", "md", "loop", "dm")
+# Read as root: the user may not be able to.
+_SMALL_FILES = inspect.getsource(small_files)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -182,8 +187,9 @@ class Runner:
         name = spec.name if number == 1 else f"{spec.name}-run-{number}"
         self._stop_if_asked()
         self._prepare(spec)
+        is_ours = spec.kind == "metadata"
         job = job_file(spec, self._targets, run_s)
-        path = self.directory / f"{name}.fio"
+        path = self.directory / f"{name}.{'job' if is_ours else 'fio'}"
         path.touch(0o600)
         path.write_text(job, "utf-8", "surrogateescape")
         output = self.directory / f"{name}.json"
@@ -192,7 +198,7 @@ class Runner:
         if not spec.ramp_s:
             self._recorder.mark(f"{name} begins")
         begin_unix_s = time.time() + spec.ramp_s
-        fio = Fio(job, self._cwd, output)
+        fio = self._small_files(job, output) if is_ours else Fio(job, self._cwd, output)
         if spec.ramp_s:
             self._wait(fio, spec.ramp_s)
             self._recorder.mark(f"{name} begins")
@@ -221,9 +227,9 @@ class Runner:
             watched_layers(recording.whole),
         )
         if why:
-            verdict = refused("failed", f"fio failed: {why}")
+            verdict = refused("failed", f"{'the test' if is_ours else 'fio'} failed: {why}")
         elif not figures:
-            verdict = refused("failed", "fio did nothing")
+            verdict = refused("failed", "it did nothing")
         else:
             verdict = judge(case)
         return Run(
@@ -242,12 +248,32 @@ class Runner:
     def _prepare(self, spec: TestSpec) -> None:
         if self._folder is None:
             return
-        if spec.kind == "commit" or (spec.files and spec.rw == "write"):
+        is_ours = spec.kind == "metadata"
+        if spec.kind == "commit" or is_ours or (spec.files and spec.rw == "write"):
             self._folder.make_small_files()
+        if is_ours:
+            self._make_files(spec)
         # Write back what the previous test left in memory now, not during this one.
         fd = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         _libc.syncfs(fd)
         os.close(fd)
+
+    def _make_files(self, spec: TestSpec) -> None:
+        """Write the files of a metadata test; none of their data stays in memory."""
+        self._callbacks.doing(f"writing {spec.files:,} files", 0.0)
+        path = self.directory / "prepare.json"
+        files = 0 if spec.rw == "create" else spec.files  # only the directories
+        job = small_files_job(msgspec.structs.replace(spec, files=files), "prepare")
+        making = self._small_files(job, path)
+        self._wait(making)
+        if why := making.why_failed():
+            cause = f"the files of {spec.name} cannot be written: {why}"
+            raise IohError(cause, "Free some space, or set fewer files in the plan")
+        path.unlink()
+
+    def _small_files(self, job: str, output: Path) -> Fio:
+        words = (sys.executable, "-I", "-", job)
+        return Fio(_SMALL_FILES, str(Path(self._cwd, FILES)), output, words)
 
     def _wait(self, fio: Fio, seconds: float | None = None) -> None:
         until = None if seconds is None else time.monotonic() + seconds

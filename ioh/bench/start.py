@@ -29,7 +29,7 @@ from ioh.bench.results import VERSION, Conditions, Results, TestSpec, WatchName,
 from ioh.bench.runner import Callbacks, Runner
 from ioh.bench.work import Need, WorkFolder, need_of
 from ioh.findings.config import read_config
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 from ioh.rights.user import give_root_up
 
@@ -205,7 +205,12 @@ def _place_of(specs: tuple[TestSpec, ...], target: str) -> str:
 
 
 def _within(spec: TestSpec, size_bytes: int) -> TestSpec:
-    """Limit a test to the size of a device, in whole MiB, so that every block size fits."""
+    """Limit a test to the size of a device, in whole MiB, so that every block size fits.
+
+    IohError: it needs a file system.
+    """
+    cause = f"{spec.name} needs a directory, not a raw device"
+    refuse_if(bool(spec.files), cause, "Give a directory of a file system on it")
     most = size_bytes >> 20 << 20
     return msgspec.structs.replace(spec, size_bytes=min(spec.size_bytes, most), own_files=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.bench.results import HIST_COLUMNS, Conditions, Figures, Results, Run, Test
+from ioh.bench.results import HIST_COLUMNS, METADATA, Conditions, Figures, Results, Run, Test
 from ioh.model.printable import printable
 
 WIDTH = 29
@@ -106,7 +106,8 @@ def is_of(test: Test, op: str) -> bool:
     does_sync = bool(test.spec.sync or "sync" in test.run.fio)
     if op in _SYNCS:
         return does_sync
-    return op.removeprefix("fault_").split("_", 1)[0] in {*test.run.fio, *test.run.rival}
+    wanted = {each for name in test.run.fio for each in METADATA.get(name, (name,))}
+    return op.removeprefix("fault_").split("_", 1)[0] in {*wanted, *test.run.rival}
 
 
 def _percent(figures: Figures) -> Iterator[str]:
@@ -153,7 +154,7 @@ def little(run: Run, depth: int) -> str:
 def figures_line(name: str, op: str, figures: Figures, verdict: str = "") -> str:
     """Format one direction below HEAD: MB/s of 1,000,000 bytes, latencies in ms."""
     us = (figures.mean_us, figures.p95_us, figures.p99_us, figures.p999_us, figures.max_us)
-    mb_per_s = "" if figures.bytes_per_s is None else f"{figures.bytes_per_s / 1e6:,.1f}"
+    mb_per_s = f"{figures.bytes_per_s / 1e6:,.1f}" if figures.bytes_per_s else ""
     iops = "" if figures.iops is None else f"{figures.iops:,.0f}"
     cells = " ".join(f"{show_ms(each and each / 1000):>8}" for each in us)
     name, op = printable(name), printable(op)

@@ -53,6 +53,7 @@ def judge(case: Case) -> BenchVerdict:
     """Return ``ok``, or the first reason against it."""
     for look in (
         _nothing_below,
+        _from_memory,
         _missing_bytes,
         _others,
         _limited,
@@ -98,6 +99,31 @@ def _nothing_below(case: Case) -> Iterator[BenchVerdict]:
             "unwatched",
             "no I/O reached a device, or no device was measured",
             "no layer below the system calls counted anything",
+        )
+
+
+def _from_memory(case: Case) -> Iterator[BenchVerdict]:
+    """Metadata calls that neither waited for a request nor sent one: names and inodes are cached.
+
+    One journal commit serves all users that wait for it.
+    """
+    if case.spec.kind != "metadata":
+        return
+    calls = {name: figures.ops or 0 for name, figures in case.fio.items()}
+    total, reads = sum(calls.values()), sum(calls.get(name, 0) for name in ("stat", "open_read"))
+    is_remote = case.file_system in NFS
+    ops = ("meta", "read", "write", "commit") if is_remote else ("read", "write")
+    under = [below(case, op) for op in ops]
+    if not total or any(each is None for each in under):
+        return
+    reached = sum(each.ops or 0 for each in under if each is not None)
+    shared = case.spec.users if case.spec.sync and not is_remote else 1
+    if reached < _MISSING * (reads + (total - reads) / shared):
+        where = "the server" if is_remote else "the device"
+        yield refused(
+            "caching",
+            f"memory answered: {total:,} calls became {reached:,} requests to {where}",
+            *(f"{count:,} × {name}" for name, count in calls.items()),
         )
 
 

@@ -36,6 +36,9 @@ def need_of(specs: Iterable[TestSpec]) -> Need:
     names: dict[str, None] = {}
     file_bytes = other_bytes = 0
     for spec in specs:
+        if spec.kind == "metadata":
+            other_bytes = max(other_bytes, spec.files * (4096 + spec.block_bytes))
+            continue
         if spec.files:
             other_bytes = max(other_bytes, 3 * spec.files * max(4096, spec.block_bytes))
             continue

@@ -45,6 +45,7 @@ EXAMPLES = """\
   sudo ioh bench /mnt/data --plan card      only what the report card needs, in 3 minutes
   ioh bench --plans                         all plans, with their durations
   sudo ioh bench /mnt/data -t randread -u 16 -s 30 -m 4096
+  sudo ioh bench /mnt/data -t metadata      create, stat, open, rename and unlink small files
   sudo ioh bench -r /dev/sdb -t randread    a raw device, only read
   sudo ioh bench --job my.fio               any fio job, watched and judged
   sudo ioh bench /mnt/data --like run.ioh --span "load begins" "load ends"
@@ -59,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "a directory on the storage to test"
     parser.add_argument("target", nargs="?", default="", metavar="DIRECTORY", help=what)
     add = parser.add_argument_group("what to run").add_argument
-    what = "name of a plan, or a TOML file (default: database)"
-    add("--plan", metavar="PLAN", default="database", help=what)
+    what = "name of a plan, or a TOML file (default: database, or the first that has -t's tests)"
+    add("--plan", metavar="PLAN", default="", help=what)
     add("--plans", action="store_true", help="list the plans and exit")
     add("--job", metavar="FILE", help="run this fio job file instead of a plan")
     add("--like", metavar="FILE", help="build the job from the I/O mix of this recording")
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_changes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("changes to the plan (as in fio.sh)").add_argument
     count = number(digits, 1, 999_999_999, "a number above 0")
-    what = "only these tests, such as randread,write"
+    what = "only these tests, such as randread,write or metadata"
     add("-t", dest="kinds", metavar="KINDS", default="", help=what)
     add("-s", dest="test_s", metavar="SECONDS", type=count, help="duration of each test")
     add("-m", dest="megabytes", metavar="MEGABYTES", type=count, help="size of the work file")
@@ -173,7 +174,7 @@ def _plans() -> str:
 
 def _options(args: argparse.Namespace) -> BenchOptions:
     """What to test.  IohError: options contradict each other."""
-    from ioh.bench.plans import PlanChanges
+    from ioh.bench.plans import PlanChanges, plan_with
     from ioh.bench.start import BenchOptions
 
     what = (args.target, args.raw, args.job, args.resume)
@@ -188,8 +189,9 @@ def _options(args: argparse.Namespace) -> BenchOptions:
         (args.like and args.raw, "--like needs a directory"),
     ):
         refuse_if(is_wrong, cause, "See: ioh bench --help")
+    kinds = tuple(args.kinds.replace(",", " ").split())
     changes = PlanChanges(
-        tuple(args.kinds.replace(",", " ").split()),
+        kinds,
         run_s=_WEEK_S if args.endless else args.test_s,
         size_bytes=None if args.megabytes is None else args.megabytes << 20,
         users=args.users,
@@ -201,7 +203,7 @@ def _options(args: argparse.Namespace) -> BenchOptions:
     return BenchOptions(
         args.target,
         tuple(args.raw),
-        args.plan,
+        args.plan or plan_with(kinds),
         job=args.job or "",
         like=(args.like, *(args.span or ("", ""))) if args.like else None,
         changes=changes,

@@ -77,7 +77,7 @@ def test_the_page_is_one_small_file_with_every_number() -> None:
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", own)
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     assert [cell["p95_ms"] for cell in data["cells"]] == pytest.approx([0.22, None, 0.12, 0.32])
-    assert data["families"][0]["points"][0]["bytes_per_s"] == pytest.approx(1_191_563_636, rel=1e-6)
+    assert data["families"][0]["points"][0]["rate"] == pytest.approx(1191.563636, rel=1e-6)
     assert [layer["name"] for layer in data["stack"]] == ["Application", "Block"]
     for part in ("0.220", "1,191.6", "92 % of the bytes came from memory", "nr_requests 1023"):
         assert part in text

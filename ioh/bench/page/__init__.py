@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ioh.bench.families import families, page_data, stack_of, worst_test
+from ioh.bench.families import families, page_data, rate_unit, stack_of, worst_test
 from ioh.bench.grade import Card
 from ioh.bench.results import HIST_COLUMNS, Results
 from ioh.bench.table import conditions_of, layers_of, show_ms
@@ -28,6 +28,7 @@ def render_page(results: Results, card: Card) -> str:
         conditions=conditions_of(results.conditions),
         layers_of=layers_of,
         families=families(results),
+        rate_unit=rate_unit,
         worst=worst,
         stack=stack_of(worst),
         columns=HIST_COLUMNS,

@@ -128,7 +128,7 @@
     if (!before || !before.mean_ms || !point.mean_ms) return null;
     const load = before.load && point.load ? point.load / before.load : 2;
     return { value: Math.min(2, 2 ** ((10 * (point.mean_ms / before.mean_ms)) / load) / 1024),
-      color: point.mean_ms < before.mean_ms ? css("B") : point.bytes_per_s < before.bytes_per_s ? css("D") : css("D") + "66" };
+      color: point.mean_ms < before.mean_ms ? css("B") : point.rate < before.rate ? css("D") : css("D") + "66" };
   });
 
   const drawLinear = (canvas, { points, axis: name }) => {
@@ -155,13 +155,13 @@
   };
 
   const drawRate = (canvas, { points }) => {
-    const mb = (point) => point.bytes_per_s / 1e6;
+    const rate = (point) => point.rate ?? 0;
     const slices = [];
     for (let i = 0; i < columns; i += 1) {
-      const values = points.map((point) => (sum(point.hist) ? mb(point) * share(point.hist, i, i + 1) : 0));
+      const values = points.map((point) => (sum(point.hist) ? rate(point) * share(point.hist, i, i + 1) : 0));
       if (values.some((value) => value > 0)) slices.push({ data: values, backgroundColor: columnColor(i), stack: "rate", barPercentage: 0.6 });
     }
-    const plain = points.map((point) => (sum(point.hist) ? 0 : mb(point)));
+    const plain = points.map((point) => (sum(point.hist) ? 0 : rate(point)));
     if (plain.some((value) => value > 0)) slices.push({ data: plain, backgroundColor: css("q"), stack: "rate", barPercentage: 0.6 });
     const options = base();
     options.plugins.tooltip.enabled = false;
@@ -172,7 +172,7 @@
         ctx.fillStyle = css("ink");
         ctx.font = "11px system-ui";
         ctx.textAlign = "center";
-        points.forEach((point, i) => ctx.fillText(ms(mb(point)), x.getPixelForValue(i), y.getPixelForValue(mb(point)) - 5));
+        points.forEach((point, i) => ctx.fillText(point.rate === null ? "-" : ms(point.rate), x.getPixelForValue(i), y.getPixelForValue(rate(point)) - 5));
       } }],
     });
   };
