@@ -66,7 +66,7 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
     tick = count // READS
     if host == "db01":
         mount = "nfs01:/srv on /mnt"
-        counted = (count, count * 4096, count * 5_300_000, 0, 0, 0, 0, count // 10, 0)
+        counted = (count, count * 4096, count * 5_300_000, 0, 0, 0, 0, 0, 0, count // 10, 0)
         return {
             "nfs_client": LayerSample(
                 "bpf",
@@ -76,7 +76,7 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
                 calls=calls(tick, "nfs01", 5_000_000, 41_000_000),
             )
         }
-    row = (count, count * 4096, count * 1_000_000, 0, 0, 0, 0, 0)
+    row = (count, count * 4096, count * 1_000_000, 0, 0, 0, 0, 0, 0, 0)
     return {
         "nfs_server": LayerSample(
             "bpf",

@@ -22,6 +22,8 @@ SHARED = {
     "fuse_daemons": USER,
     "demand_offsets": USER,
     "sites": USER,
+    "metadata_ops": "written by user space, once",
+    "devices": RARE,
     "mount_roots": RARE,
     "paths": RARE,
     "drafts": RARE,
