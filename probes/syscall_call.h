@@ -121,9 +121,8 @@ static inline void withdraw(u32 op)
 	u32 zero = 0;
 	struct charges *sum = charges.lookup(&zero);
 
-	asm volatile("" : "+r"(op)); /* else clang may infer the limit from another comparison */
-	if (sum && op < OPS)
-		sum->withdrawn[op] += 1;
+	if (sum)
+		bump(sum->withdrawn, op, OPS);
 }
 
 /* Entries made in this tick; user space needs a few ticks to drop idle ones. */

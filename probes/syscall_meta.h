@@ -361,15 +361,16 @@ static inline u32 settle_meta(const struct call *c, const char *task, s64 result
 		.requests = c->lower[0].requests + c->lower[1].requests,
 		.bytes = c->lower[0].bytes + c->lower[1].bytes,
 	};
-	u64 wait_ns = CPU_WAIT_NS(task) - c->cpu_wait_ns;
+	u64 wait_ns = CPU_WAIT_NS(task) - c->cpu_wait_ns, index;
 	struct charges *sum = charges.lookup(&zero);
 
-	asm volatile("" : "+r"(op)); /* as in withdraw() */
 	waited = both.bios || c->target.is_at_end != SLEEPS(task);
 	if (!sum || !(waited || wait_ns))
 		return waited;
-	if (op < OPS && (waited || (op != OP_LOCK && op != OP_CLOSE)))
-		sum->cpu_wait_ns[op] += wait_ns;
+	index = op;
+	asm volatile("" : "+r"(index)); /* as in bump() */
+	if (index < OPS && (waited || (op != OP_LOCK && op != OP_CLOSE)))
+		sum->cpu_wait_ns[index] += wait_ns;
 	if (op == OP_LOCK || !waited)
 		return waited;
 	sum->meta_lower_ops += parts(&both);
