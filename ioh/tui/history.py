@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from ioh.model.call_means import CallMean, call_means
 from ioh.model.metric import TableSpec
-from ioh.model.path import paths
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import is_flow
 from ioh.tui.drill_down import narrowed
@@ -40,16 +40,13 @@ class TrendPoint:
     """One interval: its length, ops by (layer, op), and flows' numbers instead of latencies.
 
     Shape:
-        ``calls``: rate and mean time of the calls of each path.
-
-    Units:
-        ``calls``: per second, and µs.
+        ``calls`` of each path, by name_of() it.
     """
 
     interval_s: float
     ops: dict[tuple[str, str], OpPoint]
     facts: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
-    calls: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    calls: Mapping[str, CallMean] = field(default_factory=dict)
 
 
 def point_of(snapshot: Snapshot) -> TrendPoint:
@@ -64,8 +61,7 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
             if is_flow(layer.spec):
                 facts[name, "srtt_us"] = layer.metrics.get("srtt_us")
                 facts[name, "retrans_pct"] = retrans_pct(layer)
-    calls = {kind: (path.ops_per_s, path.mean_us) for kind, path in paths(snapshot).items()}
-    return TrendPoint(snapshot.interval_s, found, facts, calls)
+    return TrendPoint(snapshot.interval_s, found, facts, call_means(snapshot))
 
 
 def is_busy(stats: OpStats) -> bool:
@@ -184,9 +180,11 @@ def latencies(
     ]
 
 
-def call_series(points: Iterable[TrendPoint | None], kind: str) -> list[float | None]:
+def call_series(points: Iterable[TrendPoint | None], name: str) -> list[float | None]:
     """The mean time of a path's calls over intervals; 0 if there were none, None if unknown."""
-    return [None if point is None else point.calls.get(kind, (0.0, 0.0))[1] for point in points]
+    return [
+        None if point is None else point.calls.get(name, CallMean()).mean_us for point in points
+    ]
 
 
 def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ioh.model.call_means import CallMean, call_means, mean_over
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.actions import Context, act
@@ -32,7 +33,7 @@ def point(snapshot: Snapshot, mean_us: float, bytes_per_s: float) -> TrendPoint:
     made, key = point_of(snapshot), ("syscall", "read_waited")
     key = key if key in made.ops else ("syscall", "read")
     reads = replace(made.ops[key], latency_us=mean_us, bytes_per_s=bytes_per_s, ops_per_s=10.0)
-    return replace(made, interval_s=1.0, ops={key: reads}, calls={"read": (10.0, mean_us)})
+    return replace(made, interval_s=1.0, ops={key: reads}, calls={"read": CallMean(10.0, mean_us)})
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -118,3 +119,24 @@ def test_each_kind_has_its_part_of_the_time_and_a_single_one_none(size: tuple[in
     reads = {name: stats for name, stats in ops.items() if name.startswith("read")}
     one = ticks(1, {"syscall": layer_made("syscall", reads)})[0]
     assert " of time " not in drawn(one, size).text()
+
+
+def test_means_of_calls_that_waited_and_of_those_that_did_not_are_not_mixed() -> None:
+    direct, cached = made_op(10, 4096, 5000), made_op(990, 4096, 10)
+    both = {"read": made_op(1000, 4096, 59.9), "read_waited": direct, "read_direct": direct,
+            "read_cached": cached}  # fmt: skip
+    none = made_op(0, 0, 0)
+    only = {**both, "read": cached, "read_waited": none, "read_direct": none}
+    share: dict[str, Value] = {"cached_pct": 99.0}
+    mixed, alone = (
+        call_means(
+            ticks(1, {"syscall": layer_made("syscall", ops, metrics={"cached_pct": 99.0})})[0]
+        )
+        for ops in (both, only)
+    )
+    assert mixed["read"] == CallMean(10, 5000)
+    assert mixed["all read"] == pytest.approx((1000, 59.9))
+    assert alone == {"all read": CallMean(990, 10)}
+    assert mean_over([(1.0, mixed["read"]), (1.0, CallMean())]) == 5000
+    assert mean_over([(1.0, CallMean(1, 30.0)), (2.0, CallMean(1, 60.0))]) == pytest.approx(50.0)
+    assert (mean_over([(1.0, CallMean())]), mean_over([])) == (0.0, None)

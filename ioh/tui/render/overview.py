@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ioh.model.call_means import name_of
 from ioh.model.io_path import COPY, META, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.path import paths
@@ -261,7 +262,7 @@ def _trends(view: LayersView, every: dict[str, IoPath], width: int, room: int) -
     for rank, name in enumerate(reversed(_by_time(every))):
         layer, op = key = op_of(view.snapshot, every[name])
         word = "all " * is_of_all(view.snapshot.measured[layer], op) + name.upper()
-        style, values = TREND_STYLES[direction(op)], call_series(view.points, name)
+        style, values = TREND_STYLES[direction(op)], call_series(view.points, name_of(every[name]))
         trends.append(Trend(f"{name.upper()} ms", style, values, format_ms, 2 * rank))
         if name not in NO_BYTES:
             trends.append(trend_of(view, key, "bytes_per_s", f"{word} MB/s", 2 * rank + 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ioh.model.call_means import CallMean, mean_over, name_of
 from ioh.model.in_progress import IN_PROGRESS, LEAST_AGE_NS
 from ioh.model.io_path import IoPath
 from ioh.model.sample import Unavailable, Value
@@ -11,13 +12,12 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_to, display_width, format_duration, format_ms, safe_name
 from ioh.sinks.rows import is_flow
 from ioh.terminal.line import Line
-from ioh.tui.history import OpPoint, TrendPoint
+from ioh.tui.history import TrendPoint
 from ioh.tui.render.staircase import NO_BYTES, op_of
 from ioh.tui.render.zoom import IDLE, LayersView
 from ioh.tui.rows import megabytes, percent, retrans_pct
 
 Points = Sequence[TrendPoint | None]
-_IDLE_OP = OpPoint(0.0, 0.0)
 _GAP = 2  # columns
 _MARK = 20  # columns of a mark's text
 _YOUNG = f"(< {LEAST_AGE_NS / 1e9:g} s)"
@@ -122,7 +122,7 @@ def _since(view: LayersView, every: Mapping[str, IoPath], width: int) -> Line:
     gap = ": "
     for name in sorted(every, key=lambda name: -every[name].ops_per_s * every[name].mean_us):
         key = op_of(view.snapshot, every[name])
-        then, now = _mean_us(before, name), _mean_us(since, name)
+        then, now = (_mean_us(part, name_of(every[name])) for part in (before, since))
         piece = Line(f"{gap}{name.upper()} ")
         piece.add(f"{format_ms(then)} → {format_ms(now)}", "strong").add(" ms")
         if name not in NO_BYTES:
@@ -135,16 +135,14 @@ def _since(view: LayersView, every: Mapping[str, IoPath], width: int) -> Line:
     return line
 
 
-def _mean_us(points: Points, kind: str) -> Value:
-    """The mean of all calls; 0 if there were none, None if that is not known."""
-    known = [(p.interval_s, *p.calls.get(kind, (0.0, 0.0))) for p in points if p is not None]
-    number = sum(seconds * rate for seconds, rate, _ in known)
-    total_us = sum(seconds * rate * mean_us for seconds, rate, mean_us in known)
-    return total_us / number if number else (0.0 if known else None)
+def _mean_us(points: Points, name: str) -> Value:
+    known = (point for point in points if point is not None)
+    return mean_over((point.interval_s, point.calls.get(name, CallMean())) for point in known)
 
 
 def _rate(points: Points, key: tuple[str, str]) -> Value:
     """The mean throughput."""
-    known = [(p.interval_s, p.ops.get(key, _IDLE_OP).bytes_per_s) for p in points if p is not None]
-    length_s = sum(seconds for seconds, _ in known)
-    return sum(seconds * (rate or 0.0) for seconds, rate in known) / length_s if length_s else None
+    ops = [(p.interval_s, p.ops.get(key)) for p in points if p is not None]
+    length_s = sum(seconds for seconds, _ in ops)
+    moved = sum(seconds * (op.bytes_per_s or 0.0) for seconds, op in ops if op is not None)
+    return moved / length_s if length_s else None

@@ -21,6 +21,7 @@ from ioh.tui.rows import megabytes
 from ioh.tui.state import ViewState
 
 _NAMED = ("file", "device", "mount", "client")  # the breakdowns to name the first row of
+_TWO_NAMES = 70  # columns of a line with two of them
 _MIN_LINES = 4  # of the breakdown, to also name what else is busiest
 _FILTER = 20  # columns of a filter's text in a heading
 _TREND_FROM, _WIDE_FROM = 120, 150  # columns needed for a trend in each row, and for a wide one
@@ -116,14 +117,14 @@ def breakdown(view: LayersView, width: int, height: int) -> ScreenFrame:
 def _busiest(view: LayersView, shown: Tab, width: int) -> ScreenFrame:
     """`` busiest  file /data/log 5.5 MB/s   device vda 7.2 MB/s``: what is only behind ``t``."""
     line, hits = Line(" busiest", "dim"), list[Click]()
-    room = (width - line.width) // 2
+    room = (width - line.width) // (1 + (width >= _TWO_NAMES))
     for layer, spec in sorted(_first_tabs(view), key=lambda tab: _NAMED.index(tab.spec.name)):
         row = next((row for row in layer.rows(spec.name) if row.key[0] != OTHERS), None)
         rate = sum_known(row.values.get(name) for name in spec.sort_by) if row else None
         if row is None or not rate or (layer, spec) == shown:
             continue
         number = f" {megabytes(rate)} MB/s"
-        name = cut_middle(safe_name(row.key[0]), room - len(spec.name) - len(number) - 4)
+        name = cut_middle(safe_name(row.key[0]), max(4, room - len(spec.name + number) - 4))
         left = line.width + 2
         if left + len(spec.name) + 1 + display_width(name + number) > width:
             break
