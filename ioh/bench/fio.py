@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,9 +88,13 @@ class Fio(subprocess.Popen[bytes]):
                 self.stdin.close()
 
     def stop(self) -> None:
-        """Kill it; all jobs are its threads."""
-        self.kill()
+        """Kill it, and wait for it and its children; fio's jobs are its threads."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.wait()
+        if self.stderr is not None:
+            self.stderr.read()  # which each of them has open
+            self.stderr.close()
 
     def why_failed(self) -> str:
         """Wait for its end; return its last message if it failed, else ""."""

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ioh.bench.results import Conditions, Figures, Run, load
+from ioh.bench.watch import read_between
+from ioh.findings.config import Config
 from tests.kernel.mounts import mounted, throttled
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
 from tests.kernel.talker import wait_until
@@ -115,6 +117,65 @@ def test_the_layers_count_what_fio_counts(bench: Bench, volume: Volume, test: st
     assert missing >= (0 if op == "read" else -50)
     assert sum(fio.hist) == fio.ops
     assert sum(calls.hist) == calls.ops
+    assert list(volume.mount.glob("ioh-bench*")) == []
+
+
+METADATA = """
+summary = "a test"
+size = "64m"
+run_s = 2
+
+[[test]]
+kind = "metadata"
+rw = "create"
+sync = "fsync"
+block = "16k"
+users = 3
+files = 2000
+
+[[test]]
+kind = "metadata"
+rw = "stat"
+block = "16k"
+users = 3
+files = 300
+
+[[test]]
+kind = "metadata"
+rw = "mix"
+sync = "fsync"
+block = "16k"
+users = 3
+files = 300
+"""
+# Each user opens the directories that it syncs, and the one above.
+OPENS = {"create": 3 * 31, "stat": 3, "mix": 3 * 31}
+
+
+def test_the_file_system_sees_each_metadata_call_that_is_reported(
+    bench: Bench, volume: Volume
+) -> None:
+    plan = bench.plan(METADATA, head="")
+    status, stderr = bench.end(volume.mount, "--plan", plan, "-o", bench.out)
+    assert status == 0, stderr
+    tests = load(str(bench.out)).tests
+    assert [test.spec.rw for test in tests] == list(OPENS)
+    for test in tests:
+        name, fio = test.spec.name, test.run.fio
+        marks = (f"{name} begins", f"{name} ends")
+        whole = read_between(bench.out / "run.ioh", *marks, Config()).whole
+        seconds = whole.layers["syscall"].interval_s  # type: ignore[union-attr]
+        (row,) = [row for row in whole.rows("syscall", "mount") if row.key[0] == str(volume.mount)]
+        seen = round((row.values["metas_per_s"] or 0) * seconds)
+        calls = sum(figures.ops or 0 for figures in fio.values())
+        assert seen == calls + OPENS[test.spec.rw]
+        assert all(sum(figures.hist) == figures.ops for figures in fio.values())
+        for op in {"create", "unlink"} & set(fio):
+            assert (of_layer(test.run, "syscall", op).ops or 0) >= (fio[op].ops or 0)
+        synced = of_layer(test.run, "syscall", "fsync").ops if test.spec.sync else 0
+        once = sum(fio[op].ops or 0 for op in ("append", "unlink") if op in fio)
+        assert (synced or 0) >= (2 * (fio["create"].ops or 0) + once if test.spec.sync else 0)
+    assert [test.verdict.rule for test in tests] == ["", "caching", ""]
     assert list(volume.mount.glob("ioh-bench*")) == []
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 from ioh.bench import small_files
 from ioh.bench.columns import to_csv
 from ioh.bench.families import page_data, panels_text
-from ioh.bench.fio import figures_of, run_s_of
+from ioh.bench.fio import Fio, figures_of, run_s_of
 from ioh.bench.grade import card_of, measured_of, read_bands
 from ioh.bench.jobs import job_file, small_files_job
 from ioh.bench.plans import PlanChanges, plan_with, read_plan, specs_of
@@ -267,3 +270,45 @@ def test_the_files_need_their_space_and_no_work_file() -> None:
     need = need_of(SPECS.values())
     assert need.names == ()
     assert need.other_bytes == 5000 * (4096 + 2048)
+
+
+def of_directory(folder: Path) -> list[str]:
+    """Processes whose working directory is this one."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found += [entry.name] * (str((entry / "cwd").readlink()) == str(folder))
+    return found
+
+
+def begun(folder: Path, op: str) -> Fio:
+    """A long test, once all of its users are there."""
+    folder.mkdir()
+    prepared(folder)
+    job = job_file(msgspec.structs.replace(SPECS[op], files=FILES), (), 600)
+    source = Path(small_files.__file__).read_text()
+    output = folder.parent / "out.json"
+    running = Fio(source, str(folder), output, (sys.executable, "-I", "-", job))
+    until = time.monotonic() + 30
+    while len(of_directory(folder)) < 1 + SPECS[op].users:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return running
+
+
+def test_a_stopped_test_leaves_no_user_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    begun(folder, "mix").stop()
+    assert of_directory(folder) == []
+    shutil.rmtree(folder)
+
+
+def test_users_end_with_their_parent(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    running = begun(folder, "stat")
+    running.kill()
+    assert running.stderr is not None
+    with running.stderr:
+        assert running.stderr.read() == b""  # each user has it open
+    running.wait()
+    assert of_directory(folder) == []
