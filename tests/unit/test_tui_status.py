@@ -129,9 +129,7 @@ def test_means_of_calls_that_waited_and_of_those_that_did_not_are_not_mixed() ->
     only = {**both, "read": cached, "read_waited": none, "read_direct": none}
     share: dict[str, Value] = {"cached_pct": 99.0}
     mixed, alone = (
-        call_means(
-            ticks(1, {"syscall": layer_made("syscall", ops, metrics={"cached_pct": 99.0})})[0]
-        )
+        call_means(ticks(1, {"syscall": layer_made("syscall", ops, metrics=share)})[0])
         for ops in (both, only)
     )
     assert mixed["read"] == CallMean(10, 5000)
