@@ -226,8 +226,18 @@ static inline void note_failure(const struct target *of, u32 tgid, s64 result)
  */
 #define is_made_anew(result) (((result) <= -512 && (result) >= -516) || (result) == -11)
 
+/* Whether this errno is an answer to a metadata call, such as ENOENT, and not a failure. */
+static inline int is_answer(u32 op, s64 result)
+{
+	u64 error = -result;
+
+	if (!is_meta(op) || is_made_anew(result))
+		return 0;
+	return error >= 128 || !((error < 64 ? TROUBLE_LOW : TROUBLE_HIGH) >> (error & 63) & 1);
+}
+
 /*
- * An operation has ended, now if end_ns is NULL; with result < 0 it only counts as an error.
+ * An operation has ended, now if end_ns is NULL; if it failed, it only counts as an error.
  */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const u64 *end_ns,
 			 s64 result)
@@ -241,7 +251,9 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const 
 
 	if (!t)
 		return 0;
-	if (result < 0) {
+	if (result < 0 && is_answer(op, result)) {
+		note_failure(of, tgid, result);
+	} else if (result < 0) {
 		t->failed_ns += (end_ns ? *end_ns : bpf_ktime_get_ns()) - start_ns;
 		if (is_made_anew(result)) {
 			withdraw(op);

@@ -320,7 +320,7 @@ static inline int aim_opened(struct target *to, const char *file)
 	return 1;
 }
 
-/* One has ended, now; with result < 0 it only counts as an error. */
+/* One has ended, now; what is trouble only counts as an error. */
 static inline void finish_meta(const struct target *of, u32 tgid, u64 start_ns, u32 waited,
 			       s64 result)
 {
@@ -334,8 +334,11 @@ static inline void finish_meta(const struct target *of, u32 tgid, u64 start_ns, 
 	if (!t)
 		return;
 	if (result < 0) {
-		finish(of, tgid, start_ns, NULL, result);
-		return;
+		if (!is_answer(op, result)) {
+			finish(of, tgid, start_ns, NULL, result);
+			return;
+		}
+		note_failure(of, tgid, result);
 	}
 	if (waited)
 		key.op |= META_WAITED;
@@ -367,15 +370,17 @@ static inline u32 settle_meta(const struct call *c, const char *task, s64 result
 	waited = both.bios || c->target.is_at_end != SLEEPS(task);
 	if (!sum || !(waited || wait_ns))
 		return waited;
-	index = op;
-	asm volatile("" : "+r"(index)); /* as in bump() */
-	if (index < OPS && (waited || (op != OP_LOCK && op != OP_CLOSE)))
-		sum->cpu_wait_ns[index] += wait_ns;
+	if (waited || (op != OP_LOCK && op != OP_CLOSE)) {
+		index = op;
+		asm volatile("" : "+r"(index)); /* as in bump() */
+		if (index < OPS)
+			sum->cpu_wait_ns[index] += wait_ns;
+	}
 	if (op == OP_LOCK || !waited)
 		return waited;
 	sum->meta_lower_ops += parts(&both);
 	sum->meta_lower_bytes += both.bytes;
-	if (result >= 0)
+	if (result >= 0 || is_answer(op, result))
 		sum->meta_waited_cpu_wait_ns += wait_ns;
 	return waited;
 }

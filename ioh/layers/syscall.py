@@ -88,7 +88,7 @@ lock_latency_us = 1e-3 * lock_ns_total / locks_total | lock µs |
     Mean time of such a lock call.
 """
 _BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s, copy_bytes_per_s"
-_BY_BYTES_AND_CALLS = f"{_BY_BYTES}, metas_per_s"  # which some processes only have
+_BY_BYTES_AND_CALLS = f"{_BY_BYTES}, metas_per_s, locks_per_s"  # which some processes only have
 
 COUNTED = numbers(
     """

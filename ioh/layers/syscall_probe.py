@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from ioh.bpf.values import FilterValue, text_values
 from ioh.layers.flows import FLOW
 from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2
+from ioh.model.failures import TROUBLE
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
@@ -157,6 +159,12 @@ URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now
 _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
 
+def _trouble_defines() -> dict[str, int]:
+    """Errnos of metadata calls that count as errors: a bit each, from 0 and from 64."""
+    bits = sum(1 << getattr(errno, name) for name in TROUBLE)
+    return {"TROUBLE_LOW": bits & (1 << 64) - 1, "TROUBLE_HIGH": bits >> 64}
+
+
 def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets, system call numbers, flags and filters."""
     numbers = SYSCALL_NUMBERS.get(host.machine)
@@ -191,6 +199,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Un
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         "PAGE_BYTES": PAGE_BYTES,
+        **_trouble_defines(),
         **_tracepoint_arguments(host.btf),
         **_optional(host.btf, (*_OPTIONAL, *([_CPU_WAIT] if are_cpu_waits_timed() else []))),
         **_fault_defines(host.btf),

@@ -16,11 +16,13 @@ FAILED_CALLS = "error"  # a layer's table, by pid, comm, op, error, mount
 _EXPECTED = re.compile(
     "EAGAIN|EINTR|ENOENT|EBADF|EFAULT|EPIPE|ECONNRESET|ENOSYS|EOPNOTSUPP|EXDEV|EISDIR|ESPIPE"
 )
-# Calls on names fail in many usual ways: a file is there or not, may not be changed, has no such
-# attribute.  These ways mean trouble.
-_TROUBLE = re.compile(
-    "EIO|ENOSPC|EDQUOT|ESTALE|EMFILE|ENFILE|ENOMEM|ENOLCK|ETIMEDOUT|EUCLEAN|EREMOTEIO"
-)
+# Calls on names are answered in many usual ways: a file is there or not, may not be changed, has no
+# such attribute.  These errnos mean trouble; the probe counts no others as errors.
+TROUBLE = frozenset((
+    *("EBADMSG", "EDEADLK", "EDQUOT", "EHOSTDOWN", "EHOSTUNREACH", "EIO", "EMFILE", "ENFILE"),
+    *("ENOLCK", "ENOLINK", "ENOMEM", "ENOSPC", "EREMOTEIO", "EROFS", "ESTALE", "ETIMEDOUT"),
+    "EUCLEAN",
+))  # fmt: skip
 _WORDS = {
     "write_zeroes": "write zeroes",
     "zone_append": "zone append",
@@ -99,13 +101,8 @@ def _has_failures(layer: LayerSnapshot) -> bool:
 
 def _operations(layer: LayerSnapshot, ops: Mapping[str, OpStats], part: str) -> Iterator[Failure]:
     groups = layer.spec.groups
-    usual = {META, *groups.get(META, ())}  # without an errno, a file that is not there
     for op, stats in ops.items():
-        if (
-            stats.errors_per_s
-            and op not in usual
-            and not any(member in ops for member in groups.get(op, ()))
-        ):
+        if stats.errors_per_s and not any(member in ops for member in groups.get(op, ())):
             yield Failure(op, part, stats.errors_per_s * layer.interval_s)
 
 
@@ -117,7 +114,7 @@ def _calls(layer: LayerSnapshot) -> Iterator[Failure]:
         pid, comm, op, error, mount = row.key
         listed |= {op, *layer.spec.groups.get(op, ())}
         number = (row.values.get("errors_per_s") or 0.0) * layer.interval_s
-        is_bad = _TROUBLE.fullmatch(error) if op in meta else not _EXPECTED.fullmatch(error)
+        is_bad = error in TROUBLE if op in meta else not _EXPECTED.fullmatch(error)
         if is_bad and number and pid != OTHERS:
             yield Failure(op, mount, number, error, pid, comm)
     if FAILED_CALLS in layer.tables:

@@ -25,8 +25,8 @@ def render_table(
 ) -> list[str]:
     """The lines of the ``top`` rows by bytes read, then of those by bytes written.
 
-    Then of those that have most of what else ranks the table, such as copies; then of those that
-    moved nothing, but have something in flight.
+    Then of those that have most of what else ranks the table, such as copies or metadata calls;
+    then of those that moved nothing, but have something in flight.
     A table that is not ranked by a read and a write column is printed once, as ranked.
     """
     by_name = {column.derived_name: column for column in spec.columns}
@@ -43,7 +43,7 @@ def render_table(
     rates = [rank.derived_name for rank in ranks.values()]
     for rank in (by_name[n] for n in spec.sort_by if n in by_name and not direction(n)):
         rate = rank.derived_name
-        most = [row for row in rows if row.values.get(rate) and main_rate(spec, row) == rate]
+        most = [row for row in rows if row.values.get(rate) and _ranks(spec, row, rate)]
         most.sort(key=lambda row: -(row.values[rate] or 0))
         lines += _render(spec, most[:top], _of_kind(spec, rank), "", width)
     waiting = [x for x in rows if x.values.get("inflight") and not any(map(x.values.get, rates))]
@@ -59,9 +59,14 @@ def main_rate(spec: TableSpec, row: TableRow) -> str:
     return max(spec.sort_by, key=lambda name: row.values.get(name) or 0.0, default="")
 
 
+def _ranks(spec: TableSpec, row: TableRow, rate: str) -> bool:
+    """Whether a row belongs to the list by this rate: if in bytes, only where it is the largest."""
+    return not rate.endswith("_bytes_per_s") or main_rate(spec, row) == rate
+
+
 def _of_kind(spec: TableSpec, rank: MetricSpec) -> list[MetricSpec]:
     """The ranking column, then others of its kind: ``copyB/s``, ``copy/s``, ``copy µs``."""
-    kind = rank.title.removesuffix("B/s")
+    kind = rank.title.removesuffix("/s").removesuffix("B")
     others = (column for column in spec.columns if column.title and column != rank)
     return [rank, *(column for column in others if column.title.startswith(kind))]
 

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import platform
+import resource
 import struct
 import sys
 import time
@@ -277,7 +278,18 @@ def requests(calls: Calls, folder: bytes) -> None:
     ring.close()
 
 
-WORKLOADS = {each.__name__: each for each in (opens, stats, changes, others, requests, locks)}
+def failures(calls: Calls, _: bytes) -> None:
+    """Opens beyond the limit of open files."""
+    _, most = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+    for _count in range(7):
+        calls.make("open", "openat", _AT_FDCWD, b"f", os.O_RDONLY, 0, fails=errno.EMFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+WORKLOADS = {
+    each.__name__: each for each in (opens, stats, changes, others, requests, locks, failures)
+}
 
 
 def main() -> None:

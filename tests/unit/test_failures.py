@@ -153,10 +153,3 @@ def test_a_file_that_is_not_there_is_no_failure_and_a_full_disk_is(op: str) -> N
     assert lines(silent) == []
     full = found(app({("7", "git", op, "ENOSPC", "/data"): 3.0}))["io_errors"]
     assert full.cause.startswith(f"3 {op}s a second by git[7] on /data fail with ENOSPC")
-
-
-def test_failed_opens_beyond_the_rows_of_the_table_are_no_failure() -> None:
-    rows: list[Any] = [(("7", "git", "open", "ENOENT", "/data"), {"errors_per_s": 9.0})]
-    ops = {"open": failing(9.0), "stat": failing(500.0)}
-    seen: Layers = {"syscall": layer("syscall", ops, tables={"error": rows})}
-    assert "io_errors" not in found(seen)

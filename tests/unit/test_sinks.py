@@ -166,3 +166,21 @@ def test_tables_show_last_what_is_neither_read_nor_written() -> None:
         "R 1.000    8.0     9.000 cp",
         "  copy MB/s copy/s name", "      9.000    8.0 cp", "      3.000    8.0 mv",
     ]  # fmt: skip
+
+
+def test_tables_show_who_makes_most_calls_even_if_its_bytes_are_more() -> None:
+    (spec,) = tables(
+        """
+        t | things | name | read_bytes_per_s, write_bytes_per_s, metas_per_s
+            read_bytes_total  | rB/s |
+            write_bytes_total | wB/s |
+            metas_total       | meta/s |
+            meta_ns_total     | |
+            meta_latency_us = 1e-3 * meta_ns_total / metas_total | meta µs |
+        """
+    )
+    values = {"read_bytes_per_s": 1e6, "metas_per_s": 900.0, "meta_latency_us": 12.0}
+    rows = [TableRow(("tar",), values), TableRow(("ls",), {"metas_per_s": 30.0})]
+    assert render_table(spec, rows, top=2, width=80)[2:] == [
+        "  meta/s meta µs name", "   900.0    12.0 tar", "    30.0       - ls",
+    ]  # fmt: skip

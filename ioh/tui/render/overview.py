@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.model.call_means import name_of
-from ioh.model.io_path import COPY, META, IoPath
+from ioh.model.io_path import COPY, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.path import paths
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import format_ms
 from ioh.sinks.rows import direction, is_flow, is_of_all
 from ioh.sinks.waits import waiting_text
@@ -103,7 +103,7 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
     is_wide = width >= _TWO_GROUPS and len(every) > 1
     wide = (width - GAP) // 2 if is_wide else width
     layers = view.snapshot.measured.values()
-    columns = columns_for(wide, (stats for layer in layers for stats in _may_fail(layer)))
+    columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
     names, rows = (
         groups_of(view, every),
         render_rows(view, rest, columns, wide, has_title=not spare),
@@ -141,12 +141,6 @@ def _shares(every: dict[str, IoPath]) -> dict[str, float]:
     times = {name: path.ops_per_s * path.mean_us for name, path in every.items()}
     total = sum(times.values())
     return {name: 100 * us / total for name, us in times.items() if total and len(times) > 1}
-
-
-def _may_fail(layer: LayerSnapshot) -> Iterator[OpStats]:
-    """The ops whose errors matter: a file that is not there is usual."""
-    usual = {META, *layer.spec.groups.get(META, ())}
-    yield from (stats for op, stats in layer.ops.items() if op not in usual)
 
 
 def _by_time(every: dict[str, IoPath]) -> list[str]:
