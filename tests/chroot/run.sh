@@ -43,13 +43,14 @@ test_in_chroots() { # with arguments, they are the one command to run there
     # them.
     # shellcheck disable=SC2086
     for suite in $USERLAND; do
-        in_queue cpu "$suite: probes for other kernels" nice -n 19 $compile
         # Where this machine is of the same release, --test runs them with the same Python and bcc.
-        [ "$suite" != "$(. /etc/os-release && echo "${VERSION_CODENAME-}")" ] || continue
-        in_queue kernel "$suite: kernel tests" \
-            env IOH_KERNEL_TESTS=1 ./ioh.sh --test $chroot_kernel_tests
-        [ "${CHROOT_TESTS:=all}" = kernel ] ||
-            in_queue cpu "$suite: unit tests" nice -n 19 ./ioh.sh --test -n auto tests/unit
+        if [ "$suite" != "$(. /etc/os-release && echo "${VERSION_CODENAME-}")" ]; then
+            in_queue kernel "$suite: kernel tests" \
+                env IOH_KERNEL_TESTS=1 ./ioh.sh --test $chroot_kernel_tests
+            [ "${CHROOT_TESTS:=all}" = kernel ] ||
+                in_queue cpu "$suite: unit tests" nice -n 19 ./ioh.sh --test -n auto tests/unit
+        fi
+        in_queue cpu "$suite: probes for other kernels" nice -n 19 $compile
     done
     finish
 }

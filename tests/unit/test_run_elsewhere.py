@@ -12,6 +12,7 @@ from tests.support.run_stage import Stage
 
 MAKE, ENTER, FIRST_USE = (f"tests/chroot/{name}.sh" for name in ("make", "enter", "first_use"))
 LITTER = "ioh-chroots.*"
+HERE = platform.freedesktop_os_release().get("VERSION_CODENAME")
 
 
 @pytest.fixture
@@ -29,26 +30,26 @@ def test_every_suite_is_set_up_tested_and_removed(stage: Stage) -> None:
     assert status == 0
     steps = [line.removeprefix("== ") for line in said if line.startswith("== ")]
     suites = ("bookworm", "trixie", "sid")
-    here = platform.freedesktop_os_release().get("VERSION_CODENAME")  # its unit tests ran already
     assert steps == [
         *(f"{suite}: the launcher from nothing" for suite in suites),
         *(
             f"{suite}: {part}"
             for suite in suites
             for part in ("kernel tests", "unit tests", "probes for other kernels")
-            if (suite, part) != (here, "unit tests")
+            if suite != HERE or part == "probes for other kernels"  # its tests ran already
         ),
     ]
     assert said[-1] == "passed: " + ", ".join(steps)
-    assert "in sid: nice -n 19 ./ioh.sh --test -n auto tests/unit" in said
+    assert "nice -n 19 ./ioh.sh --test -n auto tests/unit" in " ".join(said)
     assert not list(stage.where.glob(LITTER))
 
 
 def test_one_failure_fails_the_run_and_the_others_go_on(stage: Stage) -> None:
-    stage.program(ENTER, 'case "$*" in *trixie*tests/kernel*) exit 1 ;; esac')
+    suite = "trixie" if HERE != "trixie" else "bookworm"
+    stage.program(ENTER, f'case "$*" in *{suite}*tests/kernel*) exit 1 ;; esac')
     status, said = stage.run("--test-distros")
-    assert (status, said[-1]) == (1, "FAILED: trixie: kernel tests")
-    assert "== sid: kernel tests" in said
+    assert (status, said[-1]) == (1, f"FAILED: {suite}: kernel tests")
+    assert "== sid: probes for other kernels" in said
 
 
 def test_only_root_can_make_a_chroot(stage: Stage) -> None:
