@@ -228,13 +228,15 @@ static inline int aim_at_path(struct target *to, const char *task, int folder, u
 	return aim_at_file(to, file_of(task, folder));
 }
 
-/* The first seven bytes of a path; unknown ones look like an absolute path. */
+#define UNREAD 1 /* no path begins with this byte alone */
+
+/* The first seven bytes of a path; UNREAD if its memory is not there before the call reads it. */
 static inline u64 start_of(u64 path)
 {
 	u64 start = 0;
 
 	if (path && bpf_probe_read_user_str(&start, sizeof(start), (void *)path) < 0)
-		start = '/';
+		start = UNREAD;
 	return start;
 }
 
@@ -267,6 +269,8 @@ int on_meta_step(struct bpf_raw_tracepoint_args *ctx)
 	struct target to = {.file = META_FILE, .name = META_NAME, .is_opaque = 1};
 	struct arguments args = {};
 	int folder = AT_FDCWD;
+	u64 path = 0;
+	struct call *c;
 
 	task = CURRENT;
 	pid_tgid = PID_TGID(task);
@@ -284,21 +288,27 @@ int on_meta_step(struct bpf_raw_tracepoint_args *ctx)
 		folder = args.a[0];
 		break;
 	case SYS_symlink:
-		start = start_of(args.a[1]);
+		path = args.a[1];
 		break;
 	case SYS_symlinkat:
 		folder = args.a[1];
-		start = start_of(args.a[2]);
+		path = args.a[2];
 		break;
 	BY_PATH:
-		start = start_of(args.a[0]);
+		path = args.a[0];
 		break;
 	default:
 		folder = args.a[0];
-		start = start_of(args.a[1]);
+		path = args.a[1];
 	}
-	if (aim_at_path(&to, task, folder, start))
-		begin(&to, task, pid_tgid, now);
+	start = start_of(path);
+	if (start != UNREAD && !aim_at_path(&to, task, folder, start))
+		return 0;
+	c = begin(&to, task, pid_tgid, now);
+	if (c && start == UNREAD) {
+		c->request = path;
+		c->place.page = (u32)folder;
+	}
 	return 0;
 }
 
@@ -393,12 +403,19 @@ int on_meta_end_step(struct bpf_raw_tracepoint_args *ctx)
 	struct call *c = find_call(pid_tgid);
 	s64 result = ctx->args[RESULT];
 	u32 op, waited, counts;
+	u64 start;
 
 	if (!c)
 		return 0;
 	op = c->target.op;
 	waited = settle_meta(c, task, result);
 	counts = waited || (op != OP_LOCK && op != OP_CLOSE);
+	if (c->request) {
+		start = start_of(c->request);
+		if (start == UNREAD)
+			start = '/';
+		counts = aim_at_path(&c->target, task, c->place.page, start);
+	}
 	if (op == OP_OPEN && result >= 0)
 		counts = aim_opened(&c->target, file_of(task, result));
 #ifdef FILTER_DEVICE
