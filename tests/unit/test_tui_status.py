@@ -138,3 +138,18 @@ def test_means_of_calls_that_waited_and_of_those_that_did_not_are_not_mixed() ->
     assert mean_over([(1.0, mixed["read"]), (1.0, CallMean())]) == 5000
     assert mean_over([(1.0, CallMean(1, 30.0)), (2.0, CallMean(1, 60.0))]) == pytest.approx(50.0)
     assert (mean_over([(1.0, CallMean())]), mean_over([])) == (0.0, None)
+
+
+def test_a_folded_line_tells_of_the_cache_before_the_size() -> None:
+    metrics: dict[str, Value] = {"cached_pct": 99.6}
+    waited, cached, writes = (
+        made_op(1, 16384, 463),
+        made_op(20_000, 16384, 3),
+        made_op(900, 4e4, 5e4),
+    )
+    ops = {"read": cached, "read_waited": waited, "read_missed": waited, "read_cached": cached,
+           "write": writes, "write_waited": writes, "write_direct": writes}  # fmt: skip
+    snapshot = ticks(1, {"syscall": layer_made("syscall", ops, metrics=metrics)})[0]
+    said = line_of(LayersView(ViewState(), snapshot, ()), (80, 14), "── READ ")
+    assert said.startswith("── READ 463 µs × 1/s, <1% of time  ◂ ")
+    assert " 100% from cache" in said

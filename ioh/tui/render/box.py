@@ -29,7 +29,6 @@ SIDES = 4  # columns of a box's sides, each with a space
 SIZES = 3 + SIZE_COLUMNS  # columns of an op's letter, a size and a space
 _LABEL, _THEN, _NOW, _PEAK = 7, 6, 6, 8  # columns of a trend's name and numbers
 _MIN_MIDDLE = 3  # lines
-_MIN_PEAK = 50  # columns
 
 
 class Trend(NamedTuple):
@@ -124,7 +123,7 @@ def render_trend_lines(
     """
     kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height - has_head)]
     kept = [each for each in trends if each in kept]
-    has_peak = width >= _MIN_PEAK
+    has_peak = width >= 50  # columns
     label = max([_LABEL, *(len(each.label) + 1 for each in kept)])
     columns = max(1, min(TREND_INTERVALS // 2, width - label - _THEN - _NOW - _PEAK * has_peak))
     begin, lines = first_known(view.points), list[Line]()
