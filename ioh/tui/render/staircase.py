@@ -230,8 +230,9 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
     left, right = [*longest, size], list[str]()
     room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 4
     shortest = notes[0].partition(",")[0].partition(":")[0] if notes else ""
-    if is_folded and display_width(shortest) + 2 > room:  # what came from cache matters more
-        left, room = longest, room + display_width(size[0]) + 2
+    least, more = display_width(shortest) + 2, room + display_width(size[0]) + 2
+    if is_folded and room < least <= more:  # what came from cache matters more than a size
+        left, room = longest, more
     for text, style, is_note in [
         *((note, "", True) for note in notes[:1]),
         *((text, style, False) for text, style in facts),
