@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from ioh.bpf.compiled import Compiled
+from ioh.bpf.compiled import Compiled, find, keep, key_of
 from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.defines import c_flags
 from ioh.bpf.host import HostFacts
@@ -23,7 +23,9 @@ _LOAD, _STORES, _ALU_64 = 1, {2, 3}, 7
 _MOVE, _ADD_CONSTANT = 0xBF, 0x07
 
 
-def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
+def compile_layer(
+    name: str, host: HostFacts, filters: Filters, *, into_cache: bool = False
+) -> Compiled:
     """All programs of a layer, as ioh would load them on such a host."""
     probe = find_probe(name)
     chosen = choose_points(probe.events, host)
@@ -32,8 +34,13 @@ def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
     assert isinstance(defines, dict), defines
     flags, values = c_flags(defines)
     points = tuple(e.points[chosen[e.name]] for e in probe.events if e.name in chosen)
-    compiled = compile_probe(probe_source(probe), flags, probe.functions(points), len(values))
+    wanted = probe_source(probe), flags, probe.functions(points)
+    key = key_of(*wanted) if into_cache else None
+    found = None if key is None else find(key)
+    compiled = found or compile_probe(*wanted, len(values))
     assert isinstance(compiled, Compiled), compiled
+    if key is not None and found is None:
+        keep(key, compiled)
     return compiled
 
 

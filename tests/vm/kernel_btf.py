@@ -6,6 +6,7 @@ import ctypes
 import lzma
 import struct
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import zstandard
@@ -24,10 +25,7 @@ _SECTION = struct.Struct("=IIQQQQIIQQ")
 
 def unpack_btf(kernel_dir: Path, modules: Sequence[str], directory: Path) -> None:
     """Make a directory like /sys/kernel/btf: vmlinux, and those of these modules that exist."""
-    image = (kernel_dir / "vmlinuz").read_bytes()
-    start, size = struct.unpack_from("=II", image, _PAYLOAD_AT)
-    start += (image[_SETUP_SECTS_AT] + 1) * _SECTOR_BYTES
-    (directory / "vmlinux").write_bytes(_btf_section(_decompressed(image[start : start + size])))
+    (directory / "vmlinux").write_bytes(_kernels_btf(kernel_dir / "vmlinuz"))
     for module in modules:
         for path in kernel_dir.glob(f"lib/modules/*/kernel/**/{module}.ko*"):
             (directory / module).write_bytes(_btf_section(_decompressed(path.read_bytes())))
@@ -45,6 +43,14 @@ def open_btf(directory: Path, modules: Sequence[str]) -> btf.Btf:
     for name in modules:
         opened._add(name)
     return opened
+
+
+@cache
+def _kernels_btf(path: Path) -> bytes:
+    image = path.read_bytes()
+    start, size = struct.unpack_from("=II", image, _PAYLOAD_AT)
+    start += (image[_SETUP_SECTS_AT] + 1) * _SECTOR_BYTES
+    return _btf_section(_decompressed(image[start : start + size]))
 
 
 def _decompressed(packed: bytes) -> bytes:

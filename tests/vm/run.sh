@@ -26,7 +26,7 @@ vm_tests_without_module_btf="tests/vm/test_nfs_proc.py"
 
 vm_command() { # the machine's one command: pytest on each line of arguments
     printf 'uname -r >"%s/ran-on"; status=0\n' "$vm_out"
-    printf 'export IOH_KERNEL_TESTS=1 PYTHONDONTWRITEBYTECODE=1 PATH="%s:$PATH"\n' "$venv/bin"
+    printf 'export IOH_KERNEL_TESTS=1 PATH="%s:$PATH"\n' "$venv/bin"
     for vm_line; do
         printf 'python -m pytest -p no:cacheprovider --durations=5 %s || status=$?\n' "$vm_line"
     done
@@ -42,6 +42,10 @@ test_in_vm() { # $1 is the kernel, the rest are pytest's arguments
         venv=/srv/ioh/.venv
         export VM_ROOT
         ;;
+    esac
+    case $1 in
+    5.10 | *-arm64) ;;
+    *) [ "$uid" != 0 ] || python -m tests.vm.prepare "$kernel_dir" || return ;;
     esac
     shift
     vm_out=$(mktemp -d)
@@ -102,14 +106,19 @@ test_in_vms() {
     esac
 }
 
-# Each with a launcher of its own.
+# Each with a launcher of its own, in as many queues as there are CPUs.
 test_beside() {
+    vm_queues=$(mktemp -d)
     vm_count=0
     for vm_kernel in $KERNEL; do
+        # The launcher has the lock, and not flock(1): who ends the launcher waits for it.
+        # shellcheck disable=SC2016
         start "tests in a virtual machine, Linux $vm_kernel" \
-            env KERNEL="$vm_kernel" "$root/ioh.sh" --test-vm "$@"
+            sh -c 'exec 7>"$1" && flock 7 && shift && exec env "$@"' sh \
+            "$vm_queues/$((vm_count % $(nproc)))" \
+            KERNEL="$vm_kernel" "$root/ioh.sh" --test-vm "$@"
         vm_count=$((vm_count + 1))
-        [ $((vm_count % $(nproc))) != 0 ] || finish
     done
     finish
+    rm -rf "$vm_queues"
 }
