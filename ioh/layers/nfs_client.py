@@ -126,6 +126,8 @@ SPEC = LayerSpec(
             {_COUNTERS}
             rsize_bytes       | rsize     | Largest READ.
             wsize_bytes       | wsize     | Largest WRITE.
+            attr_cache_s      |           | Longest time that attributes of an unchanged file
+                are kept (acregmax); 0 with noac.
             connections       | conns     | Connections to the server (nconnect).
             slots_used        | slots     | Most requests ever in flight on these connections.
             slots_limit | of | Most requests in flight that this host allows (the server may allow

@@ -188,6 +188,7 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
     return (
         mount.option_number("rsize"),
         mount.option_number("wsize"),
+        0 if "noac" in mount.options else mount.option_number("acregmax"),
         mount.transports or None,
         mount.slots_used,
     )

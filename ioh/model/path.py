@@ -100,11 +100,16 @@ class _Direction:
             return self._io_path("nfs_client", self.client, self._below_client())
         if self.served.us:
             return self._io_path("nfs_server", self.served, self.below_server(self.served))
-        return (
-            self._io_path("block", self.block, self._split_block(self.block))
-            if self.block.us
-            else None
-        )
+        block = self._without_metadata()
+        return self._io_path("block", block, self._split_block(block)) if block.us else None
+
+    def _without_metadata(self) -> Flow:
+        """The disk's requests without the reads of metadata calls, unless few are left."""
+        size = self._metric("syscall", "meta_lower_bytes_per_s") or 0.0
+        if self.direction != "read" or not size or not self.block.size:
+            return self.block
+        rest = 1 - min(1.0, size / self.block.size)
+        return self.block.part(rest) if rest > _BEHIND_MIN else Flow()
 
     def _io_path(self, top: str, flow: Flow, below: Steps) -> IoPath:
         """Make a path: convert times per second into times per operation."""

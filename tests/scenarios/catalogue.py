@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.scenarios import anomalies, healthy, mistaken, network, storage
+from tests.scenarios import anomalies, healthy, mistaken, names, network, storage
 from tests.scenarios.evidence import READ_FASTER, WRITTEN_BACK, Sign
 
 
@@ -47,6 +47,12 @@ ANOMALIES = (
              anomalies.misaligned_writes, "read_before_write"),
     Scenario("cached_reads", "buffered reads of a small file again and again",
              anomalies.cached_reads, "caching"),
+    Scenario("large_folder", "20,000 files in one directory, listed with their attributes",
+             names.large_folder, "directory_scan", ("slow_disk", "metadata_bound", "tail_latency")),
+    Scenario("many_folders", "a walk through 2,000 directories that are not in memory",
+             names.many_folders, "metadata_bound", ("slow_disk",)),
+    Scenario("held_lock", "two programs that hold the same lock in turns",
+             names.held_lock, "lock_wait"),
     Scenario("slow_disk", "the disk below limited to 30 reads a second",
              anomalies.slow_disk, "slow_disk", ("single_stream", "tail_latency")),
     Scenario("limited_group", "a control group limited to 30 reads a second",
@@ -151,6 +157,8 @@ HEALTHY = (
     Scenario("incompressible_reads", "random data read of btrfs with compress=zstd",
              storage.incompressible_reads, also=("consolidation", "single_stream")),
     Scenario("read_btrfs", "direct reads of btrfs", storage.read_btrfs),
+    Scenario("cached_names", "ten thousand files in memory, looked at again and again",
+             names.cached_names),
     Scenario("few_trims", "a few discards a second", healthy.few_trims),
     Scenario("clean_link", "the same traffic without drops", network.clean_link),
     Scenario("half_used_link", "the same link of 80 Mbit/s, half used",

@@ -9,14 +9,13 @@ from tests.scenarios.plays import LAYERS, Play
 from tests.scenarios.stage import Stage
 
 SECONDS = 11
-_READS_PER_S = 60  # of the disk below
 
 # Each pass finds nothing in memory.  Argument: the folder to go through.
 _ANEW = """
 import os, sys
 def anew():
     with open("/proc/sys/vm/drop_caches", "w") as drop: drop.write("3")
-os.chdir(sys.argv[1])
+os.chdir(sys.argv[1]); os.sync()
 """
 _LIST = """
 while True:
@@ -52,14 +51,14 @@ def _files(folder: Path, folders: int, files: int) -> None:
             (at / f"f{each:05}").touch()
 
 
-def _on_a_slow_disk(folders: int, files: int, program: str, at: str) -> Play:
+def _on_a_slow_disk(folders: int, files: int, program: str, at: str, reads_per_s: int) -> Play:
     """A program that goes through files of which nothing is in memory."""
 
     def play(stage: Stage) -> None:
         volume = stage.volume()
         _files(volume.mount, folders, files)
         limit = stage.limit(stage.below())
-        limit.set(read_ops=_READS_PER_S)
+        limit.set(read_ops=reads_per_s)
         stage.record("--device", volume.loop.name, *LAYERS)
         stage.python(_ANEW + program, str(volume.mount / at), limit=limit)
         stage.begins()
@@ -68,8 +67,8 @@ def _on_a_slow_disk(folders: int, files: int, program: str, at: str) -> Play:
     return play
 
 
-large_folder = _on_a_slow_disk(1, 20_000, _LIST, "d0000")
-many_folders = _on_a_slow_disk(2000, 4, _WALK, "")
+large_folder = _on_a_slow_disk(1, 20_000, _LIST, "d0000", 400)
+many_folders = _on_a_slow_disk(2000, 4, _WALK, "", 60)
 
 
 def held_lock(stage: Stage) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ioh.model.path import paths
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.render.fan_out import rpcs_per_call
 from tests.unit.snapshot_maker import layer, op, ticks
@@ -82,6 +83,16 @@ def test_a_server_has_the_path_of_its_clients() -> None:
 def test_reads_of_a_disk_alone_are_no_metadata() -> None:
     with pytest.raises(KeyError):
         path("meta", block={"ops": {"read": op(100, 4096, 500)}})
+
+
+@pytest.mark.parametrize(("lower_bytes", "reads"), [(4.0e6, None), (1.0e6, 750.0)])
+def test_reads_of_metadata_calls_are_not_the_kernels(
+    lower_bytes: float, reads: float | None
+) -> None:
+    app = layer("syscall", **calls("ext4", lower_bytes=lower_bytes))
+    block = layer("block", {"read": op(1000, 4000, 500)})
+    found = paths(ticks(1, {"syscall": app, "block": block})[0])
+    assert (found["read"].ops_per_s if "read" in found else None) == reads
 
 
 def test_text_has_a_line_for_it() -> None:

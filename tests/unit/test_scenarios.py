@@ -86,6 +86,7 @@ NAMING = {
     "maintenance",
     "nfs_fragmentation",
     "nfs_no_answer",
+    "nfs_revalidation",
     "read_ahead_waste",
     "saturation",
     "slow_disk",

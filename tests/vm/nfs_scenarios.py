@@ -151,3 +151,44 @@ def lost_calls(stage: VmStage) -> None:
         with stage.server.netem("srv1", "loss", "100%"):
             time.sleep(0.9)
         time.sleep(1.6)
+
+
+# Only system calls of programs called fio are recorded.  Argument: the folder to work in.
+_AS_FIO = """
+import os, sys
+with open("/proc/self/comm", "w") as comm: comm.write("fio")
+os.chdir(sys.argv[1])
+"""
+_LOOK_AGAIN = """
+while True:
+    for number in range(60): os.stat(f"f{number}")
+"""
+_READ_EACH = """
+while True:
+    for number in range(60):
+        with open(f"f{number}", "rb", buffering=0) as file: file.read(4096)
+"""
+
+
+def _small_files(stage: VmStage, program: str, *mount: str) -> None:
+    """A program's work on sixty files of 2 KB."""
+    place = _mount(stage, "4.2", *mount, disk_us=500)
+    (folder := place / "small").mkdir(exist_ok=True)
+    for number in range(60):
+        (folder / f"f{number}").write_bytes(b"x" * 2048)
+    stage.record()
+    stage.python(_AS_FIO + program, str(folder))
+    stage.begins()
+    time.sleep(SECONDS)
+
+
+def no_attributes(stage: VmStage) -> None:
+    _small_files(stage, _LOOK_AGAIN, "noac")
+
+
+def kept_attributes(stage: VmStage) -> None:
+    _small_files(stage, _LOOK_AGAIN)
+
+
+def small_files(stage: VmStage) -> None:
+    _small_files(stage, _READ_EACH)
