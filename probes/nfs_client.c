@@ -296,7 +296,7 @@ int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* The device of the superblock whose inode holds this file handle, if its calls use clnt; else 0. */
+/* The device of the superblock whose inode has this file handle, if its calls use clnt; else 0. */
 static inline u32 device_by_handle(const char *handle, const char *clnt)
 {
 	const char *inode = handle - OFF_nfs_inode_fh + OFF_nfs_inode_vfs_inode;

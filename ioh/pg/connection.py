@@ -158,7 +158,7 @@ def _limited_driver() -> Any:  # noqa: ANN401
     """psycopg's connection, with limits for each answer: libpq and psycopg have none."""
     import psycopg  # noqa: PLC0415
 
-    class Limited(psycopg.Connection[Any]):
+    class Limited(psycopg.Connection[Any]):  # type: ignore[misc, unused-ignore]  # not installed
         def wait(self, gen: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401
             return super().wait(_limited(gen, self.pgconn.socket), *args, **more)
 

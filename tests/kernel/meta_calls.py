@@ -280,9 +280,9 @@ def requests(calls: Calls, folder: bytes) -> None:
 
 def failures(calls: Calls, _: bytes) -> None:
     """Opens beyond the limit of open files."""
-    _, most = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
-    for _count in range(7):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    for _again in range(7):
         calls.make("open", "openat", _AT_FDCWD, b"f", os.O_RDONLY, 0, fails=errno.EMFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
