@@ -77,7 +77,8 @@ class IoPath:
 
     Units:
         ``ops_per_s``: operations of ``top``.  ``mean_us``: from start to end.  ``size_bytes``: of
-        those that move most of the bytes, None if not known.
+        those that move most of the bytes, None if not known.  ``rpcs_per_call``: of metadata calls
+        that all go over NFS, else None.
     """
 
     direction: str
@@ -88,6 +89,7 @@ class IoPath:
     notes: tuple[str, ...] = ()
     cached: Cached | None = None
     size_bytes: float | None = None
+    rpcs_per_call: float | None = None
     is_written_back: bool = False
 
     @property

@@ -341,7 +341,12 @@ class _Meta(_Direction):
     def path(self) -> IoPath | None:
         """As of reads; but the disk's reads alone are not calls."""
         path = super().path()
-        return None if path is not None and path.top == "block" else path
+        if path is None or path.top == "block":
+            return None
+        names = {segment.name for segment in path.segments}
+        if path.top == "syscall" and "nfs_queue" in names and "device" not in names:
+            return replace(path, rpcs_per_call=self._of("nfs_client").ops / path.ops_per_s)
+        return path
 
     def _is_followed(self) -> bool:
         return not self.calls.is_mixed
@@ -379,6 +384,6 @@ class _Meta(_Direction):
         kinds = {op: Flow.of(app, op).us for op in app.spec.groups.get(META, ())}
         most = max(kinds, key=kinds.__getitem__, default="")
         if most and kinds[most]:
-            yield f"mostly {most}: {100 * kinds[most] / sum(kinds.values()):.0f}% of the time"
+            yield f"{most} has {100 * kinds[most] / sum(kinds.values()):.0f}% of the time"
         if self.calls.waited.us and not self.client.us:
             yield f"{TITLES['syscall']} includes journal writes"

@@ -117,6 +117,7 @@ def _path(path: IoPath) -> Json:
         "ops_per_s": number_to_json(path.ops_per_s),
         "mean_us": number_to_json(path.mean_us),
         "size_bytes": number_to_json(path.size_bytes),
+        "rpcs_per_call": number_to_json(path.rpcs_per_call),
         "cached": None
         if cached is None
         else {

@@ -72,6 +72,8 @@ def path_notes(path: IoPath) -> Iterator[str]:
     if path.cached is not None:
         kind, cached = _CACHED[path.direction], path.cached
         yield format_beside(kind, cached.ops_per_s, cached.mean_us)
+    if path.rpcs_per_call:
+        yield f"each becomes {format_scaled(path.rpcs_per_call)} RPCs"
     yield from path.notes
     if path.size_bytes:
         yield f"mostly {format_scaled(path.size_bytes, 1024)} each"

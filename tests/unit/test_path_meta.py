@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ioh.model.path import paths
+from ioh.sinks.metrics import path_notes
 from ioh.sinks.text import TextOptions, TextSink
-from ioh.tui.render.fan_out import rpcs_per_call
 from tests.unit.snapshot_maker import layer, op, ticks
 from tests.unit.test_path import path, steps
 
@@ -53,8 +53,8 @@ def test_a_call_waits_for_its_rpcs_even_if_its_file_system_is_not_known(mount: s
     layers = {"syscall": calls(mount), "nfs_client": client}
     found = path("meta", **layers)
     assert steps(found) == {"syscall": 2000, "nfs_queue": 320, "network_server": 7680}
-    snapshot = ticks(1, {name: layer(name, **what) for name, what in layers.items()})[0]
-    assert rpcs_per_call(snapshot, found) == "→ 3.2 RPCs"
+    assert found.rpcs_per_call == 3.2
+    assert "each becomes 3.20 RPCs" in path_notes(found)
 
 
 def test_calls_on_a_disk_do_not_wait_for_the_nfs_client() -> None:

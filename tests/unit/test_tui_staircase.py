@@ -196,7 +196,7 @@ def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(overview, "paths", lambda _: {"read": many_reads, "write": long_write})
     text = [line.text for line in drawn(LAST, (80, 24)).lines]
     write = next(line for line in text if line.startswith("── WRITE 100 µs × 5.00/s, "))
-    assert "% of time  ◂ device 60%" in write
+    assert "% of I/O time  ◂ device 60%" in write
     assert any(line.startswith("── READ ") and "◂" not in line for line in text)
 
 
@@ -261,10 +261,10 @@ def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
     app = layer_made("syscall", ops, tables={"process": [(("7", "cp"), {**row})]})
     lines = [line.text for line in drawn(ticks(1, {"syscall": app})[0], (80, 24)).lines]
     at = next(at for at, line in enumerate(lines) if line.startswith("── COPY "))
-    assert lines[at].startswith("── COPY 1.78 ms × 335/s, 100% of time  mostly 5.74K  1.97 MB/s ─")
+    assert lines[at].startswith("── COPY 1.78 ms × 335/s, 100% of I/O time  mostly 5.74K ─")
     assert lines[at].endswith(" not divided ──")
     assert not any("system call" in line for line in lines)
-    assert any(line.startswith("── WRITE 26 µs × 38/s, <1% of time ") for line in lines)
+    assert any(line.startswith("── WRITE 26 µs × 38/s, <1% of I/O time ") for line in lines)
     at = next(at for at, line in enumerate(lines) if line.startswith("R MB/s W MB/s copy MB/s "))
     assert lines[at].split()[5:-2] == ["MB/s", "r/s", "r", "ms", "w/s", "w", "ms"]
     assert lines[at + 1].split()[:-2] == [".", "0.038", "1.97", ".", "-", "38.0", "0.026"]

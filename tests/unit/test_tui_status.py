@@ -66,6 +66,23 @@ def test_what_waits_is_told_with_its_age_though_others_have_ended() -> None:
     assert not line_of(LayersView(ViewState(), unknown, ()), (80, 24), " waiting ")
 
 
+@pytest.mark.parametrize(
+    ("reads", "says"),
+    [(1, "1 app, 2 lock, oldest 3.20 s app"), (0, "2 lock, oldest 30.0 s")],
+)
+def test_a_wait_for_a_lock_is_not_one_for_storage(reads: int, says: str) -> None:
+    ops = {"lock": replace(made_op(0, 0, 0), inflight=2)}
+    ops["read"] = replace(made_op(0, 0, 0), inflight=reads)
+    rows: list[tuple[tuple[str, ...], dict[str, Value]]] = [
+        (("7", "apt", "lock", "/l", "sda"), {"age_us": 30e6, "count": 2})
+    ]
+    if reads:
+        rows.append((("8", "cp", "read", "/f", "sda"), {"age_us": 3.2e6, "count": 1}))
+    app = layer_made("syscall", ops, tables={"in_progress": rows})
+    view = LayersView(ViewState(), ticks(1, {"syscall": app})[0], ())
+    assert line_of(view, (80, 24), " waiting ").startswith(f" waiting {says}")
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_the_busiest_file_and_device_are_named_without_a_key(size: tuple[int, int]) -> None:
     view = LayersView(ViewState(chosen=("syscall", "read")), LAST, ())
@@ -115,10 +132,10 @@ def test_each_kind_has_its_part_of_the_time_and_a_single_one_none(size: tuple[in
     }  # fmt: skip
     both = ticks(1, {"syscall": layer_made("syscall", ops)})[0]
     heads = [line.text for line in drawn(both, size).lines if line.text.startswith("── ")]
-    assert sum(", 50% of time " in head for head in heads) == 2
+    assert sum(", 50% of I/O time " in head for head in heads) == 2
     reads = {name: stats for name, stats in ops.items() if name.startswith("read")}
     one = ticks(1, {"syscall": layer_made("syscall", reads)})[0]
-    assert " of time " not in drawn(one, size).text()
+    assert " of I/O time " not in drawn(one, size).text()
 
 
 def test_means_of_calls_that_waited_and_of_those_that_did_not_are_not_mixed() -> None:
@@ -151,5 +168,5 @@ def test_a_folded_line_tells_of_the_cache_before_the_size() -> None:
            "write": writes, "write_waited": writes, "write_direct": writes}  # fmt: skip
     snapshot = ticks(1, {"syscall": layer_made("syscall", ops, metrics=metrics)})[0]
     said = line_of(LayersView(ViewState(), snapshot, ()), (80, 14), "── READ ")
-    assert said.startswith("── READ 463 µs × 1/s, <1% of time  ◂ ")
+    assert said.startswith("── READ 463 µs × 1/s, <1% of I/O time  ◂ ")
     assert " 100% from cache" in said

@@ -19,7 +19,7 @@ from ioh.sinks.cells import (
     format_scaled,
     safe_name,
 )
-from ioh.sinks.tables import main_rate
+from ioh.sinks.tables import longest_kind, main_rate
 from ioh.terminal.line import Click, Line, ScreenFrame
 from ioh.tui.rows import megabytes, metric_text, metric_title
 from ioh.tui.state import TableState
@@ -80,7 +80,7 @@ def shown_columns(spec: TableSpec, width: int, rows: Sequence[TableRow] = ()) ->
     """
     titled = [column for column in spec.columns if column.title]
     first = {*spec.sort_by[:2], *(main_rate(spec, row) for row in rows[:_FIRST_ROWS])}
-    longest = _longest_kind(spec, rows[:_FIRST_ROWS])
+    longest = longest_kind(spec, rows[:_FIRST_ROWS])
     first |= {name for each in titled if (name := each.derived_name) in longest}
     ranked = [column for column in titled if column.derived_name in first]
     ordered = ranked + [column for column in titled if column not in ranked]
@@ -88,18 +88,6 @@ def shown_columns(spec: TableSpec, width: int, rows: Sequence[TableRow] = ()) ->
     fitting = [sum(end <= width - keys for end in ends) for keys in (width // 3, _KEYS, _MIN_KEYS)]
     # At least two, if possible: reads alone would hide who writes.
     return ordered[: max(1, min(fitting[:2]), min(2, fitting[2]))]
-
-
-def _longest_kind(spec: TableSpec, rows: Sequence[TableRow]) -> tuple[str, ...]:
-    """Rate and mean time of the kind of operation with most time, if not of reads or writes."""
-    kinds = {
-        name.removesuffix("_ns_per_s"): sum(row.values.get(name) or 0.0 for row in rows)
-        for each in spec.columns
-        if (name := each.derived_name).endswith("_ns_per_s") and "_waited_" not in name
-    }
-    kind = max(kinds, key=kinds.__getitem__, default="")
-    is_data = kind in {"", "read", "write"} or not kinds[kind]
-    return () if is_data else (f"{kind}s_per_s", f"{kind}_latency_us")
 
 
 def _width(column: MetricSpec) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ioh.model.finding import Finding
-from ioh.model.io_path import META, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.sizes import Pieces, pieces_of
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -54,16 +53,6 @@ def becomes(snapshot: Snapshot, layer: LayerSnapshot, op: str) -> list[Span]:
     text = _becomes(snapshot, layer, below, op, stats)
     is_found = any(_is_about(finding, layer, op) for finding in snapshot.findings)
     return [(f" {text} ", "warn" if is_found else "dim")] if text else []
-
-
-def rpcs_per_call(snapshot: Snapshot, path: IoPath) -> str:
-    """``→ 3.2 RPCs`` for metadata calls that all go over NFS, else ""."""
-    names = {segment.name for segment in path.segments}
-    client = snapshot.layer("nfs_client")
-    rate = client.ops.get(META, OpStats()).ops_per_s if client is not None else None
-    if path.top != "syscall" or "nfs_queue" not in names or "device" in names or not rate:
-        return ""
-    return f"→ {_many(rate / path.ops_per_s, 'RPCs')}"
 
 
 def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:

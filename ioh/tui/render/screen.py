@@ -239,7 +239,7 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
     if data.status:
         yield data.status, "accent"
     if snapshot.not_evaluated and not snapshot.findings:  # else no rule may have looked
-        yield f"no finding; {len(snapshot.not_evaluated)} rules lack data (f)", "dim"
+        yield f"no finding; {len(snapshot.not_evaluated)} rules not evaluated (f)", "dim"
     proc: list[str] = []
     why = "from /proc"
     for layer in snapshot.measured.values():

@@ -28,7 +28,7 @@ from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line, ScreenFrame, Span, frame_of
 from ioh.tui.history import Measure, series
 from ioh.tui.render.box_ops import is_losing
-from ioh.tui.render.fan_out import becomes, rpcs_per_call
+from ioh.tui.render.fan_out import becomes
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.histogram import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.op_columns import Column, cells, fitting, titles, width_of, with_errors
@@ -216,7 +216,7 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
     if width >= _ROOMY:
         line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
     if share_pct is not None:
-        line.add(f", {format_share(share_pct)} of time")
+        line.add(f", {format_share(share_pct)} of I/O time")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
     is_told = path.direction == COPY or (slowest.is_cache and path.is_written_back)
@@ -271,9 +271,7 @@ def _ruled(line: Line, note: str, width: int) -> Line:
 def _facts(snapshot: Snapshot, path: IoPath) -> list[Span]:
     """The commonest size and kind of the calls, what each becomes below, and their throughput."""
     layer = snapshot.layer(path.top)
-    if path.direction == META:
-        return [(text, "") for text in [rpcs_per_call(snapshot, path)] if text]
-    if layer is None or path.direction == "sync":
+    if layer is None or path.direction in {"sync", META}:
         return []
     op = _op_of(layer, path.direction)
     kinds = [each for each in WAITED_OPS.get(path.direction, ()) if each in layer.ops]
@@ -306,7 +304,9 @@ def _step_line(view: LayersView, path: IoPath, step: Step, columns: _Columns) ->
         line.add_all(_bar(view, path, step, columns.bar))
     line.right(format_ms(segment.us), _MEAN, "strong")
     line.right(format_share(path.share_pct(segment)), _SHARE)
-    if layer is None or not op or segment.name not in _NUMBERED:
+    # Of metadata, other numbers than these calls' would only mislead.
+    is_others = path.direction == META and (op != META or (step.key[0] == path.top and path.cached))
+    if layer is None or not op or segment.name not in _NUMBERED or is_others:
         return line
     if is_flow(layer.spec):
         return _add_flow(line, layer, op, columns)
