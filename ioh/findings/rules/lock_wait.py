@@ -22,7 +22,7 @@ _OP = "lock"
     blind="Locks within a process (mutexes), and database locks (see lock_bound).",
     false_alarm="Programs that use a lock as a queue: its workers wait because there is no work.",
     wrong_if="no lock has a blocker",
-    check="lslocks -o COMMAND,PID,TYPE,MODE,BLOCKER,PATH",
+    check="lslocks --output-all",
     thresholds={
         "waiting_min": (0.5, "threads on average that wait for a lock"),
         "oldest_min_s": (2.0, "of a lock that is still waited for"),

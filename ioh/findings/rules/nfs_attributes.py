@@ -23,7 +23,7 @@ _ALL = ("read", "write", "commit", META)
     "mounts that keep attributes for a short time or not at all.",
     sources="The probe of the NFS client; mount options from /proc/self/mountstats.",
     blind="Mounts with the default cache times, where each open still asks once (see open_close).",
-    false_alarm="Several clients change the same files and must see it at once: then noac or "
+    false_alarm="Several clients change the same files and must notice it at once: then noac or "
     "actimeo=0 is meant.",
     wrong_if="the mount options have neither noac nor a short actimeo",
     check="nfsstat -m",
@@ -74,7 +74,7 @@ def nfs_revalidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
             ),
         ),
         advice="Mount it with the default cache times (ac, acregmax=60), unless other clients "
-        "change these files and this one must see it at once.",
+        "change these files and this one must notice it at once.",
         command=f"umount {shlex.quote(point)} && mount -t nfs -o ac,acregmin=3,acregmax=60,"
         f"acdirmin=30,acdirmax=60 {shlex.quote(export)} {shlex.quote(point)}",
     )
