@@ -371,3 +371,26 @@ def test_a_problem_is_distinguished_from_a_healthy_look_alike(
 ) -> None:
     assert rule in found(sick)
     assert rule not in found(healthy)
+
+
+@pytest.mark.parametrize(
+    ("mean_kb", "most", "set_to"),
+    [(1024, 4 * MB, 1024), (871, 4 * MB, 1024), (1040, 4 * MB, 1024), (871, 960 * KB, 960)],
+)
+def test_a_limit_is_raised_to_the_large_calls_among_small_ones(
+    mean_kb: int, most: int, set_to: int
+) -> None:
+    """Of reads of 1 MB and some of 4 KB the mean is between: that limit would split the large."""
+    rate, pieces = 100, 100 * mean_kb / 64
+    read = op(rate, mean_kb * KB, 2000)
+    metrics: dict[str, Value] = {
+        "read_calls_per_s": rate, "read_calls_cached_per_s": 0, "read_lower_ops_per_s": pieces,
+        "read_lower_bytes_per_s": rate * mean_kb * KB, "read_lower_ops_per_op": pieces / rate,
+    }  # fmt: skip
+    settings = {"max_request_bytes": 64 * KB, "max_hw_request_bytes": most}
+    layers = {
+        "syscall": layer("syscall", {"read": read, "read_direct": read}, metrics=metrics),
+        "block": layer("block", **disk("sda", read=op(pieces, 64 * KB, 500), **settings)),
+    }
+    command = found(layers)["fragmentation"].command
+    assert command == f"echo {set_to} > /sys/block/sda/queue/max_sectors_kb"

@@ -205,7 +205,9 @@ def _request_limit(device: Device, request: float, call_size: float) -> _Limit:
     if hardware is not None and request >= hardware:
         advice = "This is the hardware limit (max_hw_sectors_kb): keep more I/O in flight."
         return _Limit(name, device.name, file, request, advice)
-    want = _round_kb(min(hardware or call_size, call_size))
+    want = _round_kb(call_size)
+    if hardware is not None:
+        want = min(want, int(hardware) // 1024)
     most = f" (the device allows up to {size(hardware)})" if hardware is not None else ""
     advice = f"Raise the limit to the size of the I/O{most}; a udev rule makes this permanent."
     command = f"echo {want} > {shlex.quote(file)}"
@@ -213,9 +215,11 @@ def _request_limit(device: Device, request: float, call_size: float) -> _Limit:
 
 
 def _round_kb(bytes_: float) -> int:
-    """Round a mean size to a setting in KB; a power of two if it is close to one."""
-    power = 1 << max(0, round(math.log2(max(bytes_, 1024) / 1024)))
-    return power if abs(bytes_ / 1024 - power) <= 0.02 * power else max(1, int(bytes_) // 1024)
+    """A setting in KB that takes calls of this mean size: the next power of two, within 2 %.
+
+    Among small calls, the large ones are larger than the mean of all.
+    """
+    return 1 << max(0, math.ceil(math.log2(max(bytes_, 1024) / 1024 / 1.02)))
 
 
 def _evidence(
