@@ -385,5 +385,6 @@ class _Meta(_Direction):
         most = max(kinds, key=kinds.__getitem__, default="")
         if most and kinds[most]:
             yield f"{most} has {100 * kinds[most] / sum(kinds.values()):.0f}% of the time"
-        if self.calls.waited.us and not self.client.us:
+        nfs = self.calls.nfs
+        if self.calls.waited.us and not self.client.us and nfs is not None and not nfs.us:
             yield f"{TITLES['syscall']} includes journal writes"

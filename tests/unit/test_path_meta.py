@@ -32,6 +32,8 @@ def test_calls_that_memory_serves_are_beside_those_that_wait() -> None:
     assert (found.cached.ops_per_s, round(found.cached.mean_us, 3)) == (1000, 2)
     assert steps(found) == {"syscall": 10_000}
     assert "system call includes journal writes" in found.notes
+    opened = path("meta", syscall=calls("nfs4"))  # by a delegation: without an RPC
+    assert "system call includes journal writes" not in opened.notes
 
 
 def test_if_no_call_waits_the_path_is_that_of_the_others() -> None:
