@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ioh.findings.format_sentence import duration, percent
+from ioh.findings.io_limits import io_limits
 from ioh.findings.sums import OpSum, cpu_pct, increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 
-ABOVE_COMMAND = "cat /proc/pressure/cpu; top -b -n 1 | head -20"
-ABOVE_ADVICE = (
+_COMMAND = "cat /proc/pressure/cpu; top -b -n 1 | head -20"
+_ADVICE = (
     "A faster device would not help. Check which programs use the CPUs, and what else the calls "
     "wait for: a lock, the file system's journal."
 )
@@ -32,6 +33,17 @@ def storage_us(recent: RecentIntervals, of: Callable[[OpSum], float | None]) -> 
         parts_us = [times * (of(total) or 0.0) for total, times in sums if total.count]
         sums_us += [sum(parts_us)] if parts_us else []
     return max(sums_us, default=None)
+
+
+def what_is_above(recent: RecentIntervals) -> tuple[str, str]:
+    """Advice and command if most of the time is above the storage."""
+    reached = (each for each in io_limits(recent) if each.op == "write" and each.is_reached())
+    limit = next(reached, None)
+    if limit is None:
+        return _ADVICE, _COMMAND
+    group, device = limit.row.key[:2]
+    advice = f"A faster device would not help: control group {group} limits the writes of {device} "
+    return advice + "(see io_limit). Raise the limit, or accept that they wait.", limit.command
 
 
 def above_storage(recent: RecentIntervals, calls: float) -> tuple[Evidence, ...]:

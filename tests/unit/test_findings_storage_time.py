@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ioh.model.finding import Finding
+from ioh.model.snapshot import TableRow
 from tests.unit.snapshot_maker import disk, found, layer, op, spread
 
 CALLS = 100
@@ -39,6 +41,19 @@ def test_slow_syncs_on_a_fast_disk_are_not_the_disks() -> None:
         "each waits 5.50 ms for a CPU",
         "CPUs 20 % busy",
     ]
+
+
+@pytest.mark.parametrize(("limit", "is_named"), [(210.0, True), (1000.0, False), (None, False)])
+def test_a_limit_that_is_reached_is_named_instead_of_the_cpus(
+    limit: float | None, *, is_named: bool
+) -> None:
+    slow = block(400, 300)
+    rows = [(("/pg.slice", "sda"), {"write_limit_ops_per_s": limit, "cgroup_version": 2})]
+    tables = {"device": slow.tables["device"], "limit": tuple(TableRow(*row) for row in rows)}
+    layers = {"syscall": app(), "block": replace(slow, tables=tables)}
+    finding = advised(layers)
+    assert ("control group /pg.slice limits the writes of sda" in finding.advice) == is_named
+    assert finding.command.startswith("cat /sys/fs/cgroup/pg.slice/io.max") == is_named
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ NAMING = {
     "read_ahead_waste",
     "saturation",
     "slow_disk",
+    "sync_writes",
     "time_above_disk",
 }
 

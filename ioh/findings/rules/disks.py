@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 
-from ioh.findings.devices import Device, bottom, carrier, devices
+from ioh.findings.devices import Device, bottom, carrier
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
+from ioh.findings.io_limits import USED_MAX_PCT, USED_MIN_PCT, IoLimit, io_limits
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
 from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
 from ioh.model.remote_disks import RemoteDisk, remote_disks
-from ioh.model.snapshot import TableRow
 
 _REAL_DISK = re.compile(r"sd|hd|nvme")  # these may have a SMART log
 _PURE = 0.9
@@ -181,53 +181,35 @@ def _far(service_us: float, remote: RemoteDisk, command: str) -> tuple[str, str,
     "waits (blkio.throttle)",
     check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
     thresholds={
-        "used_min_pct": (90.0, "below this, the limit is not reached"),
-        "used_max_pct": (110.0, "above this, I/O outside the limit uses the device"),
+        "used_min_pct": (USED_MIN_PCT, "below this, the limit is not reached"),
+        "used_max_pct": (USED_MAX_PCT, "above this, I/O outside the limit uses the device"),
     },
     needs=("block",),
     hold_s=4.0,
 )
 def io_limit(recent: RecentIntervals, limits: Limits) -> Verdicts:
     """Check each limit: does its device do as much as the limit allows?"""
-    rows = recent[-1].rows("block", "limit")
-    for op in ("read", "write"):
-        sums = {device.name: device.sum for device in devices(recent, op)}
-        for row in rows:
-            total = sums.get(row.key[1])
-            if total is not None:
-                yield from _at_limit(op, row, "bytes", total.bytes_per_s, limits)
-                yield from _at_limit(op, row, "ops", total.ops_per_s, limits)
+    for each in io_limits(recent):
+        if each.is_reached(limits["used_min_pct"], limits["used_max_pct"]):
+            yield _at_limit(each)
 
 
-def _at_limit(op: str, row: TableRow, unit: str, value: float, limits: Limits) -> Verdicts:
-    group, device = row.key[:2]
-    limit = row.values.get(f"{op}_limit_{unit}_per_s")
-    if not limit or not limits["used_min_pct"] <= value / limit * 100 <= limits["used_max_pct"]:
-        return
+def _at_limit(each: IoLimit) -> Verdict:
+    (group, device, *_), op, value, limit = each.row.key, each.op, each.value, each.limit
     what, value_text = f"{per_s(limit)} {op}s a second", per_s(value)
-    if unit == "bytes":
+    if each.unit == "bytes":
         what, value_text = rate(limit), rate(value)
     text, source = f"limit {what}, measured {value_text}", "io.max, or blkio.throttle of version 1"
-    yield Verdict(
+    return Verdict(
         subject=f"{op}s {group} {device}",
         ways=ways_of(op),
         cause=f"{op.capitalize()}s of {device} run at {percent(value / limit)} of the limit of "
         f"control group {group} ({what}): the limit sets the speed, not the disk.",
-        evidence=(Evidence(text, f"{op}_{unit}_per_s", value, limit, source),),
+        evidence=(Evidence(text, f"{op}_{each.unit}_per_s", value, limit, source),),
         advice="Raise the limit (for a systemd unit, with systemctl set-property), or accept "
         f"that {op}s wait: nothing is wrong with the disk.",
-        command=_show_limit(row, op),
+        command=each.command,
     )
-
-
-def _show_limit(row: TableRow, op: str) -> str:
-    """The command that shows the limit; "" if a recording lacks the cgroup version."""
-    version, group = row.values.get("cgroup_version"), row.key[0]
-    # Names need quotes: systemd's contain backslashes, others may contain anything.
-    if version == 2:
-        return f"cat {shlex.quote(f'/sys/fs/cgroup{group}/io.max')}"
-    folder = shlex.quote(f"/sys/fs/cgroup/blkio{group}")
-    return f"grep . {folder}/blkio.throttle.{op}_*_device" if version == 1 else ""
 
 
 @Rule(

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
-from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
+from ioh.findings.storage_time import above_storage, storage_us, what_is_above
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
@@ -81,6 +81,9 @@ def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
     advice += (
         "." if below_us is None else ", or give the log a device with a protected write cache."
     )
+    command = "ioh text -d topfile"
+    if is_above:
+        advice, command = what_is_above(recent)
     yield Verdict(
         subject="calls",
         ways=tuple(way for way, x in (("write", synced), ("sync", sync)) if x.count),
@@ -94,8 +97,8 @@ def _calls(recent: RecentIntervals, limits: Limits) -> Verdicts:
             Evidence(f"{size(each_bytes)} written for each", "", each_bytes, limits["bytes_max"]),
             *(above_storage(recent, count) if is_above else ()),
         ),
-        advice=ABOVE_ADVICE if is_above else advice,
-        command=ABOVE_COMMAND if is_above else "ioh text -d topfile",
+        advice=advice,
+        command=command,
     )
 
 

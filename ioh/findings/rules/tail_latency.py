@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, ways_of
-from ioh.findings.storage_time import ABOVE_ADVICE, ABOVE_COMMAND, above_storage, storage_us
+from ioh.findings.storage_time import above_storage, storage_us, what_is_above
 from ioh.findings.sums import sum_op
 from ioh.findings.window import RecentIntervals, op_of
 from ioh.model.finding import Evidence
@@ -22,6 +22,7 @@ _WATCHED = (
     ("syscall", "fsync"),
 )
 _NAMES = {"write_sync": "synchronous write"}
+_COMMAND = "ioh text -d histsz,parts"
 _ADVICE = (
     "Check latency by size and by device. Usual causes: large I/O among small, one slow disk of "
     "several, write-back that delays reads, or a limit that delays some requests (see "
@@ -71,6 +72,7 @@ def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
         a_second = per_s(total.count / tail_latency.recent_s)
         below = storage_us(recent, lambda each: each.p50_p99_us[1] or each.max_us)
         is_above = layer == "syscall" and below is not None and below < p99 / 2
+        advice, command = what_is_above(recent) if is_above else (_ADVICE, _COMMAND)
         yield Verdict(
             subject=f"{layer} {op}",
             ways=ways_of(op),
@@ -86,8 +88,8 @@ def tail_latency(recent: RecentIntervals, limits: Limits) -> Verdicts:
                 Evidence(f"{a_second} operations a second", "ops_per_s"),
                 *(above_storage(recent, total.count) if is_above else ()),
             ),
-            advice=ABOVE_ADVICE if is_above else _ADVICE,
-            command=ABOVE_COMMAND if is_above else "ioh text -d histsz,parts",
+            advice=advice,
+            command=command,
         )
 
 
