@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ioh.findings.format_sentence import duration, percent
-from ioh.findings.io_limits import io_limits
+from ioh.findings.io_limits import IoLimit, io_limits
 from ioh.findings.sums import OpSum, cpu_pct, increase, sum_op
 from ioh.findings.window import RecentIntervals
 from ioh.model.finding import Evidence
@@ -35,10 +35,16 @@ def storage_us(recent: RecentIntervals, of: Callable[[OpSum], float | None]) -> 
     return max(sums_us, default=None)
 
 
+def reached_write_limit(recent: RecentIntervals) -> IoLimit | None:
+    """A control group's limit on writes that its device has reached."""
+    return next(
+        (each for each in io_limits(recent) if each.op == "write" and each.is_reached()), None
+    )
+
+
 def what_is_above(recent: RecentIntervals) -> tuple[str, str]:
     """Advice and command if most of the time is above the storage."""
-    reached = (each for each in io_limits(recent) if each.op == "write" and each.is_reached())
-    limit = next(reached, None)
+    limit = reached_write_limit(recent)
     if limit is None:
         return _ADVICE, _COMMAND
     group, device = limit.row.key[:2]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Verdict, Verdicts
+from ioh.findings.storage_time import reached_write_limit
 from ioh.findings.sums import cpu_pct, sum_op
 from ioh.findings.waits import (
     CALM_S,
@@ -156,8 +157,11 @@ def _where(recent: RecentIntervals, sync_us: float, syncs: Waits) -> _SyncPlace:
     for_cpu = syncs.of("cpu", "cpu_wait").spent_ns / syncs.whole_ns if syncs.whole_ns else 0.0
     if for_cpu >= _NOTABLE:
         clauses.append(f"{percent(for_cpu)} is CPU time and waiting for a CPU")
-    busy_pct = cpu_pct(recent)
-    if busy_pct is not None and busy_pct >= _FULL_PCT:
+    busy_pct, limit = cpu_pct(recent), reached_write_limit(recent)
+    if limit is not None:
+        group, device = limit.row.key[:2]
+        clauses.append(f"control group {group} limits the writes of {device} (see io_limit)")
+    elif busy_pct is not None and busy_pct >= _FULL_PCT:
         clauses.append(f"the CPUs are {percent(busy_pct / 100)} busy")
     return _SyncPlace(
         f"; {', '.join(clauses)}", is_below=False, title="Log syncs are slow, not the disk"
