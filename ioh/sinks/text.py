@@ -35,7 +35,7 @@ from ioh.sinks.waits import render_waits
 
 LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
-# . none   - not known, or too few operations to tell   R reads  W writes
+# . none   - not known, or too few to tell   R reads  W writes  M metadata
 # p99_ms: 99 % took at most this long.  max_ms: the slowest operation;
 # mx_sz_kb: its size.  infl: in flight at the end of the interval.
 """

@@ -22,8 +22,8 @@ _NAMES = {
     watches="Direct and synchronous calls, and buffered reads of data that is not in memory: how "
     "many are in flight on average (rate times mean time), and whether it is always exactly one.",
     sources="The probe of calls.",
-    blind="Reads of metadata (find, du), which ioh does not follow, and page faults, which are "
-    "not calls. One thread among others that do I/O: the named process is the busiest.",
+    blind="Metadata calls (find, du: see metadata_bound), and page faults, which are not calls. "
+    "One thread among others that do I/O: the named process is the busiest.",
     false_alarm="A program that needs each result before its next request has no choice: then "
     "only latency counts.",
     wrong_if="aqu-sz of the disk is well above 1 at that time, or a second thread adds nothing",
