@@ -66,13 +66,19 @@ class Price:
 
     @property
     def is_too_high(self) -> bool:
-        """Whether it exceeds LIMIT_PCT, and is no chance: every watched run is slower."""
-        return self.loss_pct > LIMIT_PCT and max(self.watched) < min(self.alone)
+        """Whether it exceeds LIMIT_PCT and what the runs of each kind differ by, but for one."""
+        slower = median(self.alone) - median(self.watched)
+        return self.loss_pct > LIMIT_PCT and slower > _spread(self.alone) + _spread(self.watched)
 
     def __str__(self) -> str:
         rates = f"{median(self.watched):,.0f} operations/s with {self.watch.what}"
         loss = "no less" if self.loss_pct < 0.05 else f"{percent(self.loss_pct / 100)} less"
         return f"{rates}, {median(self.alone):,.0f} alone: {loss}"
+
+
+def _spread(rates: tuple[float, ...]) -> float:
+    """The median distance from the median: one run of three may be disturbed."""
+    return median(abs(rate - median(rates)) for rate in rates)
 
 
 def measured(rate: Callable[[], float], recording: Recording) -> tuple[WatchName, tuple[str, ...]]:
