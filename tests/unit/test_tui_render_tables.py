@@ -12,6 +12,7 @@ from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.finding import Finding
 from ioh.model.io_path import TITLES
 from ioh.model.metric import LayerSpec, MetricSpec, tables
+from ioh.model.sample import Value
 from ioh.model.snapshot import TableRow
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
@@ -27,9 +28,14 @@ from ioh.tui.render.op_table import COLUMNS, render_facts
 from ioh.tui.render.staircase import SHORT
 from ioh.tui.render.trends import length_text
 from ioh.tui.render.verdict import render_verdict, worst_command
+from ioh.tui.render.who import visible_rows
+from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import metric_title
-from ioh.tui.state import TableState
+from ioh.tui.state import TableState, ViewState
 from tests.support.screens import FINDINGS, layer_of, minute
+from tests.unit.snapshot_maker import layer as layer_made
+from tests.unit.snapshot_maker import op as made_op
+from tests.unit.snapshot_maker import ticks
 
 
 @pytest.mark.parametrize(
@@ -235,6 +241,20 @@ def test_who_mostly_copies_has_that_number_at_80_columns(
     assert [column_title(c) for c in shown_columns(spec, 200)][-6:-3] == [
         "copy/s", "copy MB/s", "copy ms",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("meta_us", "first"), [(900.0, "find"), (0.1, "dd")])
+def test_who_spends_most_time_is_first_where_most_of_it_moves_no_bytes(
+    meta_us: float, first: str
+) -> None:
+    ops = {"read": made_op(100, 1 << 20, 500), "meta": made_op(1000, 0, meta_us)}
+    rows: list[tuple[tuple[str, ...], dict[str, Value]]] = [
+        (("1", "dd"), {"read_bytes_per_s": 100e6, "read_ns_per_s": 5e7}),
+        (("2", "find"), {"metas_per_s": 1000.0, "meta_ns_per_s": 1e6 * meta_us}),
+    ]
+    app = layer_made("syscall", ops, tables={"process": rows})
+    view = LayersView(ViewState(chosen=("syscall", "read")), ticks(1, {"syscall": app})[0], ())
+    assert visible_rows(view)[1][0][1] == first
 
 
 def test_a_table_that_nothing_ranks_has_its_columns() -> None:

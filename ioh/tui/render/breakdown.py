@@ -74,9 +74,8 @@ def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
 def shown_columns(spec: TableSpec, width: int, rows: Sequence[TableRow] = ()) -> list[MetricSpec]:
     """The columns that fit: first two that rank the table, then the others in table order.
 
-    If one of the first ``rows`` has most of what else ranks it, such as copies, also that first:
-    else the row that is at the top because of it would have nothing to show.  And the kind of call
-    that has most of their time, such as metadata.
+    Also first is what else ranks one of the first ``rows``, such as copies, and the kind of call
+    that has most of their time: else the row at the top would have nothing to show.
     """
     titled = [column for column in spec.columns if column.title]
     first = {*spec.sort_by[:2], *(main_rate(spec, row) for row in rows[:_FIRST_ROWS])}
