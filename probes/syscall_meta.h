@@ -151,14 +151,12 @@ BPF_PROG_ARRAY(meta_end_step, 1);
 #define META_WAITED (1 << 8) /* in the op of a flow: it slept or used a lower layer */
 
 /* Fill in the file system; 0 if it is none with files of programs. */
-static inline int aim_at_super(struct target *to, const char *sb)
+static inline int aim_at_super(struct target *to, const char *sb, struct part *part)
 {
-	struct part part;
-
-	READ_PART(part, SUPER, sb);
-	to->dev = PART(u32, part, SUPER, super_block_s_dev);
-	if (to->dev >> 20 == 0 && (PART(u64, part, SUPER, super_block_s_flags) & SB_KERNMOUNT ||
-				   !is_real(PART(u64, part, SUPER, super_block_s_magic))))
+	READ_PART(*part, SUPER, sb);
+	to->dev = PART(u32, *part, SUPER, super_block_s_dev);
+	if (to->dev >> 20 == 0 && (PART(u64, *part, SUPER, super_block_s_flags) & SB_KERNMOUNT ||
+				   !is_real(PART(u64, *part, SUPER, super_block_s_magic))))
 		return 0;
 #ifdef FILTER_DEVICE
 	if (other_device(sb, to->dev, 0))
@@ -181,17 +179,18 @@ static inline int aim_at_file(struct target *to, const char *file)
 	kind = PART(u16, part, INODE, inode_i_mode) & S_IFMT;
 	if (kind != S_IFREG && kind != S_IFDIR && kind != S_IFBLK && kind != S_IFLNK)
 		return 0;
-	return aim_at_super(to, PART(const char *, part, INODE, inode_i_sb));
+	return aim_at_super(to, PART(const char *, part, INODE, inode_i_sb), &part);
 }
 
 static inline int aim_at_folder(struct target *to, const char *task)
 {
+	struct part part;
 	const char *fs = FOLLOW(const char *, task, task_struct_fs), *dentry;
 
 	if (!fs)
 		return 0;
 	dentry = FOLLOW(const char *, fs, fs_struct_pwd_dentry);
-	return aim_at_super(to, FOLLOW(const char *, dentry, dentry_d_sb));
+	return aim_at_super(to, FOLLOW(const char *, dentry, dentry_d_sb), &part);
 }
 
 /* Whether the bytes begin with this folder, a part of its own; len: with the '/' at its start. */
