@@ -216,12 +216,13 @@ def test_writes_of_a_checkpoint_agree_with_the_server(cluster: Cluster, outside:
 
 
 def test_latency_of_statements_agrees_with_pgbench(cluster: Cluster, outside: Ioh) -> None:
+    # So long that pgbench's own wait for a CPU, a millisecond beside other tests, does not matter.
     with part_of(outside) as ioh:
-        told = cluster.run_script("select pg_sleep(0.03);", "-t", "50")
+        told = cluster.run_script("select pg_sleep(0.2);", "-t", "12")
     latency_ms = re.search(r"latency average = ([\d.]+) ms", told)
     assert latency_ms is not None, told
-    assert ioh.total("db", "statement") in {50, 51, 52}
-    slept = [n for n in ioh.ops("db", "statement") if (n["count"] or 0) and n["latency_us"] > 29e3]
+    assert ioh.total("db", "statement") in {12, 13, 14}
+    slept = [n for n in ioh.ops("db", "statement") if (n["count"] or 0) and n["latency_us"] > 199e3]
     assert len(slept) >= 5
     mean_us = sum(n["latency_us"] * n["count"] for n in slept) / sum(n["count"] for n in slept)
     assert mean_us == pytest.approx(float(latency_ms[1]) * 1e3, rel=0.02)
