@@ -387,7 +387,7 @@ def test_a_limit_is_raised_to_the_large_calls_among_small_ones(
         "read_calls_per_s": rate, "read_calls_cached_per_s": 0, "read_lower_ops_per_s": pieces,
         "read_lower_bytes_per_s": rate * mean_kb * KB, "read_lower_ops_per_op": pieces / rate,
     }  # fmt: skip
-    settings = {"max_request_bytes": 64 * KB, "max_hw_request_bytes": most}
+    settings: dict[str, Any] = {"max_request_bytes": 64 * KB, "max_hw_request_bytes": most}
     layers = {
         "syscall": layer("syscall", {"read": read, "read_direct": read}, metrics=metrics),
         "block": layer("block", **disk("sda", read=op(pieces, 64 * KB, 500), **settings)),

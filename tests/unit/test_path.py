@@ -454,7 +454,7 @@ def test_text_and_json_show_the_same_numbers() -> None:
     told, segments = found["read"], found["read"].pop("segments")
     assert told == {
         "top": "syscall", "ops_per_s": 1000, "mean_us": 1000.0, "size_bytes": 4096, "cached": None,
-        "notes": [],
+        "rpcs_per_call": None, "notes": [],
     }  # fmt: skip
     assert segments[0] == {"name": "syscall", "us": 300.0, "share_pct": 30.0, "is_cache": False}
     assert [each["us"] for each in segments] == [300, 200, 500]
