@@ -79,7 +79,11 @@ class Ioh(Running):
         self._parsed: list[dict[str, Any]] = []
 
     def wait_for_lines(self, count: int, timeout_s: float = START_S) -> None:
-        self.output.wait_for(count, timeout_s)
+        try:
+            self.output.wait_for(count, timeout_s)
+        except AssertionError as error:
+            said = b"".join(self.messages.lines[-30:]).decode(errors="replace")
+            raise AssertionError(f"{error}: {self.process.poll()} {said}") from error
 
     def settle(self) -> None:
         """Wait for an interval that began after this call: all that happened before is in then."""
