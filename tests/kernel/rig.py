@@ -82,8 +82,8 @@ class Ioh(Running):
         try:
             self.output.wait_for(count, timeout_s)
         except AssertionError as error:
-            said = b"".join(self.messages.lines[-30:]).decode(errors="replace")
-            raise AssertionError(f"{error}: {self.process.poll()} {said}") from error
+            error.add_note(f"{self.process.poll()} {self.messages.lines[-30:]}")
+            raise
 
     def settle(self) -> None:
         """Wait for an interval that began after this call: all that happened before is in then."""
