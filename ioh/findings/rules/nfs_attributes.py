@@ -41,7 +41,7 @@ def nfs_revalidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     asked = [sum_op(recent, "nfs_client", op) for op in _ASKS]
     count = sum(total.count for total in asked)
     waiting = sum(total.depth for total in asked)
-    every = sum(sum_op(recent, "nfs_client", op).count for op in _ALL)
+    every = max(count, sum(sum_op(recent, "nfs_client", op).count for op in _ALL))
     a_second = count / recent.seconds
     if a_second < limits["asked_min_per_s"] or count < limits["share_min"] * every:
         return
