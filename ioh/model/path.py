@@ -162,7 +162,7 @@ class _Direction:
         share = 1 - cpu_wait_us / waited.us if waited.us else 0.0
         client = client.within(nfs.us * share)
         steps = scaled_steps(self._below_client(), client.us / self.client.us) if client.us else {}
-        left_us = (waited.us - nfs.us) * share
+        left_us = max(0.0, (waited.us - nfs.us) * share)
         for name, flow in self.calls.elsewhere.items():
             steps[name] = min(left_us, flow.us * share)
             left_us -= min(left_us, flow.us * share)

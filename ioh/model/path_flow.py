@@ -65,7 +65,11 @@ class Flow:
         return self.part(size / self.size) if self.size else Flow()
 
     def within(self, most_us: float) -> Flow:
-        """Limit its time to that of the waiting calls: requests overlap."""
+        """Limit its time to that of the waiting calls: requests overlap.
+
+        What others left of that time can be below 0 by a rounding error: then it is nothing.
+        """
+        most_us = max(0.0, most_us)
         return self.part(most_us / self.us) if self.us > most_us else self
 
 

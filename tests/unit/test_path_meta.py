@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ioh.model.path import paths
+from ioh.model.path_flow import Flow
 from ioh.sinks.metrics import path_notes
 from ioh.sinks.text import TextOptions, TextSink
 from tests.unit.snapshot_maker import layer, op, ticks
@@ -101,3 +102,9 @@ def test_text_has_a_line_for_it() -> None:
     snapshot = ticks(1, {"syscall": layer("syscall", **calls("ext4"))})[0]
     text = TextSink(TextOptions(frozenset({"path"})), with_legend=False).render(snapshot)
     assert "M |  10.000 = system call 10.000 (100%)\n  | + 1.00k/s cached, 2 µs" in text
+
+
+def test_calls_that_all_wait_for_nfs_leave_nothing_for_a_disk_whatever_the_rounding() -> None:
+    """The time left was below 0 by a rounding error, and that of an idle disk is 0."""
+    assert Flow().within(-1e-9) == Flow()
+    assert Flow(2, 0, 10.0).within(-1e-9).us == 0
