@@ -322,6 +322,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+#include "syscall_request.h"
 #include "syscall_async.h"
 
 /*

@@ -147,8 +147,6 @@ BPF_PROG_ARRAY(meta_end_step, 1);
 #define F_OFD_SETLKW 38
 #define FMODE_CREATED (1 << 20)
 #define META_FILE 1 /* target.file of a call without its own file */
-#define META_NAME 3 /* target.name, with inode 0; see SWAP_NAME */
-#define META_WAITED (1 << 8) /* in the op of a flow: it slept or used a lower layer */
 
 /* Fill in the file system; 0 if it is none with files of programs. */
 static inline int aim_at_super(struct target *to, const char *sb, struct part *part)

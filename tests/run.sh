@@ -87,7 +87,7 @@ what=$1
 shift
 case $what in
 --test)
-    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs mkfs.xfs losetup mandoc sudo
+    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs mkfs.xfs losetup mandoc sudo strace
     test_all "$@"
     verdict
     ;;

@@ -63,7 +63,7 @@ _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
 # With inode 0, by the key's name: msync has no file, swap SWAP_NAME, sync ALL_FILES_NAME.
 _IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""), ("(all files)", ""))
-_META_NAME = 3  # a call on names or attributes: only its file system is known, if at all
+META_NAME = 3  # a call on names or attributes: only its file system is known, if at all
 ABSOLUTE_PATH = "(absolute path)"  # its mount is not known
 
 _NO_COLUMN = -1  # the start of write-back
@@ -72,7 +72,7 @@ _COLUMN_OF_OP = (
     *((META,) * 7),  # open to setattr
     *(LOCK, META),  # META is close
 )
-_WAITED = 1 << 8  # in a flow's op: META_WAITED of probes/syscall_meta.h
+WAITED = 1 << 8  # in the op of a metadata flow: it slept or used a lower layer
 # A read that missed or was direct, a write that was direct or synchronous.
 _WAITED_OF_OP = dict.fromkeys((1, 2), (READ_WAITED,)) | dict.fromkeys((4, 5), (WRITE_WAITED,))
 
@@ -197,7 +197,7 @@ class FlowTables:
         ino, dev, tgid, op, _ = FLOW_KEY.unpack(key)
         file = file_of(key)
         self._note_process(tgid, key)
-        if op & _WAITED or self._column_of_op[op] >= META:
+        if op & WAITED or self._column_of_op[op] >= META:
             self._add_meta(dev, tgid, op, sums)
             return file
         for column in (self._column_of_op[op], *self._waited_of_op.get(op, ())):
@@ -218,8 +218,8 @@ class FlowTables:
 
     def _add_meta(self, dev: int, tgid: int, op: int, sums: tuple[int, int, int]) -> None:
         """Add calls on names and attributes: of a file system, not of a file."""
-        mount, column = self.mount_by(dev), self._column_of_op[op & ~_WAITED]
-        for each in (column, META_WAITED) if op & _WAITED and column == META else (column,):
+        mount, column = self.mount_by(dev), self._column_of_op[op & ~WAITED]
+        for each in (column, META_WAITED) if op & WAITED and column == META else (column,):
             self._processes.add(tgid, each, sums)
             self._by_mount.add(mount, each, sums)
 
@@ -325,7 +325,7 @@ class FlowTables:
         """Where the user finds a file: a path below its mount, or the best name available."""
         ino, dev, name = FILE_KEY.unpack(file)
         if ino == 0:
-            where, fstype = self.mount_by(dev) if name == _META_NAME else _IN_NO_FILE[name]
+            where, fstype = self.mount_by(dev) if name == META_NAME else _IN_NO_FILE[name]
             return Location(where, where, fstype)
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]

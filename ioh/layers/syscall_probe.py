@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_defines
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.values import FilterValue, text_values
-from ioh.layers.flows import FLOW
+from ioh.layers.flows import FLOW, META_NAME, WAITED
 from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2
 from ioh.model.failures import TROUBLE
@@ -200,6 +200,8 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Un
         "O_DSYNC": os.O_DSYNC,
         "PAGE_BYTES": PAGE_BYTES,
         **_trouble_defines(),
+        "META_NAME": META_NAME,
+        "META_WAITED": WAITED,
         **_tracepoint_arguments(host.btf),
         **_optional(host.btf, (*_OPTIONAL, *([_CPU_WAIT] if are_cpu_waits_timed() else []))),
         **_fault_defines(host.btf),

@@ -236,7 +236,10 @@ class _Direction:
         """The disk's part of the server's calls: what no local program submitted."""
         if self.direction == "sync":
             return {}
-        rest = self.block.carrying(min(served.size, self.block.size - self._submitted_here()))
+        own = self._submitted_here()
+        if self.direction == "read":
+            own += self._metric("syscall", "meta_lower_bytes_per_s") or 0.0
+        rest = self.block.carrying(min(served.size, self.block.size - own))
         if self.direction == "write":
             server = self.layers.get("nfs_server")
             rest = rest.within(Flow.of(server, "write_data_sync", "write_file_sync").us)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ioh.model.derive_op import add_ops
 from ioh.model.hist import LATENCY_EDGES_US
+from ioh.model.io_path import META
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Row, Sample, Table, Value
@@ -99,7 +100,7 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
         if not isinstance(layer, LayerSample):
             continue
         prefix = f"ioh_{metric_name(name)}"
-        metadata = sample.specs[name].groups.get("meta", ()) if detail.lean_parts else ()
+        metadata = sample.specs[name].groups.get(META, ()) if detail.lean_parts else ()
         for op, totals in _as_one(layer.ops, metadata):
             yield from _of_op(prefix, (host, ("op", label_text(op))), totals, detail)
         for part, ops in layer.parts.items():
@@ -123,7 +124,7 @@ def _as_one(
     """The ops, those of the group ``meta`` as one, without bytes: it moves none."""
     yield from (each for each in ops.items() if each[0] not in members)
     if known := [ops[op] for op in members if op in ops]:
-        yield "meta", replace(add_ops(known), bytes_total=None)
+        yield META, replace(add_ops(known), bytes_total=None)
 
 
 def table_series(sample: Sample, top: int | None) -> Iterator[Series]:

@@ -59,16 +59,15 @@ def main_rate(spec: TableSpec, row: TableRow) -> str:
     return max(spec.sort_by, key=lambda name: row.values.get(name) or 0.0, default="")
 
 
-def longest_kind(spec: TableSpec, rows: Sequence[TableRow]) -> tuple[str, ...]:
-    """Rate and mean time of the kind of operation with most time, if not of reads or writes."""
+def longest_kind(spec: TableSpec, rows: Sequence[TableRow]) -> str:
+    """The kind of operation with most time, such as ``sync``; "" if these are reads or writes."""
     kinds = {
         name.removesuffix("_ns_per_s"): sum(row.values.get(name) or 0.0 for row in rows)
         for each in spec.columns
         if (name := each.derived_name).endswith("_ns_per_s") and "_waited_" not in name
     }
     kind = max(kinds, key=kinds.__getitem__, default="")
-    is_data = kind in {"", "read", "write"} or not kinds[kind]
-    return () if is_data else (f"{kind}s_per_s", f"{kind}_latency_us")
+    return "" if kind in {"", "read", "write"} or not kinds[kind] else kind
 
 
 def _ranks(spec: TableSpec, row: TableRow, rate: str) -> bool:

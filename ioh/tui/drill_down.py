@@ -22,9 +22,6 @@ _BESIDE = {"read": "cached", "write": "buffered", META: "cached"}
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
 
 
-_OF_META = ("metas_per_s", "meta_bytes_per_s", "meta_latency_us")
-
-
 def narrowed(snapshot: Snapshot, to: Narrow) -> Snapshot:
     """Narrow a snapshot to one row.
 
@@ -55,10 +52,7 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
     for op, _ in main_stats(layer.spec, layer.ops):
         ops |= _kinds(rows[0], op) if rows else {op: idle}
     if rows and rows[0].values.get("metas_per_s") is not None:
-        ops |= {
-            META: _stats(*map(rows[0].values.get, _OF_META)),
-            **_kinds(rows[0], f"{META}_waited"),
-        }
+        ops |= {**_kinds(rows[0], META), **_kinds(rows[0], f"{META}_waited")}
     if rows and rows[0].values.get("copies_per_s") is not None:
         ops["copy"] = _copies(rows[0].values)
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})

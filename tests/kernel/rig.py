@@ -79,11 +79,7 @@ class Ioh(Running):
         self._parsed: list[dict[str, Any]] = []
 
     def wait_for_lines(self, count: int, timeout_s: float = START_S) -> None:
-        try:
-            self.output.wait_for(count, timeout_s)
-        except AssertionError as error:
-            error.add_note(f"{self.process.poll()} {self.messages.lines[-30:]}")
-            raise
+        self.output.wait_for(count, timeout_s, why=lambda: self.messages.lines[-30:])
 
     def settle(self) -> None:
         """Wait for an interval that began after this call: all that happened before is in then."""

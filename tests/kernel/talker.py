@@ -103,12 +103,14 @@ class Reader(threading.Thread):
             self.ended = True
             self.news.notify_all()
 
-    def wait_for(self, count: int, timeout_s: float) -> None:
+    def wait_for(
+        self, count: int, timeout_s: float, why: Callable[[], object] = lambda: ""
+    ) -> None:
         with self.news:
             assert self.news.wait_for(lambda: self.ended or len(self.lines) >= count, timeout_s), (
                 "ioh wrote nothing in time"
             )
-            assert len(self.lines) >= count, "ioh ended"
+            assert len(self.lines) >= count, ("ioh ended", why())
 
 
 class Running:

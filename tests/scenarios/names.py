@@ -1,4 +1,8 @@
-"""Metadata: programs that wait for names, attributes and locks, caused for real."""
+"""Metadata: programs that wait for names, attributes and locks, caused for real.
+
+Every ``time.sleep`` is the length of a scenario, or what its program does: none waits for something
+to be ready.
+"""
 
 from __future__ import annotations
 

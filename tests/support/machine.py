@@ -57,7 +57,7 @@ PROGRAMS = ["id", "setpriv", "apt-get", "apt-cache", "sudo", "python3"]
 BASICS = ["cat", "chown", "cksum", "cp", "cut", "dirname", "env", "find", "flock", "grep", "mkdir"]
 BASICS += ["mktemp", "mv", "readlink", "rm", "sed", "sh", "sleep", "stat", "tail"]
 TOOLS = ["ruff", "mypy", "lint-imports", "clang-format", "codespell", "fio", "nft", "ip", "tc"]
-TOOLS += ["losetup", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc"]
+TOOLS += ["losetup", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc", "strace"]
 
 
 class Machine:

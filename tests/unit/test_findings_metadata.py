@@ -109,7 +109,8 @@ def test_the_sentences() -> None:
     assert "faster throughput" in finding.false_alarm
     finding = found({**program(LIST), **nfs(600, 0.0)})["nfs_revalidation"]
     assert finding.cause.startswith("/mnt/n keeps no attributes, so the client asks the server 600")
-    assert finding.command.endswith("acdirmax=60 10.0.0.5:/e /mnt/n")
+    assert finding.command == "findmnt -o SOURCE,OPTIONS /mnt/n   # keep these, without noac"
+    assert "a remount does not change it" in finding.advice
     finding = found(locks(age_us=5e6))["lock_wait"]
     assert finding.cause == "dpkg[9] has waited 5 s for a lock on /var/lib/dpkg/lock."
 

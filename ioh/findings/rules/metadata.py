@@ -53,7 +53,6 @@ def metadata_bound(recent: RecentIntervals, limits: Limits) -> Verdicts:
         cause=f"{waits.comm} spends {percent(waits.share)} of the time of its I/O in metadata "
         f"calls: {per_s(waits.per_s)} a second wait {duration(waits.mean_us)} each{which}.",
         advice=_REMOTE if is_over_nfs(recent) else _LOCAL,
-        command="",
         limits=limits,
     )
 
@@ -100,7 +99,6 @@ def directory_scan(recent: RecentIntervals, limits: Limits) -> Verdicts:
         f"{per_s(stat.ops_per_s)} stat calls a second of {duration(stat.latency_us or 0)} each, "
         f"{times(each)} for each read of a directory.",
         advice=advice,
-        command="",
         limits=limits,
         evidence=Evidence(f"{times(each)} stat calls per readdir", "", each, least, _SOURCE),
     )
@@ -153,7 +151,6 @@ def open_close(recent: RecentIntervals, limits: Limits) -> Verdicts:
         f"{size(each)} each: open and close take {duration(spent_us / opens)} per file, and "
         f"{percent(waits.share)} of the time of its I/O that waits is metadata.",
         advice=advice,
-        command="",
         limits=limits,
         evidence=Evidence(f"{size(each)} per open file", "", each, most, _SOURCE),
     )
@@ -167,12 +164,11 @@ def _long_waits(recent: RecentIntervals, limits: Limits) -> MetadataWaits | None
     return waits if waits.share >= limits["share_min"] else None
 
 
-def _verdict(  # noqa: PLR0913 (the parts of a verdict)
+def _verdict(
     waits: MetadataWaits,
     *,
     cause: str,
     advice: str,
-    command: str,
     limits: Limits,
     evidence: Evidence | None = None,
 ) -> Verdict:
@@ -186,5 +182,4 @@ def _verdict(  # noqa: PLR0913 (the parts of a verdict)
         cause=cause,
         evidence=(mine,) if evidence is None else (mine, evidence),
         advice=advice,
-        command=command,
     )

@@ -31,6 +31,7 @@ _ALL = ("read", "write", "commit", META)
         "asked_min_per_s": (100, "fewer are not worth a change"),
         "share_min": (0.5, "of all calls of the NFS client"),
         "waiting_min": (0.3, "calls in flight on average"),
+        "slow_min": (0.5, "of them in flight on average; then a warning"),
         "kept_max_s": (2.0, "attributes are kept for 3 to 60 s by default"),
     },
     needs=("nfs_client",),
@@ -53,13 +54,13 @@ def nfs_revalidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
     kept_s = row.values.get("attr_cache_s") if row is not None else None
     if row is None or kept_s is None or kept_s > limits["kept_max_s"]:
         return
-    point, export = row.key[:2]
+    point = row.key[0]
     mean_us = waiting * 1e6 / a_second
     kept = f"keeps attributes for {times(kept_s)} s" if kept_s else "keeps no attributes"
     share = percent(count / every)
     yield Verdict(
         subject=point,
-        severity="warning" if waiting >= 0.5 else "info",
+        severity="warning" if waiting >= limits["slow_min"] else "info",
         confidence="high",
         cause=f"{point} {kept}, so the client asks the server {per_s(a_second)} times a second "
         f"(GETATTR, ACCESS, LOOKUP) for {duration(mean_us)} each: {share} of its calls.",
@@ -73,8 +74,9 @@ def nfs_revalidation(recent: RecentIntervals, limits: Limits) -> Verdicts:
                 "/proc/self/mountstats, opts:",
             ),
         ),
-        advice="Mount it with the default cache times (ac, acregmax=60), unless other clients "
-        "change these files and this one must notice it at once.",
-        command=f"umount {shlex.quote(point)} && mount -t nfs -o ac,acregmin=3,acregmax=60,"
-        f"acdirmin=30,acdirmax=60 {shlex.quote(export)} {shlex.quote(point)}",
+        advice="Remove noac and actimeo in fstab, or wherever the mount is configured, then umount "
+        "and mount again: a remount does not change it. Not if other clients change these files "
+        "and this one must notice it at once.",
+        # Not a mount command: a recording has only a few of the mount's options.
+        command=f"findmnt -o SOURCE,OPTIONS {shlex.quote(point)}   # keep these, without noac",
     )

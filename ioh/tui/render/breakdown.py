@@ -79,8 +79,8 @@ def shown_columns(spec: TableSpec, width: int, rows: Sequence[TableRow] = ()) ->
     """
     titled = [column for column in spec.columns if column.title]
     first = {*spec.sort_by[:2], *(main_rate(spec, row) for row in rows[:_FIRST_ROWS])}
-    longest = longest_kind(spec, rows[:_FIRST_ROWS])
-    first |= {name for each in titled if (name := each.derived_name) in longest}
+    kind = longest_kind(spec, rows[:_FIRST_ROWS])
+    first |= {f"{kind}s_per_s", f"{kind}_latency_us"} if kind else set()
     ranked = [column for column in titled if column.derived_name in first]
     ordered = ranked + [column for column in titled if column not in ranked]
     ends = list(accumulate(_width(column) + 1 for column in ordered))

@@ -22,7 +22,8 @@ _GAP = 2  # columns
 _MARK = 20  # columns of a mark's text
 _YOUNG = f"(< {LEAST_AGE_NS / 1e9:g} s)"
 _LONG_US = 1e6
-_LOCK = "lock"  # of a file: its wait is for another program, not for storage
+# Of a file: its wait is for another program, not for storage.
+_LOCK, _FOR_LOCK = "lock", "for a lock"
 
 
 def render_status(
@@ -52,22 +53,22 @@ def _waits(snapshot: Snapshot) -> Line:
     for layer in snapshot.measured.values():
         title = safe_name(layer.spec.title)
         if (number := _in_flight(layer)) is not None and not is_flow(layer.spec):
-            locks = (layer.ops.get(_LOCK, OpStats()).inflight or 0) if title == "app" else 0
-            counts |= {title: number - locks, **({_LOCK: locks} if locks else {})}
+            locks = layer.ops.get(_LOCK, OpStats()).inflight or 0
+            counts |= {title: number - locks, **({_FOR_LOCK: locks} if locks else {})}
         known = ((row.values.get("age_us"), row.key[2]) for row in layer.rows(IN_PROGRESS))
-        ages += [(age, _LOCK if op == _LOCK else title) for age, op in known if age]
+        ages += [(age, _FOR_LOCK if op == _LOCK else title) for age, op in known if age]
     if not counts:
         return Line()
     busy = [f"{number} {title}" for title, number in counts.items() if number]
     line = Line(" waiting ", "dim")
     if not busy and not ages:
         return line.add("none", "dim")
-    age_us, where = max(ages, key=lambda age: (age[1] != _LOCK, age[0]), default=(0.0, ""))
+    age_us, where = max(ages, key=lambda age: (age[1] != _FOR_LOCK, age[0]), default=(0.0, ""))
     line.add(", ".join(busy), "strong")
     if not ages:
         return line.add(f" {_YOUNG}", "dim")
     oldest = f"oldest {format_duration(age_us)}" + f" {where}" * (len(busy) != 1)
-    is_long = age_us >= _LONG_US and where != _LOCK
+    is_long = age_us >= _LONG_US and where != _FOR_LOCK
     return line.add(", " * bool(busy)).add(oldest, "warn" if is_long else "")
 
 

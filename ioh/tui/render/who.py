@@ -10,8 +10,9 @@ from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.metric import TableSpec
 from ioh.model.rates import sum_known
 from ioh.model.sample import OTHERS
-from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
+from ioh.model.snapshot import LayerSnapshot, TableRow
 from ioh.sinks.cells import cut_middle, cut_to, display_width, safe_name
+from ioh.sinks.tables import longest_kind
 from ioh.terminal.line import Click, Line, ScreenFrame, frame_of, heading
 from ioh.tui.history import has_rates, row_id
 from ioh.tui.render.breakdown import Trends, chosen_rows, render_top
@@ -21,7 +22,6 @@ from ioh.tui.rows import megabytes
 from ioh.tui.state import ViewState
 
 _NAMED = ("file", "device", "mount", "client")  # the breakdowns to name the first row of
-_NO_BYTES = {"fsync": "sync_ns_per_s", "meta": "meta_ns_per_s"}  # ops, and their time in a row
 _TWO_NAMES = 70  # columns of a line with two of them
 _MIN_LINES = 4  # of the breakdown, to also name what else is busiest
 _FILTER = 20  # columns of a filter's text in a heading
@@ -87,17 +87,9 @@ def table_spec(layer: LayerSnapshot, state: ViewState) -> TableSpec | None:
 def rows_of(view: LayersView, tab: Tab) -> list[TableRow]:
     """A breakdown's rows, filtered and sorted as on the screen."""
     rows, state = list(tab.layer.tables.get(tab.spec.name, ())), view.state
-    if column := _time_without_bytes(tab):
-        rows.sort(key=lambda row: -(row.values.get(column) or 0.0))
+    if kind := longest_kind(tab.spec, rows):
+        rows.sort(key=lambda row: -(row.values.get(f"{kind}_ns_per_s") or 0.0))
     return chosen_rows(rows, state.table_of(tab.layer.spec.name), state.pattern)
-
-
-def _time_without_bytes(tab: Tab) -> str:
-    """The column that ranks the rows if syncs or metadata take most of a layer's time, or ""."""
-    ops = ((name, tab.layer.ops.get(name, OpStats())) for name in ("read", "write", *_NO_BYTES))
-    spent = {name: (stats.ops_per_s or 0.0) * (stats.latency_us or 0.0) for name, stats in ops}
-    column = _NO_BYTES.get(max(spent, key=spent.__getitem__), "")
-    return column if any(each.derived_name == column for each in tab.spec.columns) else ""
 
 
 def visible_rows(view: LayersView) -> tuple[Tab | None, list[tuple[str, ...]]]:
