@@ -44,14 +44,27 @@ class OpenCalls:
     """Looks at the open calls once a tick.
 
     Shape:
-        ``ops``: by the probe's numbers.  ``flows`` know processes and files by name.  ``calls``:
-        what was open at the last look.
+        ``calls``: what was open at the last look.
+
+    Args:
+        ops: Their names, by the probe's numbers.
+        root: Of /proc and /sys.
+        flows: Know processes and files by name.
+        sees_pids: Whether pids are those of the kernel.
+        needs_device: Leave out calls whose device the probe learns only at the end.
     """
 
     def __init__(
-        self, ops: Sequence[str], root: Path, flows: FlowTables, *, sees_pids: bool
+        self,
+        ops: Sequence[str],
+        root: Path,
+        flows: FlowTables,
+        *,
+        sees_pids: bool,
+        needs_device: bool,
     ) -> None:
         self._ops, self._root, self._flows, self._sees_pids = ops, root, flows, sees_pids
+        self._needs_device = needs_device
         self._groups: set[int] = set()  # of slots, with open calls at the last look
         self.calls: list[Open[Caller]] = []
         self._open_ns: Counter[str] = Counter()
@@ -87,7 +100,8 @@ class OpenCalls:
         """
         self.calls, self._open_ns, self._is_complete = [], Counter(), True
         for tid, _, start_ns, ino, dev, op, name, tgid in self._slots(maps, now_ns):
-            if op < len(self._ops):  # not a call with requests for several files
+            # Not a call with requests for several files.
+            if op < len(self._ops) and (dev or not self._needs_device):
                 self._add(now_ns, start_ns, op, Caller(tgid, FILE_KEY.pack(ino, dev, name)), tid)
         self._look_at_requests(maps["asyncs"], now_ns, abandoned)
         for _, value in maps["faults"].entries() if "faults" in maps else ():
@@ -135,6 +149,7 @@ class OpenCalls:
                 self._is_complete = False
                 return
             start_ns, file, ino, dev, op, name, tgid = _ASYNC.unpack_from(value)
-            if start_ns and op < len(self._ops) and key not in abandoned:
+            is_open = start_ns and op < len(self._ops) and key not in abandoned
+            if is_open and (dev or not self._needs_device):
                 who = Caller(tgid, FILE_KEY.pack(ino, dev, name) if file else _NO_FILE)
                 self._add(now_ns, start_ns, op, who)

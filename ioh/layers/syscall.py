@@ -210,6 +210,7 @@ _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are
 _OTHER_PIDS = "ioh runs in a separate PID namespace: the process ids shown are the host's."
 
 _BUFFERED = "read_buffered"
+_OPENS = ("open", "create")
 _CPU_WAITS = {
     "read": SPEC.groups["read"],
     "read_waited": SPEC.groups["read_waited"],
@@ -291,7 +292,7 @@ class Syscall(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, has_others=True)
-        kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED) | {"create": "open"}
+        kinds = dict.fromkeys(SPEC.groups[_BUFFERED], _BUFFERED) | dict.fromkeys(_OPENS, "open")
         self._begun_as = tuple(kinds.get(op, op) for op in SPEC.ops)  # by the probe's numbers
         self._failures = FailureTable(self._begun_as)
         self._rising = RisingTotals()
@@ -302,7 +303,11 @@ class Syscall(Layer):
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
         self._open = OpenCalls(
-            self._begun_as, root, self._flows, sees_pids=self._are_pids_the_kernels
+            self._begun_as,
+            root,
+            self._flows,
+            sees_pids=self._are_pids_the_kernels,
+            needs_device=filters.device is not None,
         )
         self._fuse_daemons = FuseDaemons()
         self._notes = self.notes()  # once: it looks through sysfs
@@ -361,15 +366,19 @@ class Syscall(Layer):
     def _with_inflight(
         self, ops: Mapping[str, OpTotals], withdrawn: Sequence[int]
     ) -> dict[str, OpTotals]:
-        """Add the numbers in flight; of buffered reads as a group: their kind is not known yet."""
+        """Add the numbers in flight; of buffered reads as a group: their kind is not known yet.
+
+        With a filter for a device those of opens are unknown: a path may lead to any device.
+        """
         under_way = {
             name: (op.started_total or 0) - taken_back - (op.count_total or 0)
             - (op.errors_total or 0) - self._abandoned[name]
             for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False)
         }  # fmt: skip
         kinds = SPEC.groups[_BUFFERED]
+        unknown = {*kinds, *(() if self.filters.device is None else _OPENS)}
         with_inflight = {
-            name: replace(op, inflight=None if name in kinds else max(0, under_way[name]))
+            name: replace(op, inflight=None if name in unknown else max(0, under_way[name]))
             for name, op in ops.items()
         }
         with_inflight[_BUFFERED] = OpTotals(

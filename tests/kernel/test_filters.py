@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ from tests.kernel.rig import (
     recording,
     run,
 )
+from tests.kernel.talker import wait_until
 
 
 @contextlib.contextmanager
@@ -212,6 +214,25 @@ def test_another_device_is_left_out(watched: WatchedVolume, tmp_path: Path) -> N
     assert ioh.counts("syscall") == {"read_direct": 23, "fsync": 1}
     assert ioh.total("block", "read") + ioh.unseen == 23
     assert any("msync" in note for note in ioh.intervals[-1]["layers"]["syscall"]["notes"])
+
+
+def test_an_open_that_waits_elsewhere_is_not_in_flight_on_the_device(
+    watched: WatchedVolume, tmp_path: Path
+) -> None:
+    """Where a path from '/' leads is known once the file is open: until then, so is nothing."""
+    os.mkfifo(tmp_path / "fifo")
+    with subprocess.Popen(["cat", tmp_path / "fifo"]) as waiting:
+        wait_until(lambda: "wait_for_partner" in Path(f"/proc/{waiting.pid}/wchan").read_text())
+        with watched.part() as ioh:
+            pass
+        (tmp_path / "fifo").write_bytes(b"")
+        assert waiting.wait() == 0
+    for interval in ioh.intervals:
+        layer = interval["layers"]["syscall"]
+        assert layer["ops"]["open"]["inflight"] is None
+        assert not layer["ops"]["meta"]["inflight"]
+        assert layer["ops"]["open"]["avg_inflight"] == 0
+        assert not [row for row in layer["top"]["in_progress"] if row["op"] == "open"]
 
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])

@@ -26,7 +26,8 @@ from tests.unit.probe_text import text_of
 NOW_NS, MS = 10**15, 10**6
 OPS = ("read_buffered", "read_buffered", "read_direct", "write_buffered")
 DIRECT, WRITE, SUBMIT = 2, 3, 0x80
-FILE = struct.pack("=QII", 7, 8 << 20, 99)
+DEV = 8 << 20
+FILE = struct.pack("=QII", 7, DEV, 99)
 
 
 class Kernel(NamedTuple):
@@ -35,11 +36,11 @@ class Kernel(NamedTuple):
     maps: dict[str, Map]
     held: dict[str, FakeMap]
 
-    def call(self, tid: int, op: int, ago_ms: int, crowd: int = 0) -> None:
+    def call(self, tid: int, op: int, ago_ms: int, crowd: int = 0, dev: int = DEV) -> None:
         slot = tid & 0xFFFF
         size = self.held["calls"].spec.value_size
         self.held["calls"].entries[slot.to_bytes(4, "little")] = raw_call(
-            tid, op, ago_ms, crowd
+            tid, op, ago_ms, crowd, dev
         ).ljust(size, b"\0")
         groups = self.held["call_groups"]
         ticks = bytearray(groups.get(bytes(4)) or b"")
@@ -49,14 +50,25 @@ class Kernel(NamedTuple):
     def request(self, number: int, op: int, ago_ms: int, file: int = 1) -> bytes:
         key = struct.pack("=QQ", number, 42)
         self.held["asyncs"].entries[key] = struct.pack(
-            "=QQQIHHIIIIQ", NOW_NS - ago_ms * MS, file, 7, 8 << 20, op, 0, 99, 0, 42, 0, 0
+            "=QQQIHHIIIIQ",
+            NOW_NS - ago_ms * MS,
+            file,
+            7,
+            DEV if file else 0,
+            op,
+            0,
+            99,
+            0,
+            42,
+            0,
+            0,
         )
         return key
 
 
-def raw_call(tid: int, op: int, ago_ms: int, crowd: int = 0) -> bytes:
+def raw_call(tid: int, op: int, ago_ms: int, crowd: int = 0, dev: int = DEV) -> bytes:
     start = NOW_NS - ago_ms * MS
-    return struct.pack("=IIQQQIHHIII", tid, crowd, start, 1, 7, 8 << 20, op, 0, 99, 0, 42)
+    return struct.pack("=IIQQQIHHIII", tid, crowd, start, 1, 7, dev, op, 0, 99, 0, 42)
 
 
 @pytest.fixture
@@ -65,9 +77,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(maps, held)
 
 
-def open_calls_of() -> OpenCalls:
+def open_calls_of(*, needs_device: bool = False) -> OpenCalls:
     root = Path("/nowhere")
-    return OpenCalls(OPS, root, FlowTables(root), sees_pids=False)
+    flows = FlowTables(root)
+    return OpenCalls(OPS, root, flows, sees_pids=False, needs_device=needs_device)
 
 
 def look(
@@ -97,6 +110,17 @@ def test_calls_and_requests_of_a_process_on_a_file_are_one_row(kernel: Kernel) -
     }
     assert calls.open_ns("read_direct") == 1200 * MS
     assert calls.open_ns("write_buffered") == 0  # not counted as begun
+
+
+def test_calls_on_an_unknown_device_are_not_those_of_the_one_that_was_asked_for(
+    kernel: Kernel,
+) -> None:
+    kernel.call(43, WRITE, 300)
+    kernel.call(44, WRITE, 900, dev=0)
+    kernel.request(1, DIRECT, 400, file=0)
+    calls = open_calls_of(needs_device=True)
+    assert look(calls, kernel) == {"write_buffered": (NOW_NS - 300 * MS, 1, 43)}
+    assert calls.open_ns("write_buffered") == 300 * MS
 
 
 def test_an_open_call_stays_in_sight_although_its_group_is_not_used_again(kernel: Kernel) -> None:
