@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from ioh.bench.price import TURNS, WATCHES, Watch
+from ioh.bench.price import MOST_TURNS, WATCHES, Watch
 from ioh.bench.watch import BenchRecorder
 
 
 class Recorders:
-    """One recording of the tests for each Watch, and TURNS short ones to measure its price.
+    """One recording of the tests for each Watch, and MOST_TURNS short ones to measure its price.
 
     ``chosen`` names the Watch, "" if it is to be measured.  None records before it is told to.
     ``is_stopped``: whether the user has ended the bench.
@@ -28,7 +28,7 @@ class Recorders:
             if chosen in {"", watch.name}:
                 self._of_tests[watch.name] = BenchRecorder(directory / name, watch.options)
             if not chosen and watch is not WATCHES[-1]:
-                paths = [directory / f"price-{watch.name}-{turn}.ioh" for turn in range(TURNS)]
+                paths = [directory / f"price-{watch.name}-{turn}.ioh" for turn in range(MOST_TURNS)]
                 self._short[watch.name] = [BenchRecorder(path, watch.options) for path in paths]
 
     def begin(self, name: str) -> BenchRecorder:
