@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from ioh.model.finding import Failed
+
 # Every run has the same terminal capabilities and the same output buffering: pictures are compared
 # byte by byte, and an unbuffered stream would hide output that is left in a buffer.
 os.environ.update(TERM="xterm", LANG="C.UTF-8", LC_ALL="C.UTF-8")
@@ -48,6 +50,16 @@ def signals_as_before() -> Iterator[None]:
     for number, handler in zip(_SIGNALS, before, strict=True):
         signal.signal(number, handler)
     assert after == before
+
+
+@pytest.fixture(autouse=True)
+def no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails in a rule or a path fails the test; users get a note and the rest."""
+
+    def fail(error: Exception, *_: str) -> Failed:
+        raise error
+
+    monkeypatch.setattr(Failed, "by", fail)
 
 
 # Examples have no deadline: a busy machine is no failure, and tests/bench measures time.

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from ioh.findings.config import Config
 from ioh.findings.rule import Rule, Verdict, all_rules
 from ioh.findings.window import Window
-from ioh.model.finding import Finding, NotEvaluated, worst_first
+from ioh.model.finding import Failed, Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import Snapshot
@@ -72,18 +72,7 @@ class Engine:
         if len(self._window) > 0 and not _follows(self._window.newest, snapshot):
             self._begin()
         self._window.add(snapshot)
-        verdicts_of: dict[str, tuple[Verdict, ...]] = {}
-        not_evaluated: list[NotEvaluated] = []
-        for rule in self._rules:
-            if (why := _why_not(rule, snapshot)) is not None:
-                reason = printable(why, MAX_TEXT)
-                not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
-            elif rule.may_be_short or self._window.covers(rule.recent_s):
-                recent = self._window.recent(rule.recent_s)
-                self._window.basis = self._bases.get(rule.name)
-                verdicts = tuple(islice(rule.judge(recent, self._limits[rule.name]), _MAX_VERDICTS))
-                if verdicts:
-                    verdicts_of[rule.name] = verdicts
+        verdicts_of, not_evaluated = self._judge_each(snapshot)
         findings: list[Finding] = []
         for rule in sorted(self._rules, key=lambda rule: bool(rule.yields_to)):
             is_outdone = any(other in verdicts_of for other in rule.yields_to)
@@ -96,6 +85,32 @@ class Engine:
                 self._keep_basis(rule)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
+
+    def _judge_each(
+        self, snapshot: Snapshot
+    ) -> tuple[dict[str, tuple[Verdict, ...]], list[NotEvaluated]]:
+        """The verdicts by rule, and the rules that have no inputs or a defect."""
+        verdicts_of: dict[str, tuple[Verdict, ...]] = {}
+        not_evaluated: list[NotEvaluated] = []
+        for rule in self._rules:
+            if (why := _why_not(rule, snapshot)) is not None:
+                reason = printable(why, MAX_TEXT)
+                not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
+            elif rule.may_be_short or self._window.covers(rule.recent_s):
+                try:
+                    verdicts = self._verdicts(rule)
+                except Exception as error:  # noqa: BLE001 (last guard: keep the other rules)
+                    not_evaluated.append(Failed.by(error, rule.name, rule.title))
+                    continue
+                if verdicts:
+                    verdicts_of[rule.name] = verdicts
+        return verdicts_of, not_evaluated
+
+    def _verdicts(self, rule: Rule) -> tuple[Verdict, ...]:
+        """A rule's verdicts on the newest intervals."""
+        self._window.basis = self._bases.get(rule.name)
+        recent = self._window.recent(rule.recent_s)
+        return tuple(islice(rule.judge(recent, self._limits[rule.name]), _MAX_VERDICTS))
 
     def _is_on(self, name: str) -> bool:
         """Whether a rule has a finding."""

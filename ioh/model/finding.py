@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ioh.model.printable import printable
+
 Severity = Literal["info", "warning", "critical"]
 Confidence = Literal["low", "medium", "high"]
 
@@ -75,6 +77,19 @@ class NotEvaluated:
     reason: str
 
 
+class Failed(NotEvaluated):
+    """A rule, or the path of one kind of call, that raised an exception: a defect of ioh."""
+
+    __slots__ = ()
+
+    @classmethod
+    def by(cls, error: Exception, rule: str, title: str) -> Failed:
+        """What failed, and how."""
+        what = printable(f"{type(error).__name__}: {error}", _MAX_ERROR)
+        return cls(rule, title, f"failed: {what}; please report this")
+
+
+_MAX_ERROR = 200
 _WORST_FIRST: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ioh.model.digits import three_digits
-from ioh.model.io_path import COPY, DIRECTIONS, IN_OTHERS, META, TITLES, Cached, IoPath, Segment
+from ioh.model.finding import Failed
+from ioh.model.io_path import COPY, IN_OTHERS, KINDS, META, TITLES, Cached, IoPath, Segment
 from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
 from ioh.model.path_flow import Flow, Steps, known_us, left_of, scaled_steps, sum_steps
@@ -27,12 +28,28 @@ _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 
 def paths(snapshot: Snapshot) -> dict[str, IoPath]:
     """Paths by kind (KINDS), for those with operations whose time is known."""
-    by_kind = {
-        direction: (_Meta if direction == META else _Direction)(snapshot, direction).path()
-        for direction in DIRECTIONS
-    }
-    by_kind[COPY] = _copies(snapshot.measured.get("syscall"))
-    return {kind: path for kind, path in by_kind.items() if path is not None}
+    return paths_and_failures(snapshot)[0]
+
+
+def paths_and_failures(snapshot: Snapshot) -> tuple[dict[str, IoPath], tuple[Failed, ...]]:
+    """The paths, and the kinds that have none because of a defect in the arithmetic."""
+    by_kind: dict[str, IoPath] = {}
+    failures: list[Failed] = []
+    for kind in KINDS:
+        try:
+            path = _path(snapshot, kind)
+        except Exception as error:  # noqa: BLE001 (last guard: keep the other kinds)
+            failures.append(Failed.by(error, f"path_{kind}", f"path of {kind}"))
+            continue
+        if path is not None:
+            by_kind[kind] = path
+    return by_kind, tuple(failures)
+
+
+def _path(snapshot: Snapshot, kind: str) -> IoPath | None:
+    if kind == COPY:
+        return _copies(snapshot.measured.get("syscall"))
+    return (_Meta if kind == META else _Direction)(snapshot, kind).path()
 
 
 def _copies(app: LayerSnapshot | None) -> IoPath | None:

@@ -19,7 +19,7 @@ from ioh.model.hist import (
 )
 from ioh.model.in_progress import oldest_us
 from ioh.model.io_path import IoPath
-from ioh.model.path import paths
+from ioh.model.path import paths_and_failures
 from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot, TableRow
@@ -59,6 +59,7 @@ class JsonSink:
             "hostname": printable(snapshot.hostname),
             "kernel": printable(snapshot.kernel),
         }
+        by_kind, failures = paths_and_failures(snapshot)
         host |= {name: number_to_json(getattr(snapshot.host, name)) for name in HOST_NUMBERS}
         return {
             "time_unix_s": number_to_json(snapshot.time_unix_s),
@@ -66,9 +67,9 @@ class JsonSink:
             "host": host,
             "layers": present,
             "unavailable": absent,
-            "path": {name: _path(path) for name, path in paths(snapshot).items()},
+            "path": {name: _path(path) for name, path in by_kind.items()},
             "findings": [_finding(finding) for finding in snapshot.findings],
-            "not_evaluated": [_fields_of(rule) for rule in snapshot.not_evaluated],
+            "not_evaluated": [_fields_of(each) for each in (*snapshot.not_evaluated, *failures)],
             "ioh": {
                 "self_cpu_pct": number_to_json(snapshot.self_cpu_pct),
                 "bpf_cpu_pct": number_to_json(snapshot.bpf_cpu_pct),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.model.finding import Failed
 from ioh.model.io_path import IoPath, Segment
-from ioh.model.path import paths
+from ioh.model.path import paths_and_failures
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import (
@@ -58,13 +59,19 @@ def mega(value: Value, width: int) -> str:
 
 def render_paths(snapshot: Snapshot) -> Iterator[str]:
     """One line per kind of call: the mean and its steps; then the notes."""
-    by_direction = paths(snapshot)
+    by_direction, failures = paths_and_failures(snapshot)
     if by_direction:
         yield "---- path ---- (ms of the mean operation)"
     for direction, path in by_direction.items():
         steps = " + ".join(_step(path, segment) for segment in path.segments)
         yield f"{_LETTERS[direction]} |{fixed_ms(path.mean_us):>8} = {steps}"
         yield from (f"  | {safe_name(note)}" for note in path_notes(path))
+    yield from map(render_failure, failures)
+
+
+def render_failure(failed: Failed) -> str:
+    """What ioh does not show because of a defect in it."""
+    return f"! {safe_name(failed.title)} {safe_name(failed.reason)}"
 
 
 def path_notes(path: IoPath) -> Iterator[str]:

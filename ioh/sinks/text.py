@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ioh.model.failures import Failure, failures, summed
+from ioh.model.finding import Failed
 from ioh.model.io_path import META
 from ioh.model.rates import scaled
 from ioh.model.sample import Value
@@ -28,7 +29,7 @@ from ioh.sinks.findings import (
     render_not_evaluated,
 )
 from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_columns
-from ioh.sinks.metrics import mega, render_metrics, render_paths
+from ioh.sinks.metrics import mega, render_failure, render_metrics, render_paths
 from ioh.sinks.rows import OpRow, lowest_iops, op_rows
 from ioh.sinks.tables import render_table
 from ioh.sinks.waits import render_waits
@@ -149,6 +150,9 @@ class TextSink:
             key = f"{finding.rule} {finding.subject} {finding.since_unix_s}"
             if self._once(key) or in_full:
                 yield from render_advice(finding, self._width)
+        for rule in snapshot.not_evaluated:
+            if isinstance(rule, Failed):
+                yield from self._once(render_failure(replace(rule, title=f"rule {rule.rule}")))
         if in_full:
             yield from render_not_evaluated(snapshot.not_evaluated, self._width)
 

@@ -193,7 +193,8 @@ def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) 
     """Not the one with the longest calls: 5 of 100 µs take less than 1,000 of 50 µs."""
     long_write = path_of(*QUEUE_FIRST, way="write")
     many_reads = replace(path_of(Segment("syscall", 20.0), Segment("device", 30.0)), ops_per_s=1e3)
-    monkeypatch.setattr(overview, "paths", lambda _: {"read": many_reads, "write": long_write})
+    both = {"read": many_reads, "write": long_write}
+    monkeypatch.setattr(overview, "paths_and_failures", lambda _: (both, ()))
     text = [line.text for line in drawn(LAST, (80, 24)).lines]
     write = next(line for line in text if line.startswith("── WRITE 100 µs × 5.00/s, "))
     assert "% of I/O time  ◂ device 60%" in write

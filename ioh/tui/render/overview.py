@@ -6,11 +6,13 @@ import re
 from collections.abc import Sequence
 
 from ioh.model.call_means import name_of
+from ioh.model.finding import Failed
 from ioh.model.io_path import COPY, IoPath
 from ioh.model.metric import LayerSpec
-from ioh.model.path import paths
+from ioh.model.path import paths_and_failures
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import format_ms
+from ioh.sinks.metrics import render_failure
 from ioh.sinks.rows import direction, is_flow, is_of_all
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import GAP, Hit, Line, ScreenFrame, beside, clipped
@@ -50,7 +52,7 @@ _CHOSEN = {"sel", "sel2"}  # styles
 
 def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
     """Exactly ``height`` lines: the path, then boxes or trends, then a breakdown."""
-    every, whole = _paths(view.snapshot), view
+    (every, failures), whole = _paths(view.snapshot), view
     view = folded(view)
     status = render_status(whole, view, every, width, height // _PER_STATUS)
     room = height - len(status)
@@ -62,6 +64,7 @@ def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
     if boxes and len(frame.lines) > with_boxes:
         most = room - _MIN_WHO
         boxes, frame = [], _path(view, every, _rest(view, every), width, most, spare=_TRENDS)
+    frame.lines += [Line(render_failure(each), "warn").fitted(width) for each in failures]
     left = room - len(frame.lines) - _MIN_WHO
     if boxes:
         frame.below(_grid(view, boxes, width, left))
@@ -75,16 +78,16 @@ def render_overview(view: LayersView, width: int, height: int) -> ScreenFrame:
 
 def choices(view: LayersView) -> list[tuple[str, str]]:
     """The (layer, op) of all lines that can be chosen, from top to bottom."""
-    every = _paths(view.snapshot)
+    every, _ = _paths(view.snapshot)
     view = folded(view)
     steps = [step.key for path in every.values() for step in steps_of(view.snapshot, path)]
     keys = [*(key for key in steps if all(key)), *(row.key for row in _rest(view, every))]
     return list(dict.fromkeys(keys))
 
 
-def _paths(snapshot: Snapshot) -> dict[str, IoPath]:
+def _paths(snapshot: Snapshot) -> tuple[dict[str, IoPath], tuple[Failed, ...]]:
     """The paths, once the calls are measured: without them, the device has all of the time."""
-    return {} if "syscall" in starting_layers(snapshot) else paths(snapshot)
+    return ({}, ()) if "syscall" in starting_layers(snapshot) else paths_and_failures(snapshot)
 
 
 def _path(  # noqa: PLR0913 (one argument per thing that differs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from ioh.model.finding import Finding
+from ioh.model.finding import Failed, Finding
 from ioh.model.metric import LayerSpec
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
@@ -238,7 +238,9 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
     """What the feed waits for, lost events, and layers measured without probes."""
     if data.status:
         yield data.status, "accent"
-    if snapshot.not_evaluated and not snapshot.findings:  # else no rule may have looked
+    if failed := [rule.rule for rule in snapshot.not_evaluated if isinstance(rule, Failed)]:
+        yield f"rule {failed[0]} failed: please report this (f)", "warn"
+    elif snapshot.not_evaluated and not snapshot.findings:  # else no rule may have looked
         yield f"no finding; {len(snapshot.not_evaluated)} rules not evaluated (f)", "dim"
     proc: list[str] = []
     why = "from /proc"
