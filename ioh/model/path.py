@@ -8,7 +8,8 @@ subtracted from the layer above, never more than it has.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import lru_cache
 
 from ioh.model.digits import three_digits
 from ioh.model.finding import Failed
@@ -24,6 +25,8 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 _ONE_STEP = "not divided"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
+_JUDGED = {"findings", "not_evaluated"}
+_MEASURED = tuple(each.name for each in fields(Snapshot) if each.name not in _JUDGED)
 
 
 def paths(snapshot: Snapshot) -> dict[str, IoPath]:
@@ -33,11 +36,33 @@ def paths(snapshot: Snapshot) -> dict[str, IoPath]:
 
 def paths_and_failures(snapshot: Snapshot) -> tuple[dict[str, IoPath], tuple[Failed, ...]]:
     """The paths, and the kinds that have none because of a defect in the arithmetic."""
+    by_kind, failures = _derived(_Measured(snapshot))
+    return dict(by_kind), failures
+
+
+class _Measured:
+    """What paths are of: a snapshot without its findings, so that a judged one is the same."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._parts = tuple(getattr(snapshot, name) for name in _MEASURED)
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self._parts)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Measured):
+            return NotImplemented
+        return all(a is b for a, b in zip(self._parts, other._parts, strict=True))
+
+
+@lru_cache(maxsize=2)  # the screen wants those of one interval several times
+def _derived(measured: _Measured) -> tuple[dict[str, IoPath], tuple[Failed, ...]]:
     by_kind: dict[str, IoPath] = {}
     failures: list[Failed] = []
     for kind in KINDS:
         try:
-            path = _path(snapshot, kind)
+            path = _path(measured.snapshot, kind)
         except Exception as error:  # noqa: BLE001 (last guard: keep the other kinds)
             failures.append(Failed.by(error, f"path_{kind}", f"path of {kind}"))
             continue

@@ -17,6 +17,8 @@ from ioh.model.path import paths
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
+from ioh.tui.history import point_of
+from tests.support.screens import FINDINGS, drawn, minute
 from tests.support.sessions import Shown
 from tests.unit.snapshot_maker import by_chance, disk, layer, op, ticks
 
@@ -506,3 +508,20 @@ def test_known_steps_add_up_and_none_is_negative(seed: int) -> None:
         known = [segment.us for segment in found.segments if segment.us is not None]
         assert sum(known) == pytest.approx(found.mean_us, rel=1e-6)
         assert min(known) >= -1e-6 * found.mean_us
+
+
+def test_the_paths_of_one_interval_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its trends, its rules and its pictures want them; findings make no difference to them."""
+    made: list[object] = []
+    monkeypatch.setattr("ioh.model.path._copies", made.append)
+    first, other = (replace(minute()[-1], name=name) for name in "ab")
+    point_of(first)
+    judged = replace(first, findings=FINDINGS)
+    for _ in range(2):
+        drawn(judged, (120, 40), history=(judged,))
+    assert len(made) == 1
+    found = paths(first)
+    found.clear()
+    assert paths(judged), "what a caller does with it is its own"
+    assert paths(other)
+    assert len(made) == 2, "of another host they are others"

@@ -12,6 +12,7 @@ from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.rows import main_stats
 from ioh.tui.history import point_of
+from ioh.tui.render.box import boxed, trends_of
 from ioh.tui.render.box_db import DB, PG
 from ioh.tui.render.box_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.fan_out import fan_out
@@ -127,7 +128,7 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     assert " R 0.262 8.00 ms ─ W 1.23 11 µs buffered " in title
     heading = next(line for line in lines if line.startswith("── READ "))
     assert heading.startswith(
-        "── READ 8.00 ms × 2/s = 0.016 s/s, 83% of I/O time  mostly 128K buffered "
+        "── READ 8.00 ms × 2/s = 0.016 at a time, 83% of I/O time  mostly 128K buffered "
     )
     assert " 3% from cache ──" in heading
     wide = next(line for line in shown(found, (300, 40)) if line.startswith("── READ "))
@@ -135,7 +136,8 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     app = layer_of(found, "syscall")
     assert main_stats(app.spec, app.ops)[0][1].inflight == 3, "before its end no kind is known"
     assert any(
-        "── WRITE 11 µs × 300/s = 0.003 s/s, 17% of I/O time  mostly 4K " in line for line in lines
+        "── WRITE 11 µs × 300/s = 0.003 at a time, 17% of I/O time  mostly 4K " in line
+        for line in lines
     )
 
 
@@ -379,3 +381,20 @@ def test_a_layer_without_breakdowns_can_be_zoomed_into() -> None:
     snapshot = replace(snapshot, specs={**snapshot.specs, "block": spec})
     state = ViewState(layer="block", chosen=("block", "read"))
     assert "block" in drawn(snapshot, (120, 40), state).text()
+
+
+@pytest.mark.parametrize(("height", "shown", "numbers"), [(7, 2, 1), (9, 3, 2), (10, 4, 2)])
+def test_the_numbers_of_trends_have_a_heading_or_are_those_of_now(
+    height: int, shown: int, numbers: int
+) -> None:
+    """A low box has no heading, and no numbers of then; a higher one rather that than a trend."""
+    state = ViewState(chosen=("block", "read"))
+    view = LayersView(state, LAST, [point_of(interval) for interval in minute()])
+    layer = layer_of(LAST, "block")
+    lines = boxed(OPS, view, layer, trends_of(OPS, view, layer), 40, height).lines
+    trends = [line.text for line in lines if re.match(r"│ [RW] (MB/s|ms) ", line.text)]
+    assert [bool(re.search(r" \d+s ago +now │", line.text)) for line in lines].count(True) == (
+        numbers == 2
+    )
+    assert len(trends) == shown
+    assert all(len(re.findall(r" [\d.]+(?= )", text)) == numbers for text in trends)

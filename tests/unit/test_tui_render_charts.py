@@ -131,12 +131,15 @@ def test_a_tail_of_one_in_a_thousand_is_visible() -> None:
 
 
 def test_the_time_axis_shows_the_time_that_passed() -> None:
-    """One interval is as long as ioh was stopped."""
+    """One interval is as long as ioh was stopped; the axis begins where the intervals do."""
     counts_now = (0,) * 9 + (5,) + (0,) * (LATENCY_BUCKETS - 10)
     intervals = [counts_now] * 10
     lengths = [1.0] * 8 + [37.0, 1.0]
     axis = render_heat_map(intervals, 26, 5, lengths)[-1].text
-    assert axis.split() == ["-56", "s", "-46", "s", "now"]
+    assert axis.split() == ["-46", "s", "now"], "nothing was watched before"
+    assert axis.index("-46") == 6 + 10
+    half = render_heat_map(intervals * 2, 26, 5, [1.0] * 10 + lengths)[-1].text
+    assert half.split() == ["-56", "s", "-46", "s", "now"]
     assert render_heat_map(intervals, 26, 5)[-1].text.split()[0] == "-20"
     fast = render_heat_map(intervals, 26, 5, [0.5] * 10)[-1].text
-    assert fast.split() == ["-10", "s", "-5", "s", "now"]
+    assert fast.split() == ["-5", "s", "now"]

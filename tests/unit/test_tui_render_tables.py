@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +34,7 @@ from ioh.tui.render.who import visible_rows
 from ioh.tui.render.zoom import LayersView
 from ioh.tui.rows import metric_title
 from ioh.tui.state import TableState, ViewState
-from tests.support.screens import FINDINGS, layer_of, minute
+from tests.support.screens import FINDINGS, LAYERS, drawn, judged, kinds, layer_of, minute
 from tests.unit.snapshot_maker import layer as layer_made
 from tests.unit.snapshot_maker import op as made_op
 from tests.unit.snapshot_maker import ticks
@@ -46,12 +48,15 @@ def test_the_title_of_a_trend_is_its_length(intervals: int, length_s: float, tit
     assert length_text(points, 60) == title
 
 
-def test_the_length_of_a_trend_ignores_the_first_intervals() -> None:
-    first, *rest = (replace(point_of(minute()[0]), interval_s=s) for s in (0.1, 0.7, 1.0, 1.0, 44))
+def test_the_length_of_a_trend_is_the_time_that_was_watched() -> None:
+    """Not of what was before the first interval; all of a long one; a lost one is as the others."""
+    first, *rest = (replace(point_of(minute()[0]), interval_s=s) for s in (0.3, 0.7, 1.0, 1.0, 44))
     begun = [*[None] * 57, first, *rest[:2]]
-    assert length_text(begun, 60) == ""
-    assert length_text([*begun[1:], rest[2]], 60) == "60s"
-    assert length_text([*begun[2:], *rest[2:]], 60) == "60s"
+    assert length_text([None] * 60, 60) == ""
+    assert length_text(begun, 60) == "2s"
+    assert length_text([*begun[1:], rest[2]], 60) == "3s"
+    assert length_text([*begun[2:], *rest[2:]], 60) == "47s"
+    assert length_text([*begun, None, rest[1]], 60) == "4s"
 
 
 (SPEC,) = tables(
@@ -115,7 +120,7 @@ def test_headings_say_direction_and_unit() -> None:
         for column in table.columns
         if column.derived_name.endswith("_bytes_per_s")
     }
-    assert titles >= {"in MB/s", "out MB/s", "retr MB/s", "R MB/s max", "map MB/s"}
+    assert titles >= {"in MB/s", "out MB/s", "retr MB/s", "R MB/s max", "fault MB/s"}
     assert all("MB/s" in title for title in titles)
 
 
@@ -129,8 +134,8 @@ def verdict(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> 
 def test_the_gravest_finding_and_its_command_come_first() -> None:
     first, second = verdict(80, 2, FINDINGS[::-1])
     assert first.startswith(" !! A critical thing: Application")
-    assert first.endswith("~  over 5 s  +2 (f)")
-    assert second.rstrip().endswith("c copy")
+    assert first.endswith(" 128 KB each~")
+    assert second.endswith("  over 5 s  +2 (f)  c copy")
     worst = next(each for each in FINDINGS if each.severity == "critical")
     assert second.strip().startswith(worst.command)
     assert worst_command(FINDINGS) == worst.command
@@ -138,10 +143,23 @@ def test_the_gravest_finding_and_its_command_come_first() -> None:
     assert [(hit.y, hit.action) for hit in frame.hits] == [(0, "findings"), (1, "key")]
 
 
+def test_of_a_command_its_remark_is_left_out_before_the_cause_loses_room() -> None:
+    command = "lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME /dev/loop1"
+    first, second = verdict(80, 2, (replace(FINDINGS[0], command=f"{command}   # the devices"),))
+    assert first.endswith(" each o~")
+    assert second.startswith(f"   {command}   ")
+    assert second.endswith("   over 5 s  c copy")
+    assert "#" not in second
+    first, second = verdict(80, 2, (replace(FINDINGS[0], command="x" * 70),))
+    assert first.endswith("~  over 5 s"), "there is no room beside the command"
+    assert second == f"   {'x' * 67}~  c copy"
+
+
 def test_a_long_cause_has_two_lines_if_there_is_room_and_others_follow_a_short_one() -> None:
     first, second, third = verdict(80, 3, FINDINGS[:1])
-    assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export. over 5 s")
+    assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export.")
     assert third.strip().startswith(FINDINGS[0].command)
+    assert third.endswith("  over 5 s  c copy")
     advised = replace(FINDINGS[0], command="")
     assert verdict(80, 2, (advised,))[1].strip() == advised.advice
     brief = replace(FINDINGS[0], severity="critical", since_unix_s=0.0, cause="it is short")
@@ -187,6 +205,35 @@ def test_every_word_of_the_screen_is_explained() -> None:
     text = " ".join(f"{name} {meaning}" for name, meaning in COLUMNS_HELP)
     titles = {column.title for column in COLUMNS} | {"mean", "share", "retrans"}
     assert {title for title in titles if title not in text} == {"p95"}, "p50 … p99.9"
+
+
+# Plain words of all screens, names of the made-up machine, and parts of numbers: 1.04k/s, p50.
+_PLAIN = """
+    active also application available become choose compares compiling count demo divided focus gone
+    graph histogram inactive includes info journal last latencies local measures mostly mounted
+    needs period probes root starts tell thing top warning
+"""
+_NAMES = "dbserver dm- eth export export. fio mnt/data mnt/db mnt/log nvme proc rsize run sda"
+_LAYERS = "nfs_client nfs_server syscall"  # as the options name them
+_OTHERS = "remount k/s kb mb p re hist rec"  # the last two are the footer's, beside their keys
+
+
+def test_no_abbreviation_on_the_screen_is_without_an_entry_in_the_help() -> None:
+    """All words of all kinds of screens, of the sizes from low to wide, but the table's names."""
+    names = [ViewState(), *(ViewState(layer=name, chosen=(name, "read")) for name in LAYERS)]
+    plain, unknown = {*f"{_PLAIN} {_NAMES} {_LAYERS} {_OTHERS}".split()}, set[str]()
+    for snapshot in kinds().values():
+        if not snapshot.specs:
+            continue
+        text = render_help(tuple(snapshot.specs.values()), 200).text().casefold()
+        known = {*re.findall(r"[^\s,;:()]+", text), *plain}
+        for state, size in itertools.product(names, ((80, 24), (120, 40), (200, 60))):
+            for line in drawn(snapshot, size, state).lines[1:]:
+                shown = (text for text, style in line.spans if style != "name")
+                words = {w for text in shown for w in re.findall(r"[A-Za-z%][A-Za-z/%_.µ-]*", text)}
+                unknown |= {word for word in words if word.casefold() not in known}
+    assert not unknown, " ".join(sorted(unknown))
+    assert "at a time" in "\n".join(line.text for line in drawn(judged(), (120, 40)).lines)
 
 
 def test_help_uses_the_same_names_as_the_screen() -> None:

@@ -18,8 +18,8 @@ from ioh.tui.render.trends import (
     TREND_INTERVALS,
     TREND_STYLES,
     Values,
-    ago_text,
     first_known,
+    length_text,
     render_braille,
 )
 from ioh.tui.render.zoom import LayersView, op_style
@@ -73,7 +73,8 @@ def boxed(  # noqa: PLR0913, PLR0917
     axis = axis_for(max(4, inner - SIZES))
     lines = box.middle(view, layer, axis, inner, height - 2 - count)[: height - 2 - count]
     spare = max(0, height - 2 - len(lines))
-    lines += render_trend_lines(trends, view, inner, spare, has_head=spare > len(trends))
+    has_head = spare > min(len(trends), _MIN_MIDDLE - 1)  # rather than a third trend
+    lines += render_trend_lines(trends, view, inner, spare, has_head=has_head)
     lines += [Line() for _ in range(height - 2 - len(lines))]
     frame = ScreenFrame([_title(box, view, layer, width)])
     for line in lines:
@@ -119,7 +120,8 @@ def render_trend_lines(
 ) -> list[Line]:
     """A line each for the trends that fit; with ``has_head`` above them what the columns are.
 
-    The value when the trend begins, a minute in braille, the value now, the peak.
+    The value when the trend begins, if the heading tells that time, a minute in braille, the value
+    now, the peak.
     """
     kept = sorted(trends, key=lambda trend: trend.rank)[: max(0, height - has_head)]
     kept = [each for each in trends if each in kept]
@@ -128,12 +130,13 @@ def render_trend_lines(
     columns = max(1, min(TREND_INTERVALS // 2, width - label - _THEN - _NOW - _PEAK * has_peak))
     begin, lines = first_known(view.points), list[Line]()
     if has_head:
-        head = Line().right(ago_text(view.points), label + _THEN - 1, "head")
+        length = length_text(view.points, TREND_INTERVALS)
+        head = Line().right(length and f"{length} ago", label + _THEN - 1, "head")
         head.to(label + _THEN + columns).right("now", _NOW, "head")
         lines.append(head.right("peak", _PEAK, "head") if has_peak else head)
     for trend in kept:
         values = trend.values[-TREND_INTERVALS:]
-        then = trend.text(values[begin]) if -len(values) <= begin < -1 else ""
+        then = trend.text(values[begin]) if has_head and -len(values) <= begin < -1 else ""
         line = Line().left(trend.label, label, "dim").right(then, _THEN - 1, "dim").add(" ")
         line.add(render_braille(trend.values, columns, view.tick), trend.style)
         line.right(trend.text(values[-1] if values else None), _NOW, "strong")

@@ -43,9 +43,9 @@ _LETTERS = {"r": "R", "w": "W"}
 _TITLES = {
     "syncs_per_s": "sync/s",
     "sync_latency_us": "sync µs",
-    "faults_per_s": "map/s",
-    "fault_bytes_per_s": "mapB/s",
-    "fault_latency_us": "map µs",
+    "faults_per_s": "fault/s",
+    "fault_bytes_per_s": "faultB/s",
+    "fault_latency_us": "fault µs",
     "flushes_per_s": "flush/s",
     "discards_per_s": "trim/s",
 }

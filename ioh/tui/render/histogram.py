@@ -237,8 +237,11 @@ def _time_axis(columns: int, lengths_s: Sequence[float | None]) -> Line:
     known = sorted(length for length in shown if length is not None)
     usual = known[len(known) // 2] if known else 1.0
     spent = [usual if length is None else length for length in shown]
-    right_half = spent[columns - columns // 2 :]
-    left, middle = f"-{sum(spent):.0f} s", f"-{sum(right_half):.0f} s"
-    line = Line().to(_TIME + 1)
-    line.add(left, "dim").to(_TIME + 1 + columns // 2 - len(middle) // 2).add(middle, "dim")
+    # Nothing was watched before the first known one.
+    first = next((at for at, length in enumerate(shown) if length is not None), 0)
+    line = Line()
+    for at in (first, columns // 2):
+        text, place = f"-{sum(spent[at:]):.0f} s", at - (at != first) * 2
+        if line.width <= _TIME + place and at >= first and place + len(text) < columns - 3:
+            line.to(_TIME + 1 + place).add(text, "dim")
     return line.to(_TIME + 1 + columns - 3).add("now", "dim")

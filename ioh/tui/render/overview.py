@@ -133,7 +133,7 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
     if not frame.lines:
         return frame
     frame = _around_choice(frame, max(1, height - 1))
-    head = heading_line(columns, wide)
+    head = heading_line(columns, wide, view.snapshot.interval_s)
     with_head = ScreenFrame([Line().extend(head).to(wide + GAP).extend(head) if is_wide else head])
     with_head.below(frame)
     return with_head

@@ -22,6 +22,7 @@ from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts,
 from ioh.tui.render.help import render_help
 from ioh.tui.render.op_table import render_facts, render_notes, render_ops
 from ioh.tui.render.overview import render_overview
+from ioh.tui.render.staircase import over_text
 from ioh.tui.render.text_screens import Page, render_commands
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.render.verdict import render_verdict
@@ -222,6 +223,7 @@ def _zoom(view: LayersView, width: int, height: int) -> ScreenFrame:
     title = [(safe_name(view.snapshot.title(state.layer)), "title")]
     if layer is not None:
         title.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
+    title.append((f"  {over_text(view.snapshot.interval_s)}", "dim"))
     frame = frame_of(heading(title, width))
     if layer is not None:
         # Leave room for the headings and for the panels.

@@ -61,6 +61,7 @@ SHORT = {
     "network + nfs server": "net+server",
     "network to disk": "net to disk",
 }
+OVERLAPPING = "part of other steps"
 _LABEL = 16  # columns of a step's number and name
 _MEAN, _SHARE = 8, 6
 _MIN_BAR = 10
@@ -144,9 +145,14 @@ def columns_for(width: int, shown: Iterable[OpStats] = ()) -> _Columns:
     return _Columns(label, room - (axis.width + 2 if axis else 0), numbers, axis)
 
 
-def heading_line(columns: _Columns, width: int) -> Line:
-    """What the columns of all groups are."""
-    line = Line().to(columns.label)
+def over_text(interval_s: float) -> str:
+    """The time that the numbers of an interval are of, as a finding says it: ``over 1 s``."""
+    return f"over {f'{interval_s:.1f}'.removesuffix('.0')} s"
+
+
+def heading_line(columns: _Columns, width: int, interval_s: float) -> Line:
+    """What the columns of all groups are, and of which time."""
+    line = Line(" ").add(over_text(interval_s), "dim").fitted(columns.label)
     if columns.bar >= _MIN_BAR:
         line.left("0%", columns.bar - 4, "head").add("100%", "head")
     line.right("mean ms", _MEAN, "head").right("share", _SHARE, "head")
@@ -204,7 +210,7 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
     *,
     is_folded: bool = False,
 ) -> Line:
-    """``── READ 4.10 ms × 150/s = 0.615 s/s, 91% of all  1M direct  → 8 READs of 128K ──``."""
+    """``── READ 4.10 ms × 150/s = 0.615 at a time, 91% of I/O time  mostly 1M direct ──``."""
     style = STYLES[_LETTERS[name]] or "strong"
     if is_folded and view.state.chosen in {x.key for x in steps_of(view.snapshot, path)}:
         style = op_style(view, view.state.chosen)
@@ -212,15 +218,15 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
     line.add(f" {format_duration(path.mean_us)}", "strong").add(
         f" × {format_scaled(path.ops_per_s)}/s"
     )
-    # How many of these calls are in progress on average: comparable between groups.
+    # In progress on average: comparable between groups.
     if width >= _ROOMY:
-        line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} s/s")
+        line.add(f" = {format_scaled(path.ops_per_s * path.mean_us / 1e6)} at a time")
     if share_pct is not None:
         line.add(f", {format_share(share_pct)} of I/O time")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
-    is_told = path.direction == COPY or (slowest.is_cache and path.is_written_back)
-    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * (is_folded and not is_told)
+    has_steps = is_folded and path.direction != COPY
+    longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * has_steps
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     # The size is a fact, and of a step without a known time its row says so.
     shown = (note for note in path_notes(path) if not note.startswith("mostly "))
@@ -231,7 +237,8 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
     room = width - line.width - sum(display_width(text) + 2 for text, _ in left) - 4
     shortest = notes[0].partition(",")[0].partition(":")[0] if notes else ""
     least, more = display_width(shortest) + 2, room + display_width(size[0]) + 2
-    if is_folded and room < least <= more:  # what came from cache matters more than a size
+    # What came from cache matters more than a size, and half a size is none (3: the end).
+    if is_folded and (room < -3 or (notes and room < least <= more)):
         left, room = longest, more
     for text, style, is_note in [
         *((note, "", True) for note in notes[:1]),
@@ -333,7 +340,7 @@ def _label(view: LayersView, way: str, step: Step, width: int) -> Line:
 def _bar(view: LayersView, path: IoPath, step: Step, width: int) -> Iterator[tuple[str, str]]:
     """The step's place in the mean call, to half a column; in words if it is not known."""
     if not step.segment.us:
-        words = IN_OTHERS if width > len(IN_OTHERS) else "in others"
+        words = OVERLAPPING if width > len(OVERLAPPING) else "not known"
         yield f"{words if step.segment.us is None else '':{width}}", "dim"
         return
     begin = min(round(2 * width * step.begin), 2 * width - 1)

@@ -16,7 +16,6 @@ Values = Sequence[float | None]
 TREND_INTERVALS = 60
 STYLES = {"R": "read", "W": "write", "": "other"}
 TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
-_USUAL = 4  # intervals needed for a median length: the first ones are short
 _SCALE = 8  # columns of a chart's numbers
 
 
@@ -86,18 +85,12 @@ def first_known(points: Sequence[TrendPoint | None]) -> int:
     return next((at - len(shown) for at, x in enumerate(shown) if x is not None), -1)
 
 
-def ago_text(points: Sequence[TrendPoint | None]) -> str:
-    """How long ago the trends begin: ``60s ago``; "" if not known yet."""
-    begun = length_text(points[first_known(points) :], TREND_INTERVALS)
-    return begun and f"{begun} ago"
-
-
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
-    """The length of the trends: ``60s``; "" if not known yet."""
+    """The time from the begin of the first known interval: ``60s``; "" if there is none."""
     shown = points[-width * per_column(width) :]
-    known = [point.interval_s for point in shown if point is not None]
-    if len(known) < min(_USUAL, len(shown)) or not known:
+    known = sorted(point.interval_s for point in shown if point is not None)
+    if not known:
         return ""
-    usual = sorted(known)[len(known) // 2]  # one may be long, after a gap
-    seconds = usual * len(shown)
+    usual, first = known[len(known) // 2], next(at for at, x in enumerate(shown) if x is not None)
+    seconds = sum(usual if x is None else x.interval_s for x in shown[first:])
     return f"{seconds:.{0 if seconds >= 1 else 1}f}s"

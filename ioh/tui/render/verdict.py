@@ -24,13 +24,16 @@ def render_verdict(findings: Sequence[Finding], width: int, height: int) -> Scre
     if not findings or height < 1:
         return frame
     worst, *others = sorted(findings, key=worst_first)
-    tail = _command(worst, width) if height > 1 else None
-    for line in _told(worst, others, width, height - (tail is not None)):
+    # The time that its numbers are of, and how many other findings there are.
+    more = f"  over {worst.recent_s:.0f} s" if worst.recent_s else ""
+    more += f"  +{len(others)} (f)" if others else ""
+    tail, left = _command(worst, width, more) if height > 1 else (None, more)
+    for line in _told(worst, left, width, height - (tail is not None)):
         frame.add(line, (0, width, "findings", ""))
     if tail is not None:
         frame.add(tail, (0, width, "key", "c") if worst.command else (0, width, "findings", ""))
     for other in others[: height - len(frame.lines)]:
-        frame.add(_told(other, (), width, 1)[0], (0, width, "findings", ""))
+        frame.add(_told(other, "", width, 1)[0], (0, width, "findings", ""))
     return frame
 
 
@@ -40,15 +43,9 @@ def worst_command(findings: Sequence[Finding]) -> str:
     return safe_name(worst.command) if worst is not None else ""
 
 
-def _told(finding: Finding, others: Sequence[Finding], width: int, height: int) -> list[Line]:
-    """The title and the cause, cut at the last line.
-
-    At its end the time that its numbers are of, for the rows below are of one interval, and how
-    many other findings there are.
-    """
+def _told(finding: Finding, more: str, width: int, height: int) -> list[Line]:
+    """The title and the cause, cut at the last line, which ends in ``more``."""
     head = f"{SIGNS[finding.severity].strip()} {finding_title(finding)}:"
-    more = f"  over {finding.recent_s:.0f} s" if finding.recent_s else ""
-    more += f"  +{len(others)} (f)" if others else ""
     parts = textwrap.wrap(f"{head} {safe_name(finding.cause)}", max(20, width - 2))
     parts = [*parts[: height - 1], " ".join(parts[height - 1 :])]
     lines, coloured = [], len(head)
@@ -60,12 +57,17 @@ def _told(finding: Finding, others: Sequence[Finding], width: int, height: int) 
     return [line.fitted(width) for line in lines]
 
 
-def _command(finding: Finding, width: int) -> Line | None:
-    """The command, whole if it fits, and the key that copies it; the advice if there is none."""
+def _command(finding: Finding, width: int, more: str) -> tuple[Line | None, str]:
+    """The command and the key that copies it, or the advice; and what has no room of ``more``."""
     line = Line(" " * _INDENT)
     if not finding.command:
         advice = safe_name(finding.advice)
-        return line.add(advice, "dim").fitted(width) if advice else None
-    room = width - _INDENT - display_width(_COPY) - 3
-    line.add(cut_to(safe_name(finding.command), room), "key")
-    return line.to(width - display_width(_COPY) - 1).add(_COPY, "dim").fitted(width)
+        return line.add(advice, "dim").fitted(width) if advice else None, more
+    command, copy = safe_name(finding.command), f"  {_COPY} "
+    room = width - _INDENT - display_width(more + copy)
+    if display_width(command) > room:  # what comes after it is a remark
+        command = command.partition("  #")[0].rstrip()
+    told = more if display_width(command) <= room else ""
+    line.add(cut_to(command, width - _INDENT - display_width(told + copy)), "key")
+    line.to(width - display_width(told + copy)).add(told + copy, "dim")
+    return line.fitted(width), "" if told else more
