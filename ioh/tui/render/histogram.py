@@ -19,7 +19,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
 from ioh.sinks.rows import is_flow
 from ioh.terminal.line import Line
-from ioh.tui.render.trends import newest
+from ioh.tui.render.trends import newest, watched_s
 
 _SHADES = " ░░▒▒▓▓█"  # of each heat level; all above 0 are visible
 HEAT_LEVELS = len(_SHADES)
@@ -233,15 +233,10 @@ def render_heat_map(
 
 
 def _time_axis(columns: int, lengths_s: Sequence[float | None]) -> Line:
-    shown = newest(lengths_s, columns)
-    known = sorted(length for length in shown if length is not None)
-    usual = known[len(known) // 2] if known else 1.0
-    spent = [usual if length is None else length for length in shown]
-    # Nothing was watched before the first known one.
-    first = next((at for at, length in enumerate(shown) if length is not None), 0)
-    line = Line()
-    for at in (first, columns // 2):
-        text, place = f"-{sum(spent[at:]):.0f} s", at - (at != first) * 2
-        if line.width <= _TIME + place and at >= first and place + len(text) < columns - 3:
+    spent, line = watched_s(newest(lengths_s, columns)), Line()
+    first = columns - len(spent)
+    for at in (first, max(first, columns // 2)):
+        text, place = f"-{sum(spent[at - first :]):.0f} s", at - (at != first) * 2
+        if line.width <= _TIME + place and place + len(text) < columns - 3:
             line.to(_TIME + 1 + place).add(text, "dim")
     return line.to(_TIME + 1 + columns - 3).add("now", "dim")

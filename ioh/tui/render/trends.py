@@ -85,12 +85,15 @@ def first_known(points: Sequence[TrendPoint | None]) -> int:
     return next((at - len(shown) for at, x in enumerate(shown) if x is not None), -1)
 
 
+def watched_s(lengths_s: Sequence[float | None]) -> list[float]:
+    """The lengths since the first known one; an unknown one, in a gap, is as long as is usual."""
+    first = next((at for at, x in enumerate(lengths_s) if x is not None), len(lengths_s))
+    known = sorted(x for x in lengths_s if x is not None)
+    return [known[len(known) // 2] if x is None else x for x in lengths_s[first:]]
+
+
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
-    """The time from the begin of the first known interval: ``60s``; "" if there is none."""
+    """The time since the first known interval began: ``60s``; "" if there is none."""
     shown = points[-width * per_column(width) :]
-    known = sorted(point.interval_s for point in shown if point is not None)
-    if not known:
-        return ""
-    usual, first = known[len(known) // 2], next(at for at, x in enumerate(shown) if x is not None)
-    seconds = sum(usual if x is None else x.interval_s for x in shown[first:])
-    return f"{seconds:.{0 if seconds >= 1 else 1}f}s"
+    seconds = sum(watched_s([None if x is None else x.interval_s for x in shown]))
+    return f"{seconds:.{0 if seconds >= 1 else 1}f}s" if seconds else ""

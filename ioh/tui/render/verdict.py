@@ -24,17 +24,20 @@ def render_verdict(findings: Sequence[Finding], width: int, height: int) -> Scre
     if not findings or height < 1:
         return frame
     worst, *others = sorted(findings, key=worst_first)
-    # The time that its numbers are of, and how many other findings there are.
-    more = f"  over {worst.recent_s:.0f} s" if worst.recent_s else ""
-    more += f"  +{len(others)} (f)" if others else ""
+    more = _over(worst) + (f"  +{len(others)} (f)" if others else "")
     tail, left = _command(worst, width, more) if height > 1 else (None, more)
     for line in _told(worst, left, width, height - (tail is not None)):
         frame.add(line, (0, width, "findings", ""))
     if tail is not None:
         frame.add(tail, (0, width, "key", "c") if worst.command else (0, width, "findings", ""))
     for other in others[: height - len(frame.lines)]:
-        frame.add(_told(other, "", width, 1)[0], (0, width, "findings", ""))
+        frame.add(_told(other, _over(other), width, 1)[0], (0, width, "findings", ""))
     return frame
+
+
+def _over(finding: Finding) -> str:
+    """The time that its numbers are of."""
+    return f"  over {finding.recent_s:.0f} s" if finding.recent_s else ""
 
 
 def worst_command(findings: Sequence[Finding]) -> str:
