@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf.calls import program_counts
 from ioh.bpf.channel import close_all
 from ioh.bpf.maps import Map, MapSpec
-from ioh.live.probe_cost import TOTAL, ProbeCost, with_cost
+from ioh.live.probe_cost import OF_PROGRAM, TOTAL, ProbeCost, with_cost
 from ioh.live.servers import ServerProbes
 from ioh.model.sample import ATTACHING, READ_STEP_US, LayerSample, Unavailable
 
@@ -200,7 +200,8 @@ class AttachedLayer:
         if self.on_demand.refusal:
             notes += (self.on_demand.refusal,)
         notes += self.servers.notes
-        metrics = {**sample.metrics, TOTAL: self.cost.total_ns(time.monotonic_ns())}
+        total_ns, program_pct = self.cost.total_ns(time.monotonic_ns()), self.cost.program_pct
+        metrics = {**sample.metrics, TOTAL: total_ns, OF_PROGRAM: program_pct}
         lost = {**sample.lost, "recursion": self._skipped}
         return replace(sample, metrics=metrics, lost=lost, notes=notes)
 

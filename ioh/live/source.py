@@ -17,7 +17,7 @@ from ioh.layers.trap_budget import CHECK_S
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import JOIN_SPACING_S, FirstInterval, ReportFirst
 from ioh.live.memory import give_back, give_back_large
-from ioh.live.probe_cost import COST_PERIOD_S, COST_WINDOW_S
+from ioh.live.probe_cost import COST_PERIOD_S, COST_WINDOW_S, BusiestProgram
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -75,6 +75,7 @@ class LiveSource(Closing):
         self._early: FirstInterval | None = None
         self._stopped = self._is_asked = self._is_rescheduled = False
         self._attaching = Attaching(filters)
+        self._busiest = BusiestProgram()
         self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
         self._uname = os.uname()
         self.kept = privileges.Kept.NOTHING
@@ -300,17 +301,21 @@ class LiveSource(Closing):
                 os.close(fd)
 
     def _measure_cost(self) -> None:
-        """Measure each probe's share of a core in a short window."""
+        """Measure each probe's share of a core, and of the busiest program, in a short window."""
         with self.counting_run_time() as run_times_ns:
             before, started = run_times_ns(), time.monotonic_ns()
             if not before:
                 return
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
             after, now = run_times_ns(), time.monotonic_ns()
-        if not self._is_asked:  # otherwise the window was too short
-            for name in before.keys() & after.keys():
-                spent_ns = max(0, after[name] - before[name])  # it may have been attached anew
-                self.attached[name].cost.note(spent_ns / (now - started), now)
+        if self._is_asked:  # the window was too short
+            return
+        both = before.keys() & after.keys()
+        # A probe may have been attached anew.
+        shares = {n: max(0, after[n] - before[n]) / (now - started) for n in both}
+        busiest = self._busiest.cores(sum(shares.values()), now)
+        for name, share in shares.items():
+            self.attached[name].cost.note(share, now, busiest)
 
     def _bpf_ns_total(self) -> int | None:
         """The probes' run time since the first measurement; None before."""

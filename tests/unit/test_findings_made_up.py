@@ -348,6 +348,21 @@ def watched(*cpu_ns_per_s: float | None) -> Layers:
     return {name: layer(name, metrics={"probe_cpu_ns_per_s": cost}) for name, cost in names}
 
 
+def beside_program(*program_pct: float | None) -> Layers:
+    """Probes that take less than a tenth of a core, and their share of the busiest program."""
+    return {
+        name: layer(name, metrics={"probe_cpu_ns_per_s": 20e6, "probe_program_pct": pct})
+        for name, pct in zip(("block", "syscall"), program_pct, strict=True)
+    }
+
+
+def test_a_share_of_the_busiest_program_is_evidence_only_if_it_is_large() -> None:
+    texts = [each.text for each in found(beside_program(2.5, 3.5))["observer"].evidence]
+    assert texts == ["block 2 %, syscall 2 %", "6 % of the busiest program's CPU time"]
+    dear = {**beside_program(1.0, 1.0), **watched(80e6, 90e6)}
+    assert len(found(dear)["observer"].evidence) == 1
+
+
 def test_the_dearest_layer_is_named_with_the_option_that_leaves_it_out() -> None:
     finding = found(watched(80e6, 90e6))["observer"]
     assert finding.subject == "syscall"
@@ -364,6 +379,9 @@ def test_the_dearest_layer_is_named_with_the_option_that_leaves_it_out() -> None
         ("losses", lost(900), lost(5)),
         ("observer", watched(80e6, 90e6), watched(80e6, 10e6)),
         ("observer", watched(80e6, 90e6), watched(None, None)),  # not measured yet
+        ("observer", beside_program(2.5, 3.5), beside_program(2.5, 2.4)),
+        # No program takes half a core, or so do all that the probes take 2 % of one.
+        ("observer", beside_program(2.5, 3.5), beside_program(None, None)),
     ],
 )
 def test_a_problem_is_distinguished_from_a_healthy_look_alike(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from ioh.procfs.processes import (
     list_pids,
     read_cgroup,
     read_comm,
+    read_cpu_ticks,
     read_process_io,
     read_process_stat,
     server_name,
@@ -220,6 +222,19 @@ def test_what_is_malformed_is_unknown(tmp_path: Path, name: str, text: str, read
     assert readers[name](7, tmp_path) == read
 
 
+def test_cpu_times_are_of_programs(tmp_path: Path) -> None:
+    """The names have brackets and blanks; kernel threads and malformed lines are left out."""
+    for pid, text in {
+        7: "7 (a) b) S 1 1 1 0 -1 0 1 2 3 4 500 60 7 8 20 0 1 0 99 1024\n",
+        2: "2 (kthreadd) S 0 0 0 0 -1 0 0 0 0 0 0 9 0 0 20 0 1 0 1 0\n",
+        30: "30 (kworker/0:1) S 2 0 0 0 -1 0 0 0 0 0 0 900 0 0 20 0 1 0 1 0\n",
+        31: "31 (cut) S 1 1",
+    }.items():
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/stat").write_text(text)
+    assert read_cpu_ticks(tmp_path) == {(7, "99"): ("a) b", 560)}
+
+
 def test_fake_root(tmp_path: Path) -> None:
     assert sorted(list_pids(ROOT)) == [1, 40, 41]
     assert read_comm(41, ROOT) == "a) b\\x1b[31m"
@@ -236,6 +251,13 @@ def test_this_process(tmp_path: Path) -> None:
     assert stat is not None
     assert stat.parent_pid == os.getppid()
     assert stat.comm == read_comm(pid)
+    end_s = time.process_time() + 0.2
+    while time.process_time() < end_s:
+        pass
+    spent_s = time.process_time()
+    comm, ticks = read_cpu_ticks()[pid, str(stat.start_ticks)]
+    assert comm == stat.comm
+    assert spent_s - 0.03 <= ticks / os.sysconf("SC_CLK_TCK") <= time.process_time()
     before = read_process_io(pid)
     file = tmp_path / "f"
     with file.open("wb", buffering=0) as stream:
