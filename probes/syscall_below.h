@@ -20,7 +20,8 @@ static inline u32 charge_without_bios(struct charges *sum, const struct call *c,
 		file = real_file(file);
 	if (!file)
 		return 0;
-	if (!is_in_memory(file, c->place.page) || is_of_holes(file, c->place.ino)) {
+	if (is_direct_always(file) || !is_in_memory(file, c->place.page) ||
+	    is_of_holes(file, c->place.ino)) {
 		sum->read_direct_hole_bytes += bytes;
 		return 0;
 	}

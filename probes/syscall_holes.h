@@ -94,6 +94,18 @@ static inline u64 real_file(u64 file)
 #endif
 }
 
+/* XFS never reads an O_DIRECT file through memory: without a bio, no block has the data. */
+static inline int is_direct_always(u64 file)
+{
+	const char *inode = NULL, *sb = NULL;
+	u64 magic = 0;
+
+	READ(inode, file + OFF_file_f_inode);
+	READ(sb, FIELD(inode, inode_i_sb));
+	READ(magic, FIELD(sb, super_block_s_magic));
+	return magic == XFS_SUPER_MAGIC;
+}
+
 /* Whether the page with this number is in memory: the kernel's xa_load(). */
 static inline int is_in_memory(u64 file, u64 page)
 {

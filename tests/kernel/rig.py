@@ -350,8 +350,11 @@ def aligned(size: int) -> mmap.mmap:
 
 
 def about(total: int) -> Any:
-    """Equal to a total that JSON gives only as a rate with six decimals."""
-    return pytest.approx(total, rel=1e-5)
+    """Equal to a total that JSON gives only as a rate with six decimals, as its interval has.
+
+    An interval of 50 ms is rounded by up to 1e-5 of it, and the total then to a whole number.
+    """
+    return pytest.approx(total, rel=1e-5, abs=1e-5 * total + 0.5)
 
 
 @contextlib.contextmanager
