@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import socket
+import struct
 import sys
 import time
 from collections.abc import Generator, Sequence
@@ -35,6 +38,7 @@ _PARAMETERS = {
 _MAX_CAUSE = 200
 # Of one answer; a hostile server sends rows or notices for ever.
 _MAX_ANSWER_S, _MAX_BYTES, _MAX_ROWS = 3.0, 32 << 20, 100_000
+_TCP_INFO_BYTES = 136  # up to tcpi_bytes_received of struct tcp_info
 _TOO_MUCH = "the server's answer does not end"
 _INSTALL = (
     "Install it: apt-get install python3-psycopg (Debian, Ubuntu),"
@@ -169,21 +173,45 @@ def _limited_driver() -> Any:  # noqa: ANN401
     return Limited
 
 
-def _limited(steps: Any, socket: int | None = None) -> Generator[Any, Any, Any]:  # noqa: ANN401
+def _limited(steps: Any, fd: int | None = None) -> Generator[Any, Any, Any]:  # noqa: ANN401
     """psycopg's generator, which takes a step each time that there is something to read."""
-    until_s, received = time.monotonic() + _MAX_ANSWER_S, 0
+    until_s, received = time.monotonic() + _MAX_ANSWER_S, _Received()
     try:
         waits_for = next(steps)
         while True:
             ready = yield waits_for
-            if socket is not None:
-                received += int.from_bytes(ioctl(socket, FIONREAD, b"\0" * 4), sys.byteorder)
-            if received > _MAX_BYTES or time.monotonic() > until_s:
+            # While it connects, the steps say what they wait for with the descriptor.
+            received.look(waits_for[0] if fd is None else fd)
+            if received.count_bytes > _MAX_BYTES or time.monotonic() > until_s:
                 steps.close()  # and with it a connection that is still being made
                 raise _TooMuchError
             waits_for = steps.send(ready)
     except StopIteration as end:
         return end.value
+
+
+class _Received:
+    """What a socket has received since the first look at it.
+
+    libpq reads a socket until it is empty: more than what is there when it begins.
+    """
+
+    def __init__(self) -> None:
+        self.count_bytes = 0
+        self._first_bytes: int | None = None
+
+    def look(self, fd: int) -> None:
+        """Look at the socket before libpq reads it."""
+        with socket.socket(fileno=os.dup(fd)) as looked:
+            if looked.family == socket.AF_UNIX:  # what comes meanwhile is at most its buffer
+                waiting = ioctl(fd, FIONREAD, bytes(4))
+                self.count_bytes += int.from_bytes(waiting, sys.byteorder)
+                return
+            info = looked.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        (all_bytes,) = struct.unpack_from("=Q", info, _TCP_INFO_BYTES - 8)
+        if self._first_bytes is None:
+            self._first_bytes = all_bytes
+        self.count_bytes = all_bytes - self._first_bytes
 
 
 def _pg_error(error: Any, *, is_lost: bool) -> PgError:  # noqa: ANN401

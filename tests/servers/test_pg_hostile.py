@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,22 @@ def test_an_answer_without_end_is_cut_off(script: str) -> None:
     assert told.value.is_lost
     assert time.monotonic() - began < 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 300_000
+
+
+def test_an_answer_is_cut_off_by_a_client_that_is_slow_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy host much arrives between a look at the socket and its reading."""
+    import psycopg
+
+    read = psycopg.pq.PGconn.consume_input
+
+    def late(self: Any) -> None:
+        time.sleep(0.01)
+        read(self)
+
+    monkeypatch.setattr(psycopg.pq.PGconn, "consume_input", late)
+    test_an_answer_without_end_is_cut_off("a large value")
 
 
 def test_an_ordinary_answer_is_whole() -> None:
