@@ -1,5 +1,6 @@
 /*
- * Which processes are measured: --pid, --comm, --cgroup.  Part of syscall.c.
+ * Which processes are measured: --pid, --comm, --cgroup.  Part of syscall.c.  With one of them, the
+ * others' values are 0 for any; the verifier knows all values and drops the code that tests those.
  */
 #ifdef FILTER_CGROUP
 #define CGROUP_DEPTH 16
@@ -30,24 +31,26 @@ static inline int is_in_cgroup(void)
 static inline int is_filtered(u32 tgid)
 {
 #ifdef FILTER_PID
-	if (tgid != FILTER_PID)
-		return 1;
-#endif
-#ifdef FILTER_CGROUP
-	if (!is_in_cgroup())
-		return 1;
-#endif
-#ifdef FILTER_COMM_1
-	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
-	u64 comm[2] = {};
+	u64 pid = FILTER_PID, name = FILTER_COMM_1;
 
-	/*
-	 * The process' name: its threads may have other names.  As a string: until 5.17
-	 * __set_task_comm() left the end of a longer name after the NUL.
-	 */
-	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
-	if (comm[0] != FILTER_COMM_1 || comm[1] != FILTER_COMM_2)
+	if (pid && tgid != pid)
 		return 1;
+#ifdef FILTER_CGROUP
+	if (FILTER_CGROUP && !is_in_cgroup())
+		return 1;
+#endif
+	if (name) {
+		const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
+		u64 comm[2] = {};
+
+		/*
+		 * The process' name: its threads may have other names.  As a string: until 5.17
+		 * __set_task_comm() left the end of a longer name after the NUL.
+		 */
+		bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
+		if (comm[0] != name || comm[1] != FILTER_COMM_2)
+			return 1;
+	}
 #endif
 	return 0;
 }

@@ -1,7 +1,6 @@
 """Compiles this kernel's probes into the cache, so that no start has to: a step of the set-up.
 
-``python -m ioh.commands.prepare``, as root.  Kinds of filters together, such as ``--pid`` with
-``--device``, are still compiled at their first use.
+``python -m ioh.commands.prepare``, as root.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
 
 _MOST_AT_ONCE = 4  # each takes 200 MB
 _SAID_WHY = 3  # LLVM exits with 1
-# No filter, and one of each kind, with any value: it is not compiled in.
+# No filter, and what the filters compile to, alone and together, with any value: it is not compiled
+# in.  All filters by process are one kind.
 _KINDS = (
     Filters(),
-    Filters(pid=1),
     Filters(comm="ioh"),
-    Filters(cgroup_id=1),
     Filters(device=0),
+    Filters(comm="ioh", device=0),
     Filters(port=1),
     Filters(sample_calls=True),
 )

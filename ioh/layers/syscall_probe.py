@@ -181,6 +181,9 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Un
     offsets = offset_defines(host.btf, *_members(host, filters))
     if isinstance(offsets, Unavailable):
         return offsets
+    of_filters = _filter_defines(host.btf, filters)
+    if isinstance(of_filters, Unavailable):
+        return of_filters
     spans = _spans(offsets)
     longest = max(spans[f"{name}_SPAN"] for name in _SPANS)
     per_cpu = _FLOWS_MOST_BYTES // (FLOW.size * host.cpu_count)
@@ -213,7 +216,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Un
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
-    return {**defines, **_compat_defines(host), **_filter_defines(filters)}
+    return {**defines, **_compat_defines(host), **of_filters}
 
 
 def _compat_defines(host: HostFacts) -> dict[str, int]:
@@ -230,7 +233,6 @@ def _members(host: HostFacts, filters: Filters) -> list[str]:
         *_MEMBERS,
         *([_X86_REGISTERS] if host.machine == "x86_64" else []),
         *(_FILTER_MEMBERS if filters.device is not None else []),
-        *(_CGROUP_MEMBERS if filters.cgroup_id is not None else []),
     ]
 
 
@@ -268,15 +270,21 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
     }
 
 
-def _filter_defines(filters: Filters) -> dict[str, FilterValue]:
-    options = {"PID": filters.pid, "CGROUP": filters.cgroup_id, "DEVICE": filters.device}
-    defines = {
-        f"FILTER_{name}": FilterValue(value) for name, value in options.items() if value is not None
-    }
-    if filters.comm is not None:
-        defines |= text_values("FILTER_COMM", filters.comm, 2)
+def _filter_defines(btf: Btf, filters: Filters) -> Mapping[str, int] | Unavailable:
+    """All filters by process if one is given, so that one compiled probe is for any of them."""
+    pid, comm, cgroup_id = filters.pid, filters.comm, filters.cgroup_id
+    defines: dict[str, int] = {}
+    if pid is not None or comm is not None or cgroup_id is not None:
+        defines |= text_values("FILTER_COMM", comm or "", 2) | {"FILTER_PID": FilterValue(pid or 0)}
+        members = offset_defines(btf, *_CGROUP_MEMBERS)
+        if not isinstance(members, Unavailable):
+            defines |= members | {"FILTER_CGROUP": FilterValue(cgroup_id or 0)}
+        elif cgroup_id is not None:
+            return members
     if filters.device is not None:
         # Unused entries repeat the disk itself.
         above = (*numbers_on(filters.device), *[filters.device] * DEVICES)[:DEVICES]
-        defines |= {f"FILTER_ABOVE_{at}": FilterValue(dev) for at, dev in enumerate(above, 1)}
+        of_device = {f"FILTER_ABOVE_{at}": dev for at, dev in enumerate(above, 1)}
+        of_device["FILTER_DEVICE"] = filters.device
+        defines |= {name: FilterValue(dev) for name, dev in of_device.items()}
     return defines

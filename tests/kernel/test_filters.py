@@ -103,26 +103,34 @@ def compiled() -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in CACHE_DIR.iterdir()}
 
 
-def test_another_value_of_a_filter_starts_no_compiler(volume: Volume, cgroup: Path) -> None:
+def test_another_filter_by_process_starts_no_compiler(volume: Volume, cgroup: Path) -> None:
     path = volume.file("data", 1000)
     groups = [cgroup / name for name in ("first", "other")]
     with readers(path, "first", "other") as (first, other):
         for reader, group in zip((first, other), groups, strict=True):
             group.mkdir()
             (group / "cgroup.procs").write_text(str(reader.pid))
-        for option, *values in (
-            ("--pid", str(first.pid), str(other.pid)),
-            ("--comm", "first", "other"),
-            ("--cgroup", *map(str, groups)),
+        with recording("--pid", str(first.pid), "--layers", "syscall"):
+            before = compiled()
+        by_group = ("--cgroup", str(groups[1]))
+        for options in (
+            ("--pid", str(other.pid)),
+            ("--comm", "other"),
+            by_group,
+            ("--pid", str(other.pid), "--comm", "other", *by_group),
         ):
-            with recording(option, values[0], "--layers", "syscall"):
-                before = compiled()
-            with recording(option, values[1], "--layers", "syscall") as ioh:
+            with recording(*options, "--layers", "syscall") as ioh:
                 first.read(19)
                 other.read(23)
             assert compiled() == before
             assert only_rows(ioh) == {(str(other.pid), "other"): 23}
             assert ioh.counts("syscall") == {"read_buffered": 23}
+        # Each of the given ones must pass.
+        with recording("--pid", str(first.pid), "--comm", "other", "--layers", "syscall") as ioh:
+            first.read(19)
+            other.read(23)
+    assert compiled() == before
+    assert not ioh.counts("syscall")
 
 
 def test_another_device_starts_no_compiler(volume: Volume, loop: Loop) -> None:
@@ -137,13 +145,25 @@ def test_another_device_starts_no_compiler(volume: Volume, loop: Loop) -> None:
     assert ioh.total("block", "read") + ioh.unseen == 23
 
 
-def test_after_the_set_up_no_start_compiles(cgroup: Path) -> None:
+def test_after_the_set_up_no_start_compiles(volume: Volume, cgroup: Path) -> None:
     done = ended(sys.executable, "-I", "-m", "ioh.commands.prepare", timeout_s=START_S * 4)
     (line,) = done.stderr.splitlines()
     found = re.fullmatch(rf"ioh: probes compiled for Linux {os.uname().release}: (\d+) of \1", line)
     assert found, done.stderr
     before = compiled()
-    for options in ((), ("--comm", "ioh-test"), ("--port", "2049"), ("--cgroup", str(cgroup))):
+    device, comm, group = (
+        ("--device", volume.device),
+        ("--comm", "ioh-test"),
+        ("--cgroup", str(cgroup)),
+    )
+    for options in (
+        (),
+        comm,
+        ("--port", "2049"),
+        group,
+        ("--pid", str(os.getpid()), *device),
+        (*comm, *group, *device, "--port", "2049"),
+    ):
         with recording(*options):
             pass
     assert compiled() == before

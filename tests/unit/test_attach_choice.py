@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -251,6 +252,25 @@ def test_other_values_of_the_same_filters_need_no_other_compilation(name: str) -
     assert c_flags(defines_of(name, linux_6_18(), others))[0] == flags
     assert len(values) == {"syscall": 21, "block": 1, "tcp": 2}.get(name, 0)
     assert len(c_flags(defines_of(name, linux_6_18()))[1]) == (name == "tcp")  # its namespace
+
+
+@pytest.mark.parametrize("given", [{"comm": "x"}, {"cgroup_id": 3}, {"pid": 7, "cgroup_id": 3}])
+def test_all_filters_by_process_are_one_compilation(given: dict[str, Any]) -> None:
+    """Those that are not given let all processes pass: their value is 0."""
+    found = defines_of("syscall", linux_6_18(), Filters(**given))
+    flags, values = c_flags(defines_of("syscall", linux_6_18(), Filters(pid=7)))
+    assert c_flags(found)[0] == flags
+    assert sorted(values) == [0, 0, 0, 7]
+    assert found["FILTER_PID"] == given.get("pid", 0)
+    assert found["FILTER_CGROUP"] == given.get("cgroup_id", 0)
+
+
+def test_a_kernel_without_control_groups_filters_by_process() -> None:
+    kernel = linux_6_18()
+    del kernel.offsets["css_set", "dfl_cgrp"]
+    assert "FILTER_CGROUP" not in defines_of("syscall", kernel, Filters(pid=7))
+    with pytest.raises(AssertionError, match="css_set has no dfl_cgrp"):
+        defines_of("syscall", kernel, Filters(cgroup_id=3))
 
 
 def test_filters_become_constants() -> None:
