@@ -22,7 +22,7 @@ from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from tests.kernel.uring import Uring
 
 COMM = "metacalls"
-_LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 _NUMBERS = SYSCALL_NUMBERS[platform.machine()]
 _AT_FDCWD, _AT_REMOVEDIR, _AT_EMPTY_PATH = -100, 0x200, 0x1000
 _CREATE = os.O_CREAT | os.O_RDWR
@@ -43,7 +43,7 @@ class Calls:
         if number >= 1 << 16:  # another machine's
             return -1
         values = [x if isinstance(x, (bytes, ctypes.Array)) else ctypes.c_long(x) for x in args]  # type: ignore[arg-type]
-        result: int = _LIBC.syscall(number, *values)
+        result: int = LIBC.syscall(number, *values)
         if result >= 0 and not fails:
             self.done[op] += 1
             return result
@@ -297,7 +297,7 @@ def main() -> None:
     folder = os.fsencode(sys.argv[1])
     os.chdir(folder)
     os.close(os.open(b"f", _CREATE, 0o600))
-    assert _LIBC.prctl(15, COMM.encode(), 0, 0, 0) == 0
+    assert LIBC.prctl(15, COMM.encode(), 0, 0, 0) == 0
     print("ready", flush=True)
     for line in sys.stdin:
         calls = Calls()
