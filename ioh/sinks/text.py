@@ -93,7 +93,8 @@ class TextSink:
             rows += op_rows(layer.spec, layer.ops, safe_name(layer.spec.title), every_op=every)
         lines += _render_rows(rows)
         if self._shows("path"):
-            lines += render_paths(snapshot)
+            for line in render_paths(snapshot):
+                lines += self._once(line) if line.startswith("!") else [line]
         lines += self._histograms(rows, layers, snapshot.interval_s)
         for layer in layers:
             lines += self._parts(layer)

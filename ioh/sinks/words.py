@@ -14,7 +14,7 @@ STEPS = {
     "block queue": "until the disk gets the request: scheduler, limits, full queues",
     "network to disk": "to a remote disk (NVMe/TCP, iSCSI) and back",
     "device": "in the disk",
-    "part of other steps": "not known: requests of one call overlap, and fill all of its time",
+    "in other steps": "time not known: requests of one call overlap, and fill all of its time",
     "cpu wait": "in short: waiting for a CPU",
     "net+server": "in short: network + nfs server",
     "net to disk": "in short: network to disk",

@@ -85,7 +85,8 @@ def test_a_path_that_fails_costs_no_other_path(monkeypatch: pytest.MonkeyPatch) 
     assert found == {kind: each for kind, each in expected.items() if kind != "read"}
     why = "failed: ValueError: below 0; please report this"
     assert failures == (Failed("path_read", "path of read", why),)
-    assert f"! path of read {why}\n" in TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
+    sink = TextSink(TextOptions(frozenset({"path"})))
+    assert [sink.render(snapshot).count(f"! path of read {why}\n") for _ in range(3)] == [1, 0, 0]
     assert json.dumps(why) in json.dumps(JsonSink().to_json(snapshot)["not_evaluated"])
     lines = [
         line.text for line in render_overview(LayersView(ViewState(), snapshot, ()), 100, 40).lines

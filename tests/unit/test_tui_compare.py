@@ -187,6 +187,20 @@ def test_changes_of_few_operations_are_not_coloured(ops_per_s: float, style: str
     assert styles["x2.00"] == style
 
 
+def test_more_operations_of_the_same_bytes_are_neither_better_nor_worse() -> None:
+    mark, means = TimelineEvent(minute()[29].time_unix_s, "fio run 3"), []
+    for ops_per_s in (400.0, 1600.0):
+        mean = reads(2000.0, 0.0)
+        ops = layer_of(mean.snapshot, "nfs_client").ops
+        changed = {**ops, "read": replace(ops["read"], ops_per_s=ops_per_s)}
+        means.append(replace(mean, snapshot=with_layer(mean.snapshot, "nfs_client", ops=changed)))
+    page = render_compare(
+        ViewState(), Compared(mark, (mark,), (means[0], means[1]), 30), 80, utc=True
+    )
+    styles = {text.strip(): style for line in page.frame.lines for text, style in line.spans}
+    assert styles["-75%"] == "dim"
+
+
 def test_columns_that_do_not_fit_are_named() -> None:
     cut = " p99 ms, queue ms: from 120 columns\n"
     assert cut in drawn(reads(5400.0, 310.0), reads(940.0, 100.0), 80)

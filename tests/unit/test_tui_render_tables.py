@@ -155,6 +155,14 @@ def test_of_a_command_its_remark_is_left_out_before_the_cause_loses_room() -> No
     assert second == f"   {'x' * 67}~  c copy"
 
 
+def test_of_a_long_cause_whole_sentences_are_shown() -> None:
+    cause = "Reads of 1 MB become 16 requests of 64 KB. max_sectors_kb of loop0 is 64 KB."
+    first, _ = verdict(80, 2, (replace(FINDINGS[0], cause=cause),))
+    assert first.rstrip().endswith(" become 16 requests of 64 KB.")
+    first, _ = verdict(120, 2, (replace(FINDINGS[0], cause=cause),))
+    assert first.rstrip().endswith(cause)
+
+
 def test_a_long_cause_has_two_lines_if_there_is_room_and_others_follow_a_short_one() -> None:
     first, second, third = verdict(80, 3, FINDINGS[:1])
     assert " ".join((first + second).split()).endswith("on 10.0.0.5:/export.")

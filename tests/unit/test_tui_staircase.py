@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.io_path import IoPath, Segment
+from ioh.model.io_path import Cached, IoPath, Segment
 from ioh.model.sample import ATTACHING, SOON, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.terminal.line import ScreenFrame
@@ -73,7 +73,7 @@ def test_an_unknown_step_says_where_its_time_is_and_a_small_one_is_not_none() ->
     assert network.split()[:2] == ["3", "network"]
     assert " 0.090   90% " in network
     columns = columns_for(150)
-    assert server[columns.label :][: columns.bar].strip() == "part of other steps"
+    assert server[columns.label :][: columns.bar].strip() == "in other steps"
     assert server[columns.label + columns.bar :].split()[:2] == ["-", "-"]
     small = group(path_of(Segment("syscall", 0.3), Segment("device", 99.7)), 150).lines[1].text
     assert small[columns.label + columns.bar :].split()[:2] == ["<.001", "<1%"]
@@ -201,6 +201,33 @@ def test_the_group_with_least_time_folds_first(monkeypatch: pytest.MonkeyPatch) 
     write = next(line for line in text if line.startswith("── WRITE 100 µs × 5.00/s, "))
     assert "% of I/O time  ◂ device 60%" in write
     assert any(line.startswith("── READ ") and "◂" not in line for line in text)
+
+
+def test_a_kind_with_next_to_no_time_has_one_line_whatever_the_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its bars would be as long as those of the kind that matters."""
+    writes = path_of(*QUEUE_FIRST, way="write")
+    both = {"write": writes, "read": replace(path_of(*QUEUE_FIRST), ops_per_s=200 * 5.0)}
+    monkeypatch.setattr(overview, "paths_and_failures", lambda _: (both, ()))
+    for size in ((120, 60), (90, 40)):
+        text = [line.text for line in drawn(LAST, size).lines]
+        assert any(line.startswith("── WRITE ") and "<1% of I/O time  ◂" in line for line in text)
+        assert any(line.startswith("── READ ") and "◂" not in line for line in text)
+    both["write"] = replace(writes, ops_per_s=20 * 5.0)
+    assert not any("◂" in line.text for line in drawn(LAST, (120, 60)).lines)
+
+
+def test_reads_that_read_ahead_served_are_not_called_cached() -> None:
+    cached = Cached(2830.0, 31.0)
+    for share_pct, said in (
+        (0.0, "nothing from cache, 2.83k/s read ahead, 31 µs"),
+        (40.0, "40% from cache, 2.83k/s of 31 µs"),
+    ):
+        layer = layer_of(LAST, "syscall")
+        shown = with_layer(LAST, "syscall", metrics={**layer.metrics, "cached_pct": share_pct})
+        path = replace(path_of(*QUEUE_FIRST), cached=cached)
+        assert f" {said} ──" in group(path, 150, shown).lines[0].text
 
 
 def test_what_waits_or_fails_without_a_path_has_a_line() -> None:

@@ -11,15 +11,7 @@ from ioh.sinks.cells import format_duration
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line
 from ioh.tui.history import Measure
-from ioh.tui.render.box import (
-    SIZES,
-    TEXTS,
-    Box,
-    Trend,
-    axis_line,
-    op_piece,
-    trend_of,
-)
+from ioh.tui.render.box import SIZES, TEXTS, Box, Trend, axis_line, op_piece, trend_of
 from ioh.tui.render.box_ops import ops_title, ops_trends
 from ioh.tui.render.breakdown import render_top
 from ioh.tui.render.histogram import Axis, histogram_of, shaded

@@ -12,15 +12,7 @@ from ioh.sinks.rows import all_op, direction, is_of_all, main_stats
 from ioh.sinks.waits import waiting_text
 from ioh.terminal.line import Line, wrapped
 from ioh.tui.history import Measure, fact_series
-from ioh.tui.render.box import (
-    SIZES,
-    Box,
-    Trend,
-    axis_line,
-    op_piece,
-    rate_and_mean,
-    trend_of,
-)
+from ioh.tui.render.box import SIZES, Box, Trend, axis_line, op_piece, rate_and_mean, trend_of
 from ioh.tui.render.histogram import (
     SIZE_COLUMNS,
     Axis,

@@ -16,11 +16,11 @@ from ioh.tui.drill_down import narrowed
 from ioh.tui.render.text_screens import Page, chosen_in
 from ioh.tui.state import Narrow, ViewState
 
-# Title, field of OpStats, scale, and whether more of it is worse.
-_Column = tuple[str, str, float, bool]
+# Title, field of OpStats, scale, and whether more of it is worse; None: neither.
+_Column = tuple[str, str, float, bool | None]
 _COLUMNS: Sequence[_Column] = (
     ("MB/s", "bytes_per_s", 1e-6, False),
-    ("ops/s", "ops_per_s", 1.0, False),
+    ("ops/s", "ops_per_s", 1.0, None),
     ("mean ms", "latency_us", 1e-3, True),
     ("p99 ms", "p99_us", 1e-3, True),
     ("queue ms", "queue_us", 1e-3, True),
@@ -128,9 +128,9 @@ def _row(
     *,
     counts: bool,
 ) -> Iterator[Line]:
-    """An op's numbers before and since, each change, and below them their spread.
+    """An op's numbers before and since and each change; if it ``counts``, coloured, with spread.
 
-    A change is coloured only if it ``counts``.
+    More operations per second are neither better nor worse: large ones may have been split.
     """
     below = Line().to(line.width)
     for _, number, scale, is_worse in columns:
@@ -143,12 +143,13 @@ def _row(
             below.right(f"±{format_scaled(deviation)}" if known else "", _NUMBER, "dim")
         style = "dim"
         least = max(_NOTABLE * (then or 0.0), sum(ranges))
-        if counts and then and now is not None and abs(now - then) > least:
+        is_judged = counts and is_worse is not None
+        if is_judged and then and now is not None and abs(now - then) > least:
             style = "warn" if (now > then) == is_worse else "good"
         line.right(_change(then, now), _CHANGE, style)
         below.right("", _CHANGE)
     yield line
-    if any(spread):
+    if counts and any(spread):
         yield below
 
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ioh.model.hist import (
     LATENCY_BUCKETS,
@@ -65,21 +65,25 @@ class Axis:
     """Latencies from left to right; depends only on the width, so columns never move.
 
     Shape:
-        ``first`` is the bucket of the leftmost column; faster buckets that do not fit are added to
-        it.  ``cell`` is the width of a column.
+        ``each`` is how many buckets a column has, ``cell`` is its width.
     """
 
-    first: int
+    each: int
     cell: int
 
     @property
     def width(self) -> int:
         """Terminal columns."""
-        return (LATENCY_BUCKETS - self.first) * self.cell
+        return len(self.buckets) * self.cell
+
+    @property
+    def buckets(self) -> range:
+        """The slowest bucket of each column."""
+        return range((LATENCY_BUCKETS - 1) % self.each, LATENCY_BUCKETS, self.each)
 
     def is_labelled(self, bucket: int) -> bool:
         """Whether a column has its time above it."""
-        step = -(-_WITH_LABEL // self.cell)
+        step = -(-_WITH_LABEL // self.cell) * self.each
         return (LATENCY_BUCKETS - 1 - bucket) % step == 0
 
     def heading(self, before: int) -> str:
@@ -88,11 +92,8 @@ class Axis:
         The first label may use ``before`` columns to the left of the axis.
         """
         text = " " * (before + self.width)
-        for bucket in range(self.first, LATENCY_BUCKETS):
-            end = before + (bucket - self.first + 1) * self.cell
-            label = column_label(bucket)
-            if bucket == self.first and self.first:
-                label = "≤" + label
+        for column, bucket in enumerate(self.buckets, 1):
+            end, label = before + column * self.cell, column_label(bucket)
             begin = end - len(label)
             if self.is_labelled(bucket) and begin > 0 and text[begin - 1 : end].isspace():
                 text = text[:begin] + label + text[end:]
@@ -100,13 +101,14 @@ class Axis:
 
     def joined(self, counts: Sequence[int]) -> list[int]:
         """Counts by LATENCY_EDGES_US, one for each column."""
-        return [sum(counts[: self.first + 1]), *counts[self.first + 1 :]]
+        ends = [0, *(bucket + 1 for bucket in self.buckets)]
+        return [sum(counts[begin:end]) for begin, end in pairwise(ends)]
 
 
 def axis_for(room: int, widest: int = 2) -> Axis:
-    """The axis that fits ``room`` terminal columns, each bucket at most ``widest`` wide."""
-    cell = max(1, min(widest, room // LATENCY_BUCKETS))
-    return Axis(max(0, LATENCY_BUCKETS - max(1, room // cell)), cell)
+    """The axis that fits ``room`` terminal columns, each at most ``widest`` wide."""
+    each = -(-LATENCY_BUCKETS // max(1, room))
+    return Axis(each, max(1, min(widest, room // LATENCY_BUCKETS)))
 
 
 def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest: int) -> Line:
@@ -116,7 +118,7 @@ def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest
         (_SHADES[bisect_right(scale, count)], style)
         if count
         else ("·" if axis.is_labelled(bucket) else " ", "rule")
-        for bucket, count in enumerate(axis.joined(counts), axis.first)
+        for bucket, count in zip(axis.buckets, axis.joined(counts), strict=True)
     ]
     for (char, kind), run in groupby(cells):
         count = len(list(run))

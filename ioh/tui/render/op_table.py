@@ -12,25 +12,10 @@ from ioh.sinks.cells import UNKNOWN, format_ms, format_scaled, safe_name
 from ioh.sinks.rows import is_flow
 from ioh.terminal.line import Line, ScreenFrame, wrapped
 from ioh.tui.history import series
-from ioh.tui.render.op_columns import (
-    ERRORS,
-    Column,
-    cells,
-    fitting,
-    titles,
-    width_of,
-    with_errors,
-)
+from ioh.tui.render.op_columns import ERRORS, Column, cells, fitting, titles, width_of, with_errors
 from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, length_text, render_braille
 from ioh.tui.render.zoom import LayersView, op_style
-from ioh.tui.rows import (
-    LayerRow,
-    flow_facts,
-    layer_rows,
-    megabytes,
-    metric_text,
-    metric_title,
-)
+from ioh.tui.rows import LayerRow, flow_facts, layer_rows, megabytes, metric_text, metric_title
 
 _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size

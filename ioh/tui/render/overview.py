@@ -45,6 +45,7 @@ _MIN_HEAT, _MOST_HEAT = 7, 16  # lines of the latencies over time
 _MIN_BOXES = 116  # columns of the screen
 _TWO_GROUPS = 160  # columns for groups side by side
 _TRENDS = 4
+_NOTABLE_PCT = 1.0  # of the time of all kinds: with less, no bar is worth a look
 _PER_STATUS = 9  # lines of the screen for one of the status
 _ROOMY = 20  # lines of a box
 _CHOSEN = {"sel", "sel2"}  # styles
@@ -101,7 +102,7 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
 ) -> ScreenFrame:
     """All groups, and ``rest``; those with least time fold if not all lines fit.
 
-    All but the one with most also fold to spare some lines for trends.
+    All but the one with most also fold to spare some lines for trends, and those with next to none.
     """
     is_wide = width >= _TWO_GROUPS and len(every) > 1
     wide = (width - GAP) // 2 if is_wide else width
@@ -120,7 +121,10 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
     def is_over(most: int) -> bool:
         return _height([*high.values(), len(idle.lines), len(rows.lines)], is_wide=is_wide) >= most
 
-    while by_time and is_over(height if len(by_time) == 1 else height - spare):
+    while by_time and (
+        shares.get(by_time[0], 100) < _NOTABLE_PCT
+        or is_over(height if len(by_time) == 1 else height - spare)
+    ):
         high[by_time.pop(0)] = 1
     groups = [
         folded_group(view, name, every[name], wide, shares.get(name))

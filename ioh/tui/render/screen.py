@@ -179,8 +179,7 @@ def _footer(
 def _main(
     state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int
 ) -> ScreenFrame:
-    high = 1 + (height >= _TWO_LINES) + (height >= ROOMY) - bool(state.layer)
-    high = max(1, high)
+    high = max(1, 1 + (height >= _TWO_LINES) + (height >= ROOMY) - bool(state.layer))
     top = render_verdict(snapshot.findings, width, high)
     # No finding is no verdict: rules may be off, or not evaluated.
     top.lines += [Line(" ").add(*said).fitted(width) for said in _remarks(data, snapshot)]

@@ -15,13 +15,7 @@ from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.io_path import COPY, IN_OTHERS, KINDS, META, IoPath, Segment
 from ioh.model.path_calls import WAITED_OPS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import (
-    display_width,
-    format_duration,
-    format_ms,
-    format_scaled,
-    format_share,
-)
+from ioh.sinks.cells import display_width, format_duration, format_ms, format_scaled, format_share
 from ioh.sinks.metrics import path_notes
 from ioh.sinks.rows import all_op, beside_text, direction, is_flow, main_stats
 from ioh.sinks.waits import waiting_text
@@ -61,7 +55,6 @@ SHORT = {
     "network + nfs server": "net+server",
     "network to disk": "net to disk",
 }
-OVERLAPPING = "part of other steps"
 _LABEL = 16  # columns of a step's number and name
 _MEAN, _SHARE = 8, 6
 _MIN_BAR = 10
@@ -158,7 +151,7 @@ def heading_line(columns: _Columns, width: int, interval_s: float) -> Line:
     line.right("mean ms", _MEAN, "head").right("share", _SHARE, "head")
     titles(columns.numbers, line)
     if columns.axis:
-        line.add(columns.axis.heading(1), "head")
+        line.add(columns.axis.heading(2), "head")
     return line.fitted(width)
 
 
@@ -266,7 +259,9 @@ def _with_cache(snapshot: Snapshot, path: IoPath, notes: list[str]) -> list[str]
     share = "nothing from cache" if share_pct == 0 else f"{format_share(share_pct)} from cache"
     if path.cached is None:
         return [share, *notes]
-    return [f"{share}, {notes[0].removeprefix('+ ').replace(' cached, ', ' of ')}", *notes[1:]]
+    # Calls that did not wait, and none of their bytes from memory: read-ahead had just read them.
+    word = " of " if share_pct else " read ahead, "
+    return [f"{share}, {notes[0].removeprefix('+ ').replace(' cached, ', word)}", *notes[1:]]
 
 
 def _ruled(line: Line, note: str, width: int) -> Line:
@@ -340,8 +335,7 @@ def _label(view: LayersView, way: str, step: Step, width: int) -> Line:
 def _bar(view: LayersView, path: IoPath, step: Step, width: int) -> Iterator[tuple[str, str]]:
     """The step's place in the mean call, to half a column; in words if it is not known."""
     if not step.segment.us:
-        words = OVERLAPPING if width > len(OVERLAPPING) else "not known"
-        yield f"{words if step.segment.us is None else '':{width}}", "dim"
+        yield f"{IN_OTHERS if step.segment.us is None else '':{width}}"[:width], "dim"
         return
     begin = min(round(2 * width * step.begin), 2 * width - 1)
     end = max(begin + 1, min(2 * width, round(2 * width * step.end)))
@@ -373,7 +367,7 @@ def _add_numbers(line: Line, layer: LayerSnapshot, op: str, columns: _Columns) -
     if columns.axis and hist:
         counts = hist.by_latency()
         style = STYLES[direction(op)]
-        shaded(line.add(" "), counts, columns.axis, style, largest=max(counts))
+        shaded(line.add("  "), counts, columns.axis, style, largest=max(counts))
     return line
 
 

@@ -50,7 +50,10 @@ def _told(finding: Finding, more: str, width: int, height: int) -> list[Line]:
     """The title and the cause, cut at the last line, which ends in ``more``."""
     head = f"{SIGNS[finding.severity].strip()} {finding_title(finding)}:"
     parts = textwrap.wrap(f"{head} {safe_name(finding.cause)}", max(20, width - 2))
-    parts = [*parts[: height - 1], " ".join(parts[height - 1 :])]
+    last, room = " ".join(parts[height - 1 :]), width - 1 - len(more)
+    if display_width(last) > room:  # whole sentences, if the first one fits
+        last = last[: last.rfind(". ", 0, room) + 1] or last
+    parts = [*parts[: height - 1], last]
     lines, coloured = [], len(head)
     for part in filter(None, parts):
         line = Line(" ").add(part[:coloured], SEVERITY_STYLES[finding.severity])
