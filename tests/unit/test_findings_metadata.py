@@ -100,6 +100,23 @@ def test_a_look_alike_is_not_reported(layers: Layers) -> None:
     assert not RULES & set(found(layers))
 
 
+@pytest.mark.parametrize(
+    ("rule", "layers"),
+    [
+        # a tree of small directories, names alone, and a large directory in memory
+        ("directory_scan", program({"readdir": (300, 1500), "stat": (600, 300)})),
+        ("directory_scan", program({"readdir": (400, 2500)})),
+        ("directory_scan", program(LIST, waited=2, each_us=3000)),
+        # a file is read whole, created and not read, or opened and read from memory
+        ("open_close", program(SMALL, read=(300, 1 << 20, 300))),
+        ("open_close", program({"create": (400, 1900)})),
+        ("open_close", program(SMALL, waited=2, each_us=3000, read=(300, 2048, 5))),
+    ],
+)
+def test_a_look_alike_is_not_called_so(rule: str, layers: Layers) -> None:
+    assert rule not in found(layers)
+
+
 def test_the_sentences() -> None:
     finding = found(program(UNPACK))["metadata_bound"]
     assert finding.cause == (
