@@ -134,11 +134,14 @@ def spec_for_price(specs: tuple[TestSpec, ...]) -> TestSpec | None:
     """The test that probes slow down most: many small operations, reads if there are any.
 
     None if all together take less than LEAST_S, or they are only a job, a recording or small files.
+    Of metadata tests it is the one that reads: stat is memory's, compared with which all is dear.
     """
 
     def weight(spec: TestSpec) -> tuple[bool, float]:
-        return spec.rw in {"read", "randread"}, spec.depth_all / spec.block_bytes
+        return spec.rw in {"read", "randread", "open_read"}, spec.depth_all / spec.block_bytes
+
+    def is_timed(spec: TestSpec) -> bool:
+        return bool(spec.rw) and not spec.job and (not spec.files or spec.rw == "open_read")
 
     is_long = seconds_of(specs) >= LEAST_S
-    timed = [spec for spec in specs if is_long and spec.rw and not (spec.files or spec.job)]
-    return max(timed, key=weight, default=None)
+    return max(filter(is_timed, specs if is_long else ()), key=weight, default=None)

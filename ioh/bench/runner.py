@@ -39,6 +39,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import OTHERS
 
 _POLL_S = 0.1
+_FILES_FOR_PRICE = 500  # at most, of a metadata test: they are written for each turn
 # Not counted as others' I/O: the kernel's threads act for somebody, mostly for fio.
 _KERNELS = ("kworker", "jbd2", "xfsaild", "btrfs", "ksoftirqd", "kswapd", "md", "loop", "dm")
 # Read as root: the user may not be able to.
@@ -114,12 +115,13 @@ class Runner:
 
     def rate(self, spec: TestSpec) -> float:
         """Operations a second of a short run that nothing is kept of; IohError if fio fails."""
-        self._prepare(spec)
+        files = min(spec.files, _FILES_FOR_PRICE)
+        plain = msgspec.structs.replace(spec, ramp_s=0.0, rate_iops=0, rival="", files=files)
+        self._prepare(plain)
         self._callbacks.doing("what watching costs", 0.0)
         path = self.directory / "price.json"
-        plain = msgspec.structs.replace(spec, ramp_s=0.0, rate_iops=0, rival="")
         try:
-            fio = Fio(job_file(plain, self._targets, TURN_S), self._cwd, path)
+            fio = self._started(plain, job_file(plain, self._targets, TURN_S), path)
             self._wait(fio)
             if why := fio.why_failed():
                 cause = f"fio failed: {why}"
@@ -198,7 +200,7 @@ class Runner:
         if not spec.ramp_s:
             self._recorder.mark(f"{name} begins")
         begin_unix_s = time.time() + spec.ramp_s
-        fio = self._small_files(job, output) if is_ours else Fio(job, self._cwd, output)
+        fio = self._started(spec, job, output)
         if spec.ramp_s:
             self._wait(fio, spec.ramp_s)
             self._recorder.mark(f"{name} begins")
@@ -270,6 +272,10 @@ class Runner:
             cause = f"the files of {spec.name} cannot be written: {why}"
             raise IohError(cause, "Free some space, or set fewer files in the plan")
         path.unlink()
+
+    def _started(self, spec: TestSpec, job: str, output: Path) -> Fio:
+        is_ours = spec.kind == "metadata"
+        return self._small_files(job, output) if is_ours else Fio(job, self._cwd, output)
 
     def _small_files(self, job: str, output: Path) -> Fio:
         words = (sys.executable, "-I", "-", job)

@@ -19,6 +19,8 @@ READS = TestSpec("r", "randread", "randread", 8192, users=16, run_s=40)
 STREAM = TestSpec("s", "seqread", "read", 1 << 20, run_s=40)
 WRITES = TestSpec("w", "write", "randwrite", 4096, users=64, run_s=40)
 FILES = TestSpec("f", "files", "write", 4096, files=1000, run_s=40)
+OPENS = TestSpec("o", "metadata", "open_read", 65536, users=16, files=1000, run_s=40)
+STATS = TestSpec("m", "metadata", "stat", 65536, users=16, files=1000, run_s=40)
 JOB = TestSpec("j", "job", job="[x]\nrw=read\n", run_s=40)
 
 
@@ -150,6 +152,8 @@ def test_there_are_recordings_for_as_many_turns_as_there_may_be(
         ((WRITES, FILES), WRITES),  # nothing is written that the plan does not write
         ((READS,), None),  # 40 s
         ((FILES, JOB), None),
+        ((STATS, OPENS, STATS), OPENS),
+        ((STATS, FILES), None),
     ],
 )
 def test_the_price_is_measured_by_the_most_operations_of_a_long_plan(
