@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
 from ioh.bpf.calls import (
     AT_EVENT,
     OF_USER_SPACE,
+    PLAIN,
     KernelObjects,
     Object,
     Outcome,
+    ProgramKind,
     attach_plain,
     attach_typed,
     create_map,
@@ -248,21 +254,51 @@ def _load_all(
             return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
         return load_program(function, code)
 
+    def load_plain(function: str, kind: ProgramKind = PLAIN) -> int:
+        return load_program(function, renumber(compiled.functions[function], places), kind)
+
     # Not typed: the kernel's own BTF does not have the types of a module's tracepoints.
-    programs = [
-        load_program(point.function, renumber(compiled.functions[point.function], places))
-        for point in probe.demand_points
-    ]
+    called = [partial(load_plain, point.function) for point in probe.demand_points]
     if probe.server_program is not None:
-        name = probe.server_program.function
-        code = renumber(compiled.functions[name], places)
-        programs.append(load_program(name, code, OF_USER_SPACE))
-    for step in probe.steps:
-        programs.append(load(step.function, step.event))
-        array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
-        set_element(map_fds[array], 0, programs[-1])
+        called.append(partial(load_plain, probe.server_program.function, OF_USER_SPACE))
+    first_step = len(called)
+    called += [partial(load, step.function, step.event) for step in probe.steps]
     copied = [point for point in points for _ in range(probe.copies(host))]
-    return programs, [(load(point.function, point.event), point.event) for point in copied]
+    loaded = at_once([*called, *[partial(load, each.function, each.event) for each in copied]])
+    programs = loaded[: len(called)]
+    for step, program in zip(probe.steps, programs[first_step:], strict=True):
+        array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
+        set_element(map_fds[array], 0, program)
+    handlers = zip(loaded[len(called) :], copied, strict=True)
+    return programs, [(program, point.event) for program, point in handlers]
+
+
+def at_once(jobs: Sequence[Callable[[], int]]) -> list[int]:
+    """The results of jobs that wait for the kernel, as many at a time as there are CPUs.
+
+    The kernel verifies programs of one process in parallel.  The first job's error is raised after
+    those already begun.
+    """
+    results, left, failed = [0] * len(jobs), deque(enumerate(jobs)), deque[OSError]()
+
+    def work() -> None:
+        while left and not failed:
+            with suppress(IndexError):  # another thread has taken the last one
+                at, job = left.popleft()
+                try:
+                    results[at] = job()
+                except OSError as error:
+                    failed.append(error)
+
+    threads = [Thread(target=work) for _ in range(min(len(jobs), len(os.sched_getaffinity(0))) - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return results
 
 
 def _attach(program: int, event: str, probe: Probe, host: HostFacts) -> int:

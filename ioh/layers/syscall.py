@@ -261,9 +261,10 @@ class Syscall(Layer):
             *(CALL, ASYNC_KEY, ASYNC, FAULT, _CHARGES),
         ),
         steps=(
+            # First what takes longest to verify: programs are loaded in parallel.
+            Step("reap_step", "sys_exit", "on_reap_step"),
             Step("submit_step", "sys_enter", "on_submit_step"),
             Step("revise_step", "sys_exit", "on_revise_step"),
-            Step("reap_step", "sys_exit", "on_reap_step"),
             Step("meta_step", "sys_enter", "on_meta_step"),
             Step("meta_end_step", "sys_exit", "on_meta_end_step"),
         ),
