@@ -56,7 +56,7 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
     for name, layer in snapshot.layers.items():
         if isinstance(layer, LayerSnapshot):
             for op, stats in layer.ops.items():
-                if is_busy(stats):
+                if is_busy(stats) or stats.count is None:  # an unknown number is not none
                     found[(name, op)] = _op_point(stats)
             if is_flow(layer.spec):
                 facts[name, "srtt_us"] = layer.metrics.get("srtt_us")

@@ -12,7 +12,7 @@ from ioh.layers import all_layers
 from ioh.model.in_progress import IN_PROGRESS
 from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
-from ioh.tui.history import Past, point_of, row_id
+from ioh.tui.history import Past, point_of, row_id, series
 from ioh.tui.render.op_table import fitted_rows, render_ops
 from ioh.tui.render.overview import choices
 from ioh.tui.render.trends import TREND_INTERVALS, render_braille
@@ -250,6 +250,12 @@ def test_an_idle_layer_that_is_chosen_or_has_a_finding_stays(size: tuple[int, in
     assert numbered(lines(pause, size, [], chosen)) == {1, 3, 4, 5}
     found = replace(pause, findings=(replace(FINDINGS[0], layer="nfs_client"),))
     assert numbered(lines(found, size)) == {1, 2, 4, 5}
+
+
+def test_the_trend_of_an_unknown_number_is_unknown_and_not_none() -> None:
+    points = [point_of(nothing_known()), point_of(quiet("block")), None]
+    for measure in ("bytes_per_s", "ops_per_s", "latency_us"):
+        assert series(points, ("block", "read"), measure) == [None, 0.0, None]
 
 
 def test_unknown_is_not_idle_and_if_no_layer_is_busy_all_stay() -> None:
