@@ -91,8 +91,9 @@ class Failed(NotEvaluated):
 
 _MAX_ERROR = 200
 _WORST_FIRST: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
+_BESIDE = {"observer", "lock_wait"}  # what ioh itself costs, and waits for other programs
 
 
-def worst_first(finding: Finding) -> tuple[int, float]:
-    """Sort key of findings: severity, then start."""
-    return _WORST_FIRST[finding.severity], finding.since_unix_s
+def worst_first(finding: Finding) -> tuple[int, bool, float]:
+    """Sort key of findings: severity, those that are not about the I/O last, then start."""
+    return _WORST_FIRST[finding.severity], finding.rule in _BESIDE, finding.since_unix_s

@@ -143,6 +143,15 @@ def test_the_gravest_finding_and_its_command_come_first() -> None:
     assert [(hit.y, hit.action) for hit in frame.hits] == [(0, "findings"), (1, "key")]
 
 
+@pytest.mark.parametrize("rule", ["observer", "lock_wait"])
+def test_what_is_not_about_storage_comes_after_what_is(rule: str) -> None:
+    """Of one severity: however long it lasts."""
+    info = next(each for each in FINDINGS if each.severity == "info")
+    beside = replace(info, rule=rule, title="Beside", since_unix_s=info.since_unix_s - 99)
+    assert "Beside" not in verdict(80, 1, (beside, info))[0]
+    assert "Beside" in verdict(80, 1, (replace(beside, severity="warning"), info))[0]
+
+
 def test_of_a_command_its_remark_is_left_out_before_the_cause_loses_room() -> None:
     command = "lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME /dev/loop1"
     first, second = verdict(80, 2, (replace(FINDINGS[0], command=f"{command}   # the devices"),))
