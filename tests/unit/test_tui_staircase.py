@@ -218,6 +218,17 @@ def test_a_kind_with_next_to_no_time_has_one_line_whatever_the_room(
     assert not any("◂" in line.text for line in drawn(LAST, (120, 60)).lines)
 
 
+def test_the_time_of_a_kind_has_its_cached_calls_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 slow reads beside 8,000 from memory, which take ten times as long in all."""
+    reads = replace(path_of(Segment("device", 300.0)), ops_per_s=7.0, cached=Cached(8000.0, 4.0))
+    metas = replace(path_of(Segment("syscall", 4.0), way="meta"), ops_per_s=5500.0)
+    both = {"meta": metas, "read": reads}
+    monkeypatch.setattr(overview, "paths_and_failures", lambda _: (both, ()))
+    text = [line.text for line in drawn(LAST, (120, 60)).lines]
+    assert any(" READ 300 µs × 7.00/s" in line and " 61% of I/O time" in line for line in text)
+    assert any(" META 4 µs × 5.50k/s" in line and " 39% of I/O time" in line for line in text)
+
+
 def test_reads_that_read_ahead_served_are_not_called_cached() -> None:
     cached = Cached(2830.0, 31.0)
     for share_pct, said in (

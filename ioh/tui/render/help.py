@@ -32,7 +32,7 @@ COLUMNS_HELP = (
     ("READ WRITE SYNC", "the mean call that waited for a lower layer, and its steps; docs/path.md"),
     ("META COPY", "calls about files (open, stat …); copies from file to file by the kernel"),
     ("2 ms × 90/s = .18 at a time", "mean, rate, and their product: the mean number in progress"),
-    ("90% of I/O time", "this kind's part of the time of READ, WRITE, SYNC …"),
+    ("90% of I/O time", "this kind's part of all calls' time, also of those that memory served"),
     ("6% from cache", "of the bytes read; then the calls that memory served"),
     ("60s ago, now, peak", "trend over that time, newest at the right; highest interval"),
     ("busiest", "first file, device, mount and client by MB/s; t shows their tables"),

@@ -145,14 +145,20 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
 
 def _shares(every: dict[str, IoPath]) -> dict[str, float]:
     """Each group's share of the time of all of them, in percent; {} if there is only one."""
-    times = {name: path.ops_per_s * path.mean_us for name, path in every.items()}
+    times = {name: _us_per_s(path) for name, path in every.items()}
     total = sum(times.values())
     return {name: 100 * us / total for name, us in times.items() if total and len(times) > 1}
 
 
 def _by_time(every: dict[str, IoPath]) -> list[str]:
     """The groups by the time that all of their calls take, the longest last."""
-    return sorted(every, key=lambda name: every[name].ops_per_s * every[name].mean_us)
+    return sorted(every, key=lambda name: _us_per_s(every[name]))
+
+
+def _us_per_s(path: IoPath) -> float:
+    """The time of all calls of a kind, also of those beside the path: it may be most of it."""
+    cached = path.cached.ops_per_s * path.cached.mean_us if path.cached else 0.0
+    return path.ops_per_s * path.mean_us + cached
 
 
 def _around_choice(frame: ScreenFrame, height: int) -> ScreenFrame:
