@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
@@ -276,29 +274,11 @@ def _load_all(
 def at_once(jobs: Sequence[Callable[[], int]]) -> list[int]:
     """The results of jobs that wait for the kernel, as many at a time as there are CPUs.
 
-    The kernel verifies programs of one process in parallel.  The first job's error is raised after
+    The kernel verifies programs of one process in parallel.  Raises the first job's error after
     those already begun.
     """
-    results, left, failed = [0] * len(jobs), deque(enumerate(jobs)), deque[OSError]()
-
-    def work() -> None:
-        while left and not failed:
-            with suppress(IndexError):  # another thread has taken the last one
-                at, job = left.popleft()
-                try:
-                    results[at] = job()
-                except OSError as error:
-                    failed.append(error)
-
-    threads = [Thread(target=work) for _ in range(min(len(jobs), len(os.sched_getaffinity(0))) - 1)]
-    for thread in threads:
-        thread.start()
-    work()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return results
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(lambda job: job(), jobs))
 
 
 def _attach(program: int, event: str, probe: Probe, host: HostFacts) -> int:
