@@ -27,11 +27,6 @@
 #include "nfs.h"
 #include "nfs_calls.h"
 
-#define ENOENT 2
-#define EAGAIN 11
-#define EEXIST 17
-#define ENOTEMPTY 39
-
 /* Requests in flight. */
 BPF_HASH(pendings, u64, struct pending, 65536);
 BPF_PERCPU_ARRAY(answers, struct answers, 1);
@@ -372,9 +367,7 @@ static inline void add_metadata(const char *task, u32 dev, u32 op, const struct 
 	if (!t)
 		return;
 	ADD(t->started, 1);
-	/* Usual answers, of LOCK too: another one has it. */
-	if (status < 0 && status != -ENOENT && status != -EEXIST && status != -ENOTEMPTY &&
-	    status != -EAGAIN) {
+	if (status < 0 && is_trouble(-status)) {
 		ADD(t->errors, 1);
 		ADD(t->failed_ns, one->execute_ns);
 		return;

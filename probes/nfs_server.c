@@ -28,6 +28,8 @@
 #include "nfs_calls.h"
 #include "nfs_server_flow.h"
 
+#define NFSERR_DENIED 10010 /* another one has the lock: at the client EAGAIN */
+
 #define NOTHING 0xff
 #define V3_COMMIT 21
 
@@ -163,9 +165,8 @@ static inline void finish_metadata(struct serving *s, const char *inode, const s
 	if (!t)
 		return;
 	ADD(t->started, 1);
-	/* Usual answers, as at the client. */
-	if (status && status != NFSERR_NOENT && status != NFSERR_EXIST &&
-	    status != NFSERR_NOTEMPTY && status != NFSERR_DENIED) {
+	status = __builtin_bswap32(status);
+	if (status && status != NFSERR_DENIED && is_trouble(status)) {
 		ADD(t->errors, 1);
 		ADD(t->failed_ns, ns);
 		return;

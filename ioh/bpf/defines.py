@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import errno
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ioh.bpf.values import FilterValue, marker
+from ioh.model.failures import TROUBLE
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
@@ -30,6 +32,22 @@ def c_flags(defines: Mapping[str, int]) -> tuple[list[str], tuple[int, ...]]:
 def numbered(prefix: str, names: Iterable[str]) -> dict[str, int]:
     """``-D`` constants of names that the probe knows by their position, from 0."""
     return {f"{prefix}{name.upper()}": at for at, name in enumerate(names)}
+
+
+def errno_of(name: str) -> int:
+    """This machine's number of an errno."""
+    number: int = getattr(errno, name)
+    return number
+
+
+def trouble_defines(number_of: Callable[[str], int | None]) -> dict[str, int]:
+    """Errnos that are no answer to a metadata call: a bit each, from 0 and from 64.
+
+    ``number_of``: None for an errno that does not occur.
+    """
+    numbers = {number for name in TROUBLE if (number := number_of(name)) is not None}
+    bits = sum(1 << number for number in numbers)
+    return {"TROUBLE_LOW": bits & (1 << 64) - 1, "TROUBLE_HIGH": bits >> 64}
 
 
 def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:

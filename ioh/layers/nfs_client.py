@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.bpf.defines import errno_of, trouble_defines
 from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
@@ -190,7 +191,12 @@ def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailab
     shared = nfs_defines(host, filters, len(SPEC.ops), _MEMBERS, _CALL_MEMBERS)
     if isinstance(shared, Unavailable):
         return shared
-    return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
+    return {
+        **shared,
+        **mount_root_defines(host.btf),
+        **trouble_defines(errno_of),
+        "PF_KTHREAD": _PF_KTHREAD,
+    }
 
 
 _METADATA_OP = SPEC.ops.index("getattr")  # of the flows of all metadata

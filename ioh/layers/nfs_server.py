@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import struct
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6, ntohs
 from typing import TYPE_CHECKING
 
-from ioh.bpf.defines import argument_at, offset_defines
+from ioh.bpf.defines import argument_at, errno_of, offset_defines, trouble_defines
 from ioh.bpf.layout import Layout
 from ioh.bpf.probe import Event, Probe
 from ioh.bpf.totals import advance_epoch, decode_lost
@@ -124,8 +123,9 @@ _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _CALL = Layout("nfsd_call", "u64 came_ns, start_ns; u32 op; u16 family, port; u8 address[16];")
 _METADATA_OP = SPEC.ops.index("getattr")  # of the flows of all metadata
 _BUSY = ("R", "D")  # states of a thread
-# RFC 7530; the first three are in RFC 1813, too.
-_USUAL_ANSWERS = {"NOENT": 2, "EXIST": 17, "NOTEMPTY": 66, "DENIED": 10010}
+# Statuses of RFC 1813 and 7530: the low ones are errnos, but for a few.
+_LOW_STATUSES = 32
+_STATUSES = {"EDQUOT": 69, "ESTALE": 70}
 _OTHER = "other"  # a COMMIT, or any other procedure: which is not known before it ends
 _FLOW_KEY = Layout("flow_key", "u64 ino; u32 dev, op; u16 family, port; u32 name; u8 address[16];")
 
@@ -209,6 +209,11 @@ def _with_inflight(
     return {**totals, "read": OpTotals(inflight=under_way["read"])}
 
 
+def _status_of(name: str) -> int | None:
+    number = errno_of(name)
+    return _STATUSES.get(name, number if number < _LOW_STATUSES else None)
+
+
 def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets in the structs of nfsd and of sunrpc's server."""
     shared = nfs_defines(host, filters, len(SPEC.ops), _MEMBERS, _CALL_MEMBERS)
@@ -219,10 +224,7 @@ def _defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailab
         return stable
     return {
         **shared,
-        **{
-            f"NFSERR_{name}": int.from_bytes(code.to_bytes(4, "big"), sys.byteorder)
-            for name, code in _USUAL_ANSWERS.items()
-        },
+        **trouble_defines(_status_of),
         "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
         "OFF_write_stable_how": sum(stable.values()),
         "FILE_INODE_ARG": argument_at(host.btf, "nfsd_file_acquire", "inode", 1),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ioh.bpf.defines import argument_at, dentry_alias, known_offsets, offset_defines
+from ioh.bpf.defines import (
+    argument_at,
+    dentry_alias,
+    errno_of,
+    known_offsets,
+    offset_defines,
+    trouble_defines,
+)
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.values import FilterValue, text_values
 from ioh.layers.flows import FLOW, META_NAME, WAITED
 from ioh.layers.mount_roots import PATH_DEFINES, mount_root_defines
 from ioh.layers.open_calls import CALL_GROUP, CALL_TICK_LOG2
-from ioh.model.failures import TROUBLE
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
@@ -159,12 +164,6 @@ URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now
 _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
 
-def _trouble_defines() -> dict[str, int]:
-    """Errnos of metadata calls that count as errors: a bit each, from 0 and from 64."""
-    bits = sum(1 << getattr(errno, name) for name in TROUBLE)
-    return {"TROUBLE_LOW": bits & (1 << 64) - 1, "TROUBLE_HIGH": bits >> 64}
-
-
 def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Unavailable:
     """Offsets, system call numbers, flags and filters."""
     numbers = SYSCALL_NUMBERS.get(host.machine)
@@ -202,7 +201,7 @@ def syscall_defines(host: HostFacts, filters: Filters) -> Mapping[str, int] | Un
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         "PAGE_BYTES": PAGE_BYTES,
-        **_trouble_defines(),
+        **trouble_defines(errno_of),
         "META_NAME": META_NAME,
         "META_WAITED": WAITED,
         **_tracepoint_arguments(host.btf),

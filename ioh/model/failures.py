@@ -17,11 +17,11 @@ _EXPECTED = re.compile(
     "EAGAIN|EINTR|ENOENT|EBADF|EFAULT|EPIPE|ECONNRESET|ENOSYS|EOPNOTSUPP|EXDEV|EISDIR|ESPIPE"
 )
 # Calls on names are answered in many usual ways: a file is there or not, may not be changed, has no
-# such attribute.  These errnos mean trouble; the probe counts no others as errors.
+# such attribute.  These errnos mean trouble; the probes count no others as errors.
 TROUBLE = frozenset((
-    *("EBADMSG", "EDEADLK", "EDQUOT", "EHOSTDOWN", "EHOSTUNREACH", "EIO", "EMFILE", "ENFILE"),
-    *("ENOLCK", "ENOLINK", "ENOMEM", "ENOSPC", "EREMOTEIO", "EROFS", "ESTALE", "ETIMEDOUT"),
-    "EUCLEAN",
+    *("EBADMSG", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EDEADLK", "EDQUOT", "EHOSTDOWN"),
+    *("EHOSTUNREACH", "EIO", "EMFILE", "ENETUNREACH", "ENFILE", "ENOLCK", "ENOLINK", "ENOMEM"),
+    *("ENOSPC", "ENOTCONN", "EPIPE", "EREMOTEIO", "EROFS", "ESTALE", "ETIMEDOUT", "EUCLEAN"),
 ))  # fmt: skip
 _WORDS = {
     "write_zeroes": "write zeroes",

@@ -45,13 +45,19 @@ for n in range(times):
     os.close(fd)
     for entry in os.scandir(at):
         entry.stat(follow_symlinks=False)
+    os.seteuid(7)
+    try:
+        os.chmod(f"{at}/b", 0o600)
+    except PermissionError:
+        pass
+    os.seteuid(0)
     for name in "bhs":
         os.unlink(f"{at}/{name}")
     os.rmdir(at)
 """
 # What the program must cause at least, each time: it is sure of these, whatever the cache knows.
 V3_SURE = {"create": 3, "rename": 2, "remove": 4, "setattr": 1}
-V4_SURE = {"create": 2, "rename": 2, "remove": 4, "setattr": 1, "open": 2, "close": 2, "lock": 2}
+V4_SURE = {"create": 2, "rename": 2, "remove": 4, "setattr": 1, "open": 1, "close": 1}
 
 
 def start(place: Path, name: str, times: int, version: str) -> subprocess.Popen[bytes]:
@@ -107,15 +113,19 @@ def test_each_group_equals_the_kernels_counts(both_ends: Ioh, server: Server, ve
     print(version, dict(every), dict(served_now))
     for op, least in (V3_SURE if version == "3" else V4_SURE).items():
         assert every[op] >= 20 * least, op
+    # A new server delegates a file to the client that creates it: no second OPEN, and no LOCK.
+    assert version == "3" or every["open"] == 20 or every["lock"] >= 20 * 2
     assert ended(part, "nfs_client") == every
     assert ended(part, "nfs_server") == served_now
     assert part.metric("nfs_client", "rpc_metas") == every.total()
     assert part.lost("nfs_client") == part.lost("nfs_server") == {}
     check_times(part, list(told.values()))
-    # Each program asks once a round for a name that does not exist: an answer.  What else failed is
-    # an error, and is in /proc's numbers of the mount only.
+    # Each program asks once a round for a name that does not exist, and for a change of a file of
+    # another user: answers.  What else failed is an error, and is in /proc's numbers of the mount
+    # only.
     errors = {at: by_group({name: s.errors for name, s in told[at].items()}) for at in told}
-    assert {at: errors[at].pop("lookup") for at in told} == {one: 7, two: 13}
+    for op in ("lookup", "setattr"):
+        assert {at: errors[at].pop(op) for at in told} == {one: 7, two: 13}
     failed = errors[one] + errors[two]
     assert {op: part.errors("nfs_client", op) for op in METADATA} == {
         op: failed[op] for op in METADATA
@@ -127,7 +137,12 @@ def test_each_group_equals_the_kernels_counts(both_ends: Ioh, server: Server, ve
     processes = part.table("nfs_client", "process", "pid", "comm")
     by_process = {key: row["metas"] for key, row in processes.items() if row["metas"]}
     comm = Path(sys.executable).name
-    assert by_process == {(str(programs[at].pid), comm): totals[at] for at in told}
+    own = {(str(programs[at].pid), comm): totals[at] for at in told}
+    # A delegation may be returned later, by a thread of the kernel.
+    returned = sum(told[at]["DELEGRETURN"].calls for at in told if "DELEGRETURN" in told[at])
+    assert sum(by_process.values()) == sum(own.values())
+    assert sum(by_process[key] for key in by_process.keys() - own.keys()) <= returned
+    assert all(0 <= count - by_process[key] <= returned for key, count in own.items())
     clients = part.table("nfs_server", "client", "client")
     by_client = {at.rpartition(":")[0]: row["metas"] for (at,), row in clients.items()}
     assert sum(by_client.values()) == part.total("nfs_server", "meta")
