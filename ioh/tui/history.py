@@ -40,13 +40,14 @@ class TrendPoint:
     """One interval: its length, ops by (layer, op), and flows' numbers instead of latencies.
 
     Shape:
-        ``calls`` of each path, by name_of() it.
+        ``calls`` of each path, by name_of() it; ``layers``: those measured, None for all.
     """
 
     interval_s: float
     ops: dict[tuple[str, str], OpPoint]
     facts: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
     calls: Mapping[str, CallMean] = field(default_factory=dict)
+    layers: frozenset[str] | None = None
 
 
 def point_of(snapshot: Snapshot) -> TrendPoint:
@@ -61,7 +62,8 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
             if is_flow(layer.spec):
                 facts[name, "srtt_us"] = layer.metrics.get("srtt_us")
                 facts[name, "retrans_pct"] = retrans_pct(layer)
-    return TrendPoint(snapshot.interval_s, found, facts, call_means(snapshot))
+    measured = frozenset(snapshot.measured)
+    return TrendPoint(snapshot.interval_s, found, facts, call_means(snapshot), measured)
 
 
 def is_busy(stats: OpStats) -> bool:
@@ -163,11 +165,14 @@ def _keep(points: dict[int, T], tick: int, point: T, most: int) -> None:
 def series(
     points: Iterable[TrendPoint | None], key: tuple[str, str], measure: Measure
 ) -> list[float | None]:
-    """One number of one op over intervals; 0 if idle, None if unknown."""
-    return [
-        None if point is None else getattr(op, measure) if (op := point.ops.get(key)) else 0.0
-        for point in points
-    ]
+    """One number of one op over intervals; 0 if idle, None if unknown or not measured then."""
+
+    def of(point: TrendPoint | None) -> float | None:
+        if point is None or (point.layers is not None and key[0] not in point.layers):
+            return None
+        return getattr(op, measure) if (op := point.ops.get(key)) else 0.0
+
+    return [of(point) for point in points]
 
 
 def latencies(

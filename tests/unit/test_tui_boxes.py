@@ -128,7 +128,7 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     assert " R 0.262 8.00 ms ─ W 1.23 11 µs buffered " in title
     heading = next(line for line in lines if line.startswith("── READ "))
     assert heading.startswith(
-        "── READ 8.00 ms × 2/s = 0.016 at a time, 83% of I/O time  mostly 128K buffered "
+        "── READ 8.00 ms × 2/s = 0.016 at a time, 96% of I/O time  mostly 128K buffered "
     )
     assert " 3% from cache ──" in heading
     wide = next(line for line in shown(found, (300, 40)) if line.startswith("── READ "))
@@ -136,7 +136,7 @@ def test_a_panel_is_about_calls_that_waited_with_the_others_beside() -> None:
     app = layer_of(found, "syscall")
     assert main_stats(app.spec, app.ops)[0][1].inflight == 3, "before its end no kind is known"
     assert any(
-        "── WRITE 11 µs × 300/s = 0.003 at a time, 17% of I/O time  mostly 4K " in line
+        "── WRITE 11 µs × 300/s = 0.003 at a time, 4% of I/O time  mostly 4K " in line
         for line in lines
     )
 

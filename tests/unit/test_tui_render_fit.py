@@ -10,9 +10,11 @@ import pytest
 
 from ioh.layers import all_layers
 from ioh.model.in_progress import IN_PROGRESS
+from ioh.model.sample import ATTACHING, SOON, Unavailable
 from ioh.model.snapshot import OpStats, Snapshot, TableRow
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import Past, point_of, row_id, series
+from ioh.tui.render.breakdown import render_top
 from ioh.tui.render.op_table import fitted_rows, render_ops
 from ioh.tui.render.overview import choices
 from ioh.tui.render.trends import TREND_INTERVALS, render_braille
@@ -253,9 +255,23 @@ def test_an_idle_layer_that_is_chosen_or_has_a_finding_stays(size: tuple[int, in
 
 
 def test_the_trend_of_an_unknown_number_is_unknown_and_not_none() -> None:
-    points = [point_of(nothing_known()), point_of(quiet("block")), None]
+    starting = replace(minute()[-1], layers={"block": Unavailable(ATTACHING, hint=SOON)})
+    points = [point_of(each) for each in (nothing_known(), starting, quiet("block"))]
     for measure in ("bytes_per_s", "ops_per_s", "latency_us"):
-        assert series(points, ("block", "read"), measure) == [None, 0.0, None]
+        assert series([*points, None], ("block", "read"), measure) == [None, None, 0.0, None]
+
+
+def test_rows_with_nothing_to_show_are_left_out_unless_one_moves_in_them() -> None:
+    """What they do is in a column that does not fit."""
+    spec = next(t for t in minute()[-1].specs["syscall"].tables if t.name == "process")
+    rates = {column.derived_name: 0.0 for column in spec.columns}
+    rows = [TableRow((str(at), "fio"), {**rates, "reads_per_s": float(3 - at)}) for at in range(5)]
+    rows[3:] = [TableRow((str(at), "idle"), rates) for at in (3, 4)]
+    shown = render_top(spec, rows, TableState(), 100, 9)
+    assert [line.text.split()[-2] for line in shown.lines[1:]] == ["0", "1", "2"]
+    assert len(render_top(spec, rows, TableState(), 100, 9, has_focus=True).lines) == 6
+    unknown = [TableRow(("3", "fio"), dict.fromkeys(rates)) for _ in range(4)]
+    assert len(render_top(spec, unknown, TableState(), 100, 9).lines) == 5
 
 
 def test_unknown_is_not_idle_and_if_no_layer_is_busy_all_stay() -> None:

@@ -68,7 +68,7 @@ def test_what_waits_is_told_with_its_age_though_others_have_ended() -> None:
 
 @pytest.mark.parametrize(
     ("reads", "says"),
-    [(1, "1 app, 2 for a lock, oldest 3.20 s app"), (0, "2 for a lock, oldest 30.0 s")],
+    [(1, "1 app, 2 for a lock, oldest 3.20 s app (cp)"), (0, "2 for a lock, oldest 30.0 s (apt)")],
 )
 def test_a_wait_for_a_lock_is_not_one_for_storage(reads: int, says: str) -> None:
     ops = {"lock": replace(made_op(0, 0, 0), inflight=2)}

@@ -151,6 +151,8 @@ def render_top(  # noqa: PLR0913
     if not rows:
         frame.add(Line(f" {nothing}", "sel" if has_focus else "dim").fitted(width))
         return frame
+    while len(rows) > 1 and not has_focus and _is_blank(rows[-1], columns):
+        rows = rows[:-1]  # what it does is in a column that does not fit
     cursor = cursor_in([row.key for row in rows], table) if has_focus else -1
     room = max(1, height - 1)
     first = max(cursor - room + 1, min(table.offset, cursor, len(rows) - room), 0)
@@ -165,6 +167,12 @@ def render_top(  # noqa: PLR0913
         line = line.fitted(width)
         frame.add(line.styled("sel") if at == cursor else line, (0, width, "row", at))
     return frame
+
+
+def _is_blank(row: TableRow, columns: Sequence[tuple[MetricSpec, int]]) -> bool:
+    """Whether all numbers shown are none, and not just unknown."""
+    shown = [row.values.get(column.derived_name) for column, _ in columns]
+    return not any(shown) and 0 in shown
 
 
 def _heading(

@@ -49,25 +49,28 @@ def starting_layers(snapshot: Snapshot) -> list[str]:
 
 def _waits(snapshot: Snapshot) -> Line:
     """`` waiting    8 app, 8 block, oldest 3.20 s``: begun and not ended at the interval's end."""
-    counts, ages = dict[str, int](), list[tuple[float, str]]()
+    counts, ages = dict[str, int](), list[tuple[float, str, str]]()
     for layer in snapshot.measured.values():
         title = safe_name(layer.spec.title)
         if (number := _in_flight(layer)) is not None and not is_flow(layer.spec):
             locks = layer.ops.get(_LOCK, OpStats()).inflight or 0
             counts |= {title: number - locks, **({_FOR_LOCK: locks} if locks else {})}
-        known = ((row.values.get("age_us"), row.key[2]) for row in layer.rows(IN_PROGRESS))
-        ages += [(age, _FOR_LOCK if op == _LOCK else title) for age, op in known if age]
+        for row in layer.rows(IN_PROGRESS):
+            op, who = row.key[2], f" ({safe_name(row.key[1])})" * (layer.spec.name == "syscall")
+            if age := row.values.get("age_us"):
+                ages.append((age, _FOR_LOCK if op == _LOCK else title, who))
     if not counts:
         return Line()
     busy = [f"{number} {title}" for title, number in counts.items() if number]
     line = Line(" waiting ", "dim")
     if not busy and not ages:
         return line.add("none", "dim")
-    age_us, where = max(ages, key=lambda age: (age[1] != _FOR_LOCK, age[0]), default=(0.0, ""))
+    no_age = (0.0, "", "")
+    age_us, where, who = max(ages, key=lambda x: (x[1] != _FOR_LOCK, x[0]), default=no_age)
     line.add(", ".join(busy), "strong")
     if not ages:
         return line.add(f" {_YOUNG}", "dim")
-    oldest = f"oldest {format_duration(age_us)}" + f" {where}" * (len(busy) != 1)
+    oldest = f"oldest {format_duration(age_us)}" + f" {where}" * (len(busy) != 1) + who
     is_long = age_us >= _LONG_US and where != _FOR_LOCK
     return line.add(", " * bool(busy)).add(oldest, "warn" if is_long else "")
 
