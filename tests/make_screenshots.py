@@ -60,7 +60,7 @@ WIDE, SMALL = (120, 40), (80, 24)
 
 def fio(directory: str, name: str, *options: str) -> subprocess.Popen[bytes]:
     """Start one load that lasts as long as the recording."""
-    common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 5}"]
+    common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 20}"]
     return subprocess.Popen(["fio", f"--name={name}", *common, *options], stdout=subprocess.DEVNULL)
 
 

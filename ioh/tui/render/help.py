@@ -19,7 +19,7 @@ COLUMNS_HELP = (
     ("ops/s", "completed operations per second; an app read may be 8 READs"),
     ("size", "mean size of an operation"),
     ("avg ms", "mean latency in this layer, start to end, in milliseconds"),
-    ("mean share", "time of a step of the path, and its part of the mean call's time"),
+    ("ms/call share", "a step's part of the mean call's time; p99: of the layer's operations"),
     ("queue", "part of avg ms until the layer below has it (block: until issued; NFS: RPC)"),
     ("service", "the rest of avg ms (block: from issued to completed)"),
     ("p50 … p99.9", "latency percentiles (within 6.25 %); need 2, 20, 100, 1,000 operations"),

@@ -34,7 +34,7 @@ ROOMY = 30  # lines needed to always show the time line
 _TWO_LINES = 18  # lines needed for a finding and its command
 _MIN_PANEL = 5
 _STEP = 2
-_LEGEND = "  .  none    -  not measured, or too few to tell"
+_LEGEND = "   numbers:  .  none    -  not measured, or too few to tell"
 NOTABLE_LOSS_PCT = 1.0  # as in the rule about lost events
 REPORT_S = 10.0  # findings are reported at most this long after their evidence
 
@@ -242,7 +242,7 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[Span]:
     if failed := [rule.rule for rule in snapshot.not_evaluated if isinstance(rule, Failed)]:
         yield f"rule {failed[0]} failed: please report this (f)", "warn"
     elif snapshot.not_evaluated and not snapshot.findings:  # else no rule may have looked
-        yield f"no finding; {len(snapshot.not_evaluated)} rules not evaluated (f)", "dim"
+        yield f"no finding; {len(snapshot.not_evaluated)} rules lack data (f)", "dim"
     proc: list[str] = []
     why = "from /proc"
     for layer in snapshot.measured.values():

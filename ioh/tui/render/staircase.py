@@ -148,7 +148,7 @@ def heading_line(columns: _Columns, width: int, interval_s: float) -> Line:
     line = Line(" ").add(over_text(interval_s), "dim").fitted(columns.label)
     if columns.bar >= _MIN_BAR:
         line.left("0%", columns.bar - 4, "head").add("100%", "head")
-    line.right("mean ms", _MEAN, "head").right("share", _SHARE, "head")
+    line.right("ms/call", _MEAN, "head").right("share", _SHARE, "head")
     titles(columns.numbers, line)
     if columns.axis:
         line.add(columns.axis.heading(2), "head")

@@ -101,10 +101,10 @@ def _others(whole: Snapshot, snapshot: Snapshot, width: int) -> Line:
         line.add(" " * bool(line.width)).add(f" idle {', '.join(idle)}", "dim")
     if missing:
         line.add(" " * bool(line.width)).add(" inactive ", "dim")
-        text = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
-        if display_width(text) > width - line.width:
-            text = ", ".join(name for names in missing.values() for name in names)
-        line.add(text, "dim")
+        every = [name for each in missing.values() for name in each]
+        told = "; ".join(f"{', '.join(each)}: {reason}" for reason, each in missing.items())
+        forms, room = (told, ", ".join(every), f"{len(every)} layers"), width - line.width
+        line.add(next((text for text in forms if display_width(text) <= room), forms[-1]), "dim")
     return line
 
 
