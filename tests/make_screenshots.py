@@ -59,7 +59,7 @@ WIDE, SMALL = (120, 40), (80, 24)
 
 
 def fio(directory: str, name: str, *options: str) -> subprocess.Popen[bytes]:
-    """Start one load that lasts as long as the recording."""
+    """Start one load that lasts longer than the recording, which begins when ioh is ready."""
     common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 20}"]
     return subprocess.Popen(["fio", f"--name={name}", *common, *options], stdout=subprocess.DEVNULL)
 
