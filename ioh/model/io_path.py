@@ -8,11 +8,15 @@ from ioh.model.file_systems import SERVED_ELSEWHERE
 
 META = "meta"  # open, stat, readdir, unlink, rename …: calls about files, without their data
 DIRECTIONS = ("read", "write", "sync", META)
-COPY = "copy"  # calls that read and write, and have one step: whose requests these are is not known
-KINDS = (*DIRECTIONS, COPY)
+COPY = "copy"  # calls that read and write
+FAULT = "fault"  # no calls: page faults of mapped files, exec and swap-in that read a disk
+# The op of those with one step: whose requests these are is not known.
+ONE_STEP = {COPY: "copy", FAULT: "fault_read"}
+KINDS = (*DIRECTIONS, *ONE_STEP)
 IN_OTHERS = "in other steps"  # of a step's time that is not known
 TITLES = {
     "syscall": "system call",  # "app" would be read as the program's own code
+    "page_fault": "page fault",
     "cpu_wait": "waiting for a CPU",
     **{name: name for name in SERVED_ELSEWHERE},
     "nfs_queue": "nfs queue",

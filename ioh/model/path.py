@@ -13,7 +13,17 @@ from functools import lru_cache
 
 from ioh.model.digits import three_digits
 from ioh.model.finding import Failed
-from ioh.model.io_path import COPY, IN_OTHERS, KINDS, META, TITLES, Cached, IoPath, Segment
+from ioh.model.io_path import (
+    FAULT,
+    IN_OTHERS,
+    KINDS,
+    META,
+    ONE_STEP,
+    TITLES,
+    Cached,
+    IoPath,
+    Segment,
+)
 from ioh.model.nfs_wire import SAME_CALLS, nfs_wire, shares_by_pairs
 from ioh.model.path_calls import CACHED_OPS, WAITED_OPS, calls_of
 from ioh.model.path_flow import Flow, Steps, known_us, left_of, scaled_steps, sum_steps
@@ -22,7 +32,7 @@ from ioh.model.sample import Value
 from ioh.model.sizes import commonest_bytes
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 
-_ONE_STEP = "not divided"
+_NOT_DIVIDED = "not divided"
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 90.0
 _BEHIND_MIN = 0.1  # share of the bytes; less is not worth a note
 _JUDGED = {"findings", "not_evaluated"}
@@ -72,19 +82,21 @@ def _derived(measured: _Measured) -> tuple[dict[str, IoPath], tuple[Failed, ...]
 
 
 def _path(snapshot: Snapshot, kind: str) -> IoPath | None:
-    if kind == COPY:
-        return _copies(snapshot.measured.get("syscall"))
+    if kind in ONE_STEP:
+        return _undivided(snapshot.measured.get("syscall"), kind)
     return (_Meta if kind == META else _Direction)(snapshot, kind).path()
 
 
-def _copies(app: LayerSnapshot | None) -> IoPath | None:
-    """The mean copy between files."""
-    flow = Flow.of(app, COPY)
+def _undivided(app: LayerSnapshot | None, kind: str) -> IoPath | None:
+    """The mean operation of a kind with one step."""
+    op = ONE_STEP[kind]
+    flow = Flow.of(app, op)
     if app is None or not flow.us:
         return None
     mean_us = flow.us / flow.ops
-    steps, size_bytes = (Segment("syscall", mean_us),), commonest_bytes(app.ops[COPY])
-    return IoPath(COPY, "syscall", flow.ops, mean_us, steps, (_ONE_STEP,), size_bytes=size_bytes)
+    steps = (Segment("page_fault" if kind == FAULT else "syscall", mean_us),)
+    size_bytes = commonest_bytes(app.ops[op])
+    return IoPath(kind, "syscall", flow.ops, mean_us, steps, (_NOT_DIVIDED,), size_bytes=size_bytes)
 
 
 def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:

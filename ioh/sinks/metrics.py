@@ -19,7 +19,7 @@ from ioh.sinks.cells import (
 )
 from ioh.sinks.rows import format_beside, is_flow, main_stats
 
-_LETTERS = {"read": "R", "write": "W", "sync": "S", "meta": "M", "copy": "C"}
+_LETTERS = {"read": "R", "write": "W", "sync": "S", "meta": "M", "copy": "C", "fault": "F"}
 _CACHED = {"read": "cached", "write": "buffered", "meta": "cached"}
 
 

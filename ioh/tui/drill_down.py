@@ -18,6 +18,11 @@ _PART_TABLES = {"file system": "export"}
 # The rest of the key differs between layers: a mount's type here, its server there.
 _BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
 # The ops of calls that did not wait.
+# The numbers in a row of ops that have one kind.
+_UNDIVIDED = {
+    "copy": ("copies_per_s", "copy_bytes_per_s", "copy_latency_us"),
+    "fault_read": ("faults_per_s", "fault_bytes_per_s", "fault_latency_us"),
+}
 _BESIDE = {"read": "cached", "write": "buffered", META: "cached"}
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
 
@@ -53,8 +58,9 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
         ops |= _kinds(rows[0], op) if rows else {op: idle}
     if rows and rows[0].values.get("metas_per_s") is not None:
         ops |= {**_kinds(rows[0], META), **_kinds(rows[0], f"{META}_waited")}
-    if rows and rows[0].values.get("copies_per_s") is not None:
-        ops["copy"] = _copies(rows[0].values)
+    for op, names in _UNDIVIDED.items():
+        if rows and rows[0].values.get(names[0]) is not None:
+            ops[op] = _stats(*map(rows[0].values.get, names))
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
 
 
@@ -91,11 +97,6 @@ def _kinds(row: TableRow, op: str) -> dict[str, OpStats]:
         op: _stats(waited, waited_size, quotient(waited_ns, waited, 1e-3)),
         f"{verb}_{_BESIDE[verb]}": _stats(rest, _left(size, waited_size), mean_us),
     }
-
-
-def _copies(values: Mapping[str, Value]) -> OpStats:
-    names = ("copies_per_s", "copy_bytes_per_s", "copy_latency_us")
-    return _stats(*map(values.get, names))
 
 
 def _left(whole: Value, part: Value) -> float | None:

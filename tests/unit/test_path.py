@@ -428,6 +428,17 @@ def test_copies_have_one_step_and_are_no_writes() -> None:
     assert "copy" not in paths(ticks(1, {"syscall": layer("syscall", **reads())})[0])
 
 
+def test_page_faults_that_read_a_disk_have_a_path_of_one_step() -> None:
+    ops = {"fault_read": op(129, 16384, 1300), **reads()["ops"]}
+    faults = path("fault", syscall={"ops": ops})
+    assert steps(faults) == {"page_fault": 1300}
+    assert (faults.ops_per_s, faults.size_bytes, faults.notes) == (129, 16384, ("not divided",))
+    found = ticks(1, {"syscall": layer("syscall", ops=ops)})[0]
+    options = TextOptions(sections=frozenset({"path"}))
+    assert "F |   1.300 = page fault 1.300 (100%)" in TextSink(options).render(found)
+    assert json.loads(JsonSink().render(found))["path"]["fault"]["mean_us"] == 1300
+
+
 def test_there_is_no_sync_path_without_sync_calls() -> None:
     """WRITEs and COMMITs also come from direct writes, write-back and a server's clients."""
     commits = {"write": op(1000, 4096, 900), "commit": op(10, 0, 2000)}
@@ -513,15 +524,15 @@ def test_known_steps_add_up_and_none_is_negative(seed: int) -> None:
 def test_the_paths_of_one_interval_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its trends, its rules and its pictures want them; findings make no difference to them."""
     made: list[object] = []
-    monkeypatch.setattr("ioh.model.path._copies", made.append)
+    monkeypatch.setattr("ioh.model.path._undivided", lambda _, kind: made.append(kind))
     first, other = (replace(minute()[-1], name=name) for name in "ab")
     point_of(first)
     judged = replace(first, findings=FINDINGS)
     for _ in range(2):
         drawn(judged, (120, 40), history=(judged,))
-    assert len(made) == 1
+    assert made == ["copy", "fault"]
     found = paths(first)
     found.clear()
     assert paths(judged), "what a caller does with it is its own"
     assert paths(other)
-    assert len(made) == 2, "of another host they are others"
+    assert made == ["copy", "fault"] * 2, "of another host they are others"

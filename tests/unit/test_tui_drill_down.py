@@ -63,16 +63,18 @@ def test_a_process_shows_the_calls_that_waited_with_the_others_beside() -> None:
     assert [(step.title, step.us) for step in write.segments] == [("page cache", 10)]
 
 
-def test_a_process_shows_its_copies_apart_from_its_writes() -> None:
+def test_a_process_shows_its_copies_and_faults_apart() -> None:
     row = {
         "reads_per_s": 0.0, "writes_per_s": 38.0, "write_bytes_per_s": 4e4, "write_ns_per_s": 1e6,
         "copies_per_s": 335.0, "copy_bytes_per_s": 1.97e6, "copy_latency_us": 1780.0,
+        "faults_per_s": 9.0, "fault_bytes_per_s": 4e4, "fault_latency_us": 700.0,
     }  # fmt: skip
     waited = {"read_waited": op(0, 0, 0), "write_waited": op(0, 0, 0)}
     app = layer_made("syscall", waited, tables={"process": [(("7", "cp"), {**row})]})
     found = narrowed(ticks(1, {"syscall": app})[0], Narrow("process", ("7", "cp")))
     copies = paths(found)["copy"]
     assert (copies.ops_per_s, copies.mean_us) == (335, 1780)
+    assert paths(found)["fault"].mean_us == 700
     old = {name: value for name, value in row.items() if not name.startswith("cop")}
     app = layer_made("syscall", waited, tables={"process": [(("7", "cp"), {**old})]})
     found = narrowed(ticks(1, {"syscall": app})[0], Narrow("process", ("7", "cp")))

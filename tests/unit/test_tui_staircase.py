@@ -317,6 +317,15 @@ def test_copies_have_one_line_and_are_not_in_that_of_writes() -> None:
     assert "copy MB/s" not in text
 
 
+def test_page_faults_that_read_a_disk_are_part_of_the_time_of_io() -> None:
+    ops = {"fault_read": made_op(129, 16384, 1000), "read_cached": made_op(1000, 4096, 43)}
+    app = layer_made("syscall", {**ops, "read": ops["read_cached"]})
+    lines = [line.text for line in drawn(ticks(1, {"syscall": app})[0], (80, 24)).lines]
+    (fault,) = (line for line in lines if line.startswith("── FAULT "))
+    assert fault.startswith("── FAULT 1.00 ms × 129/s, 75% of I/O time  mostly 16K ─")
+    assert any(line.startswith("── READ 43 µs × 1.00k/s, 25% of I/O time ") for line in lines)
+
+
 @pytest.mark.parametrize("width", range(30, 130, 3))
 def test_no_column_is_cut(width: int) -> None:
     columns = columns_for(width)

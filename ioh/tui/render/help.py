@@ -31,6 +31,7 @@ COLUMNS_HELP = (
     ("stmt ckpt", "statements, checkpoints"),
     ("READ WRITE SYNC", "the mean call that waited for a lower layer, and its steps; docs/path.md"),
     ("META COPY", "calls about files (open, stat …); copies from file to file by the kernel"),
+    ("page fault", "FAULT: disk reads of mapped files, of programs and of swap; no calls"),
     ("2 ms × 90/s = .18 at a time", "mean, rate, and their product: the mean number in progress"),
     ("90% of I/O time", "this kind's part of all calls' time, also of those that memory served"),
     ("6% from cache", "of the bytes read; then the calls that memory served"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ioh.model.call_means import name_of
 from ioh.model.finding import Failed
-from ioh.model.io_path import COPY, IoPath
+from ioh.model.io_path import ONE_STEP, IoPath
 from ioh.model.metric import LayerSpec
 from ioh.model.path import paths_and_failures
 from ioh.model.snapshot import LayerSnapshot, Snapshot
@@ -108,14 +108,11 @@ def _path(  # noqa: PLR0913 (one argument per thing that differs)
     wide = (width - GAP) // 2 if is_wide else width
     layers = view.snapshot.measured.values()
     columns = columns_for(wide, (stats for layer in layers for stats in layer.ops.values()))
-    names, rows = (
-        groups_of(view, every),
-        render_rows(view, rest, columns, wide, has_title=not spare),
-    )
-    high = {name: 1 + len(path.segments) for name, path in every.items()}
-    high |= {COPY: 1} if COPY in high else {}  # a single step: it adds nothing
+    names = groups_of(view, every)
+    rows = render_rows(view, rest, columns, wide, has_title=not spare)
+    high = {name: 1 + (name not in ONE_STEP) * len(path.segments) for name, path in every.items()}
     by_time, shares = _by_time(every), _shares(every)
-    pausing = [name for name in names if name not in every and (not spare or name != COPY)]
+    pausing = [name for name in names if name not in every and (not spare or name not in ONE_STEP)]
     idle = idle_groups(pausing, wide)
 
     def is_over(most: int) -> bool:

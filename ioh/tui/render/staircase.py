@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ioh.model.file_systems import SERVED_ELSEWHERE
 from ioh.model.hist import LATENCY_BUCKETS
-from ioh.model.io_path import COPY, IN_OTHERS, KINDS, META, IoPath, Segment
+from ioh.model.io_path import IN_OTHERS, KINDS, META, ONE_STEP, IoPath, Segment
 from ioh.model.path_calls import WAITED_OPS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import display_width, format_duration, format_ms, format_scaled, format_share
@@ -30,15 +30,16 @@ from ioh.tui.render.trends import STYLES, TREND_STYLES, render_braille
 from ioh.tui.render.zoom import LayersView, busy_ops, op_style
 from ioh.tui.rows import LayerRow, flow_facts, layer_number, megabytes
 
-_LETTERS = {"read": "R", "write": "W", "sync": "", META: "", COPY: ""}
+_LETTERS = {"read": "R", "write": "W", "sync": "", META: "", **dict.fromkeys(ONE_STEP, "")}
 NO_BYTES = {"sync", META}  # kinds of calls that move none
-_CALLS = {"read": "read", "write": "write", "sync": "fsync", META: META, COPY: COPY}
+_CALLS = {"read": "read", "write": "write", "sync": "fsync", META: META, **ONE_STEP}
 _SYNCS = ("fsync", "commit", "flush")
 # Of reads that the page cache did not have, and of synchronous writes.
 _KINDS = {"missed": "buffered", "sync": "O_SYNC"}
 # The layer of each step, and of each layer the step with its numbers.
 _LAYERS = {
     "syscall": "syscall",
+    "page_fault": "syscall",
     "cpu_wait": "syscall",
     **dict.fromkeys(SERVED_ELSEWHERE, "syscall"),
     "nfs_queue": "nfs_client",
@@ -107,8 +108,8 @@ def op_of(snapshot: Snapshot, path: IoPath) -> tuple[str, str]:
 
 def _op_of(layer: LayerSnapshot, way: str) -> str:
     """The op of a layer that stands for one of KINDS; "" if it has none."""
-    if way == COPY:
-        return COPY if COPY in layer.ops else ""
+    if way in ONE_STEP:
+        return ONE_STEP[way] if ONE_STEP[way] in layer.ops else ""
     if way == "sync":
         return next((op for op in _SYNCS if op in layer.ops), "")
     if way == META and META in layer.ops:
@@ -218,7 +219,7 @@ def _group_heading(  # noqa: PLR0913 (one argument per thing that differs)
         line.add(f", {format_share(share_pct)} of I/O time")
     slowest = path.slowest
     title = SHORT.get(slowest.title, slowest.title)
-    has_steps = is_folded and path.direction != COPY
+    has_steps = is_folded and path.direction not in ONE_STEP
     longest = [(f"◂ {title} {path.share_pct(slowest) or 0:.0f}%", "")] * has_steps
     size, *facts = _facts(view.snapshot, path) or [("", "")]
     # The size is a fact, and of a step without a known time its row says so.
