@@ -161,11 +161,13 @@ int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-struct aio_event {
-	u64 data;
+/* The part of struct io_event that is needed: after data. */
+#define EVENT_BASE 8
+#define EVENT_BYTES 32
+
+struct event_part {
 	u64 iocb;
 	s64 result;
-	s64 result2;
 };
 
 /*
@@ -175,26 +177,27 @@ struct aio_event {
 int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *task = CURRENT;
-	u64 pid_tgid = PID_TGID(task);
+	u64 pid_tgid = PID_TGID(task), next, now = bpf_ktime_get_ns(), is_late;
 	struct async_key key = {.tgid = pid_tgid >> 32};
 	struct call *c = find_call(pid_tgid);
 	struct target unnamed = {};
 	struct async *found;
-	struct aio_event event;
-	u64 now = bpf_ktime_get_ns();
-	int i, slept, at_end = 0;
+	struct event_part event;
+	u32 i, seen, at_end = 0;
 
 	if (!c)
 		return 0;
-	slept = c->target.file != FOLLOW(u64, task, task_struct_nvcsw);
+	is_late = 1 ^ differs(c->target.file, FOLLOW(u64, task, task_struct_nvcsw));
+	seen = c->target.dev;
+	next = c->target.ino;
 	for (i = 0; i < AIO_STEP; i++) {
-		if (c->target.dev >= ctx->args[RESULT] ||
-		    bpf_probe_read_user(&event, sizeof(event), (void *)c->target.ino)) {
+		if (seen >= ctx->args[RESULT] ||
+		    bpf_probe_read_user(&event, sizeof(event), (void *)(next + EVENT_BASE))) {
 			at_end = 1;
 			break;
 		}
-		c->target.dev += 1;
-		c->target.ino += sizeof(event);
+		seen += 1;
+		next += EVENT_BYTES;
 		key.request = event.iocb;
 		found = asyncs.lookup(&key);
 		if (!found || !found->start_ns)
@@ -204,11 +207,18 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		found->target.op = kind_of_read(&found->target, found->rw_flags, event.result);
 		if (finish(&found->target, found->tgid, found->start_ns, &now, event.result))
 			unnamed = found->target;
-		if (!slept && event.result >= 0)
+		/* Not two conditions: the verifier would remember each in all later rounds. */
+		if (is_late & ~((u64)event.result >> 63))
 			note_late(found->target.op);
 		end_async(&key, found);
 	}
 	note_path(&unnamed); /* one per step; user space requests the others again */
+	/* Anew: it is in one of two maps, so the verifier would check each round twice. */
+	c = find_call(pid_tgid);
+	if (!c)
+		return 0;
+	c->target.dev = seen;
+	c->target.ino = next;
 	/* Too many for the tail calls look like requests that the program read from the ring. */
 	if (!at_end)
 		reap_step.call(ctx, 0);
