@@ -154,12 +154,13 @@ class _Direction:
             return self._io_path("nfs_client", self.client, self._below_client())
         if self.served.us:
             return self._io_path("nfs_server", self.served, self.below_server(self.served))
-        block = self._without_metadata()
+        block = self._without_others()
         return self._io_path("block", block, self._split_block(block)) if block.us else None
 
-    def _without_metadata(self) -> Flow:
-        """The disk's requests without the reads of metadata calls, unless few are left."""
+    def _without_others(self) -> Flow:
+        """The disk's requests without those of metadata calls and page faults, unless few remain."""
         size = self._metric("syscall", "meta_lower_bytes_per_s") or 0.0
+        size += Flow.of(self.layers.get("syscall"), ONE_STEP[FAULT]).size
         if self.direction != "read" or not size or not self.block.size:
             return self.block
         rest = 1 - min(1.0, size / self.block.size)

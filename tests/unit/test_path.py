@@ -439,6 +439,16 @@ def test_page_faults_that_read_a_disk_have_a_path_of_one_step() -> None:
     assert json.loads(JsonSink().render(found))["path"]["fault"]["mean_us"] == 1300
 
 
+@pytest.mark.parametrize(("size", "is_known"), [(16384, True), (8192, False)])
+def test_the_disks_reads_for_page_faults_are_no_reads(size: int, *, is_known: bool) -> None:
+    faults = layer("syscall", ops={"fault_read": op(129, size, 1300)})
+    disk = layer("block", ops={"read": op(129, 16384, 1200, queue_us=10)})
+    found = paths(ticks(1, {"syscall": faults, "block": disk})[0])
+    assert ("read" not in found) == is_known
+    if not is_known:
+        assert found["read"].ops_per_s == pytest.approx(129 / 2)
+
+
 def test_there_is_no_sync_path_without_sync_calls() -> None:
     """WRITEs and COMMITs also come from direct writes, write-back and a server's clients."""
     commits = {"write": op(1000, 4096, 900), "commit": op(10, 0, 2000)}
