@@ -11,7 +11,7 @@ BPF_HASH(metadata_ops, struct proc_key, u32, 512);
 /* Flows of all metadata have this op, and no file. */
 #define OP_METADATA OP_GETATTR
 
-/* Whether a call failed, and was not only answered, such as by ENOENT.  From 128: only NFS's own. */
+/* Whether a call failed, and was not only answered, such as by ENOENT.  From 128: NFS's own. */
 static inline int is_trouble(u32 status)
 {
 	u64 bits = status < 64 ? TROUBLE_LOW : TROUBLE_HIGH;

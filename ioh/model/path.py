@@ -158,7 +158,7 @@ class _Direction:
         return self._io_path("block", block, self._split_block(block)) if block.us else None
 
     def _without_others(self) -> Flow:
-        """The disk's requests without those of metadata calls and page faults, unless few remain."""
+        """The disk's requests without those of metadata and page faults, unless few remain."""
         size = self._metric("syscall", "meta_lower_bytes_per_s") or 0.0
         size += Flow.of(self.layers.get("syscall"), ONE_STEP[FAULT]).size
         if self.direction != "read" or not size or not self.block.size:
