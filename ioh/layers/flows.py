@@ -212,9 +212,16 @@ class FlowTables:
         return file
 
     def _note_process(self, tgid: int, key: bytes) -> None:
-        self._flow_of[tgid] = key
-        if key not in self._last:
+        """Keep an entry with its name: best a new one, of a file.
+
+        An entry has the name of the program that made it; calls without a file share theirs with
+        the program before an exec.
+        """
+        is_new, is_first = key not in self._last, tgid not in self._newly_at_work
+        if is_new:
             self._newly_at_work.add(tgid)
+        if tgid not in self._flow_of or (is_new and (is_first or not key.startswith(_NO_FILE))):
+            self._flow_of[tgid] = key
 
     def _add_meta(self, dev: int, tgid: int, op: int, sums: tuple[int, int, int]) -> None:
         """Add calls on names and attributes: of a file system, not of a file."""

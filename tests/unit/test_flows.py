@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
 from ioh.layers import flows
-from ioh.layers.flows import FlowTables
+from ioh.layers.flows import META_NAME, FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Table
@@ -131,6 +131,29 @@ def test_hostile_names_are_escaped(probe: Probe, name: bytes) -> None:
     for table in probe.tick().values():
         for key in table:
             assert all(part.isprintable() for part in key)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_program_that_has_ended_is_named_by_what_it_did_itself(
+    probe: Probe, *, is_last: bool, is_known: bool
+) -> None:
+    """The shell before the exec looked for it: both programs' looks share an entry."""
+    look = struct.pack("=QIIII", 0, SDA1, 5, SPEC.ops.index("stat"), META_NAME)
+    shell = struct.pack("=QQQ16s", 2, 0, 100, b"bash") + bytes(40 * (CPUS - 1))
+    probe.name(1, b"data")
+    probe.process(5, b"bash")
+    if is_known:
+        probe.held[look] = shell
+        assert set(probe.tick()["process"]) == {("5", "bash")}
+        probe.held.pop(look)
+        shell = struct.pack("=Q", 3) + shell[8:]
+    (probe.root / "proc/5/comm").unlink()
+    if not is_last:
+        probe.held[look] = shell
+    probe.add(comm=b"dd")
+    probe.held[look] = shell
+    assert ("5", "dd") in probe.tick()["process"]
 
 
 def test_a_name_found_late_counts_only_what_comes_after_it(probe: Probe) -> None:
