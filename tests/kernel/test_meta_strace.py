@@ -72,10 +72,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
             yield volume
 
 
-def _make_archive(folder: Path) -> Path:
-    """A tree of 131 files in 13 folders, with a symbolic and a hard link in each."""
+def make_archive(folder: Path, files: int = 131) -> Path:
+    """A tree of files in 13 folders, with a symbolic and a hard link in each."""
     tree = folder / "tree"
-    for number in range(131):
+    for number in range(files):
         path = tree / f"d{number % 13}" / f"f{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(97 * number))
@@ -89,7 +89,7 @@ def _make_archive(folder: Path) -> Path:
 
 
 def test_programs_call_what_strace_says(named: Ioh, place: Path, tmp_path: Path) -> None:
-    archive = _make_archive(tmp_path)
+    archive = make_archive(tmp_path)
     (tmp_path / ".gitconfig").write_text(SETTINGS)
     program = tmp_path / COMM  # ioh looks at this name alone
     sums = Truth()

@@ -15,7 +15,8 @@ from ioh.layers.nfs_procedures import METADATA, METADATA_NAMES, PROCEDURES
 from ioh.procfs.mountstats import ProcedureStats
 from ioh.procfs.nfsd import read_nfsd
 from tests.kernel.part import Part, part_of
-from tests.kernel.rig import Ioh, recording
+from tests.kernel.rig import Ioh, recording, run
+from tests.kernel.test_meta_strace import PROGRAMS, SETTINGS, make_archive
 from tests.vm.nfs import EXPORT, Server, minus, mount_of, mounted
 
 # argv: folder, times.  Each step is one system call; by NFSv3 the server answers each of them.
@@ -172,6 +173,34 @@ def mounts_of(part: Part) -> dict[str, int]:
         for name, ops in interval["layers"]["nfs_client"]["parts"]["mount"].items():
             sums[name] += ops.get("meta", {}).get("count") or 0
     return dict(+sums)
+
+
+@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
+def test_calls_that_real_programs_cause_are_those_of_the_kernel(
+    both_ends: Ioh, server: Server, version: str, tmp_path: Path
+) -> None:
+    """tar, cp, find, git, a mail delivery and rm, with the client's caches in use."""
+    archive = make_archive(tmp_path, 31)
+    (tmp_path / ".gitconfig").write_text(SETTINGS)
+    with mounted(version) as place:
+        folder = place / f"programs-{version}"
+        folder.mkdir()
+        with part_of(both_ends) as part:
+            before, served_before = mount_of(place).procedures, served()
+            # All at once: no program waits for its last CLOSE, so that it may end in the next.
+            for words in PROGRAMS.values():
+                command = [word.format(archive=archive) if "{a" in word else word for word in words]
+                run("env", "-C", folder, "LC_ALL=C", f"HOME={tmp_path}", *command)
+            for _ in range(3):
+                part.settle()
+            told, served_now = told_by_client(place, before), +(served() - served_before)
+    calls = by_group({name: stats.calls for name, stats in told.items()})
+    print(version, dict(calls), dict(served_now))
+    assert ended(part, "nfs_client") == calls
+    assert ended(part, "nfs_server") == served_now
+    assert part.lost("nfs_client") == part.lost("nfs_server") == {}
+    for op in ("lookup", "create" if version == "3" else "open", "remove", "rename", "setattr"):
+        assert calls[op] > 20, op
 
 
 def test_the_file_system_of_a_commit_is_known(both_ends: Ioh, server: Server, version: str) -> None:
