@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import mmap
+import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import Ioh, Volume, fio, recording
+from tests.kernel.rig import Ioh, Volume, fio, opened, recording
 
 COUNT = 512
 # A call can end in another interval than its request: the fewer intervals, the fewer such.
@@ -69,6 +72,41 @@ def test_direct_calls_are_split_by_layer(of_fio: WatchedVolume, direction: str) 
     in_layers = sum(spent[step] for step in below)
     assert sum(below.values()) <= 1.02 * (in_layers + cpu_wait)
     assert spent["syscall"] == pytest.approx(spent["mean"] - in_layers - cpu_wait, rel=0.05)
+
+
+def touch(path: Path) -> float:
+    """Read a byte of each page by a mapping of its own; the microseconds that it took."""
+    with opened(path, os.O_RDONLY) as fd, mmap.mmap(fd, 0, prot=mmap.PROT_READ) as mapped:
+        mapped.madvise(mmap.MADV_RANDOM)  # no page is read ahead
+        begun_ns = time.perf_counter_ns()
+        for at in range(0, len(mapped), 4096):
+            mapped[at]
+        return (time.perf_counter_ns() - begun_ns) / 1e3
+
+
+def test_page_faults_that_read_the_disk_are_a_path_and_those_in_memory_none(
+    watched: WatchedVolume,
+) -> None:
+    path = watched.volume.file("data", COUNT * 4096)
+    watched.volume.drop_caches()
+    with watched.part() as ioh:
+        took_us = touch(path)
+    assert ioh.total("syscall", "fault_read") == COUNT
+    spent = spent_us(ioh, "fault")
+    assert sum(block_us(ioh, "read").values()) <= spent["mean"] <= took_us
+    assert spent["page_fault"] == spent["mean"]
+    # A request can end in the interval before that of its fault.
+    assert spent_us(ioh, "read")["mean"] < 0.05 * spent["mean"]
+    for _ in range(5):  # the kernel may have evicted a page: the disk says so
+        with watched.part() as ioh:
+            before = watched.volume.loop.stats()
+            touch(path)
+            reads = (watched.volume.loop.stats() - before).reads
+        assert ioh.total("syscall", "fault_read") == reads
+        assert any("fault" in interval["path"] for interval in ioh.intervals) == (reads > 0)
+        if not reads:
+            break
+    assert not reads
 
 
 def test_reads_from_the_cache_never_reach_the_disk(of_fio: WatchedVolume) -> None:

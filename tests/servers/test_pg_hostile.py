@@ -83,7 +83,7 @@ def test_an_answer_is_cut_off_by_a_client_that_is_slow_to_read(
     read = psycopg.pq.PGconn.consume_input
 
     def late(self: Any) -> None:
-        time.sleep(0.01)
+        time.sleep(0.01)  # the fault itself: what a busy host adds; nothing waits for this time
         read(self)
 
     monkeypatch.setattr(psycopg.pq.PGconn, "consume_input", late)
